@@ -1,0 +1,62 @@
+"""The ``steadytrain`` command: finds its subcommands by the files beside this one, and prints every error in one place.
+
+A subcommand is a module of this package with a click command named ``command``. Modules import what is slow inside
+the command, so that ``steadytrain --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import click
+
+import steadytrain
+import steadytrain.cli
+from steadytrain.errors import UsageError
+
+USAGE_STATUS = 2
+
+
+class Commands(click.Group):
+    """The modules of this package as subcommands."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        names = (module.name for module in pkgutil.iter_modules(steadytrain.cli.__path__))
+        return sorted(name.replace("_", "-") for name in names if name != "main" and not name.startswith("_"))
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        module = importlib.import_module(f"steadytrain.cli.{name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(steadytrain.__version__, prog_name="steadytrain")
+def commands() -> None:
+    """Find out why a PyTorch training run went wrong.
+
+    Put `steadytrain run` before the script that you train with. A loss or gradient that is not finite is stopped
+    before it reaches the weights, and the first bad operation is named.
+    """
+
+
+def entry() -> None:
+    """Run the command line; an error that is meant for the user is one line on stderr and status 2."""
+    try:
+        status = commands.main(prog_name="steadytrain", standalone_mode=False)
+    except UsageError as error:
+        print(f"steadytrain: {error}", file=sys.stderr)
+        sys.exit(USAGE_STATUS)
+    except click.ClickException as error:
+        print(f"steadytrain: {error.format_message()}", file=sys.stderr)
+        sys.exit(USAGE_STATUS)
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,1 @@
+"""Experiments on a recorded incident: re-run it and find the first bad operation."""

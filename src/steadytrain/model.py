@@ -1,0 +1,349 @@
+"""The nouns: a run gives steps, a window of steps may show a symptom, a symptom freezes an incident.
+
+Every type here is an inert, frozen value: no torch, no files, no clock. Each knows how to become plain
+JSON (``to_json``) and come back (``from_json``), because the disk is the only thing between the half that
+watches a process and the half that thinks about it.
+
+Trials, evidence, causes and diagnoses are not here yet: they arrive with the first code that makes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+Severity = Literal["note", "warning", "critical"]
+Phase = Literal["forward", "loss", "backward", "optimizer"]
+Policy = Literal["observe", "stop"]
+
+SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
+
+SIGNALS: Mapping[str, str] = {
+    "loss": "mean of the micro-batch losses of the step, before division by accumulation and before the loss scale",
+    "gradient_norm": "global L2 norm of the gradients before clipping (as applied where clipping was not seen)",
+    "gradient_norm_applied": "global L2 norm of the gradients that the optimizer was about to apply",
+    "parameter_norm": "global L2 norm of the parameters before the update",
+    "learning_rate": "learning rate of the optimizer's first parameter group",
+    "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed",
+    "tokens": "elements of the step's two-dimensional integer inputs, summed (absent when there are none)",
+    "step_s": "wall-clock seconds since the end of the previous step",
+}
+"""The scalar signals of a step and what each means. A record may lack any of them."""
+
+GRADIENT_ABSENT = -1.0
+"""Per-tensor gradient norm of a parameter that had no gradient in the step."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One signal over the steps that have it: ``values[i]`` belongs to optimizer step ``steps[i]``.
+
+    A NaN or Inf in ``values`` was *measured*; a step that did not log the signal is simply not here.
+    """
+
+    steps: IntArray
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive steps of one run, oldest first: what a detector looks at.
+
+    ``signals[name]`` has one float64 per step; ``present[name]`` is False where the step lacks the signal.
+    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf,
+    ``nan`` for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient.
+    ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
+    """
+
+    steps: IntArray
+    time: FloatArray
+    signals: Mapping[str, FloatArray]
+    present: Mapping[str, NDArray[np.bool_]]
+    skipped: NDArray[np.bool_]
+    refused: NDArray[np.bool_]
+    tensor_names: tuple[str, ...] = ()
+    gradient_norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    stream: str = "main"
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def series(self, signal: str) -> Series:
+        """The steps that have ``signal``, skipped and refused ones included."""
+        if signal not in self.signals:
+            return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
+        here = self.present[signal]
+        return Series(self.steps[here], self.signals[signal][here])
+
+    def applied(self, signal: str) -> Series:
+        """The finite values of ``signal`` over steps whose update was applied: what may enter a reference."""
+        if signal not in self.signals:
+            return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
+        values = self.signals[signal]
+        here = self.present[signal] & ~self.skipped & ~self.refused & np.isfinite(values)
+        return Series(self.steps[here], values[here])
+
+    def last(self, count: int) -> Window:
+        """The newest ``count`` steps."""
+        return self.slice(max(0, len(self) - count), len(self))
+
+    def slice(self, start: int, stop: int) -> Window:
+        """Rows ``start`` to ``stop`` (exclusive), as positions in this window."""
+        cut = slice(start, stop)
+        return Window(
+            steps=self.steps[cut],
+            time=self.time[cut],
+            signals={name: values[cut] for name, values in self.signals.items()},
+            present={name: values[cut] for name, values in self.present.items()},
+            skipped=self.skipped[cut],
+            refused=self.refused[cut],
+            tensor_names=self.tensor_names,
+            gradient_norms=self.gradient_norms[cut] if len(self.gradient_norms) else self.gradient_norms,
+            stream=self.stream,
+        )
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Something a detector saw in a window: what, when, how bad, and what carried it."""
+
+    name: str
+    severity: Severity
+    first_step: int
+    last_step: int
+    message: str
+    signals: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    stream: str = "main"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "message": self.message,
+            "signals": list(self.signals),
+            "tensors": list(self.tensors),
+            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
+            "stream": self.stream,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Symptom:
+        return Symptom(
+            name=data["name"],
+            severity=data["severity"],
+            first_step=data["first_step"],
+            last_step=data["last_step"],
+            message=data["message"],
+            signals=tuple(data["signals"]),
+            tensors=tuple(data["tensors"]),
+            numbers={name: number_from_json(value) for name, value in data["numbers"].items()},
+            stream=data["stream"],
+        )
+
+
+@dataclass(frozen=True)
+class OperandRange:
+    """One input of an operation, summed up: what a person needs to see why the result was not finite.
+
+    ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
+    of an input that is no tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    device: str | None = None
+    smallest: float | None = None
+    largest: float | None = None
+    zeros: int = 0
+    nan: int = 0
+    inf: int = 0
+    text: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["shape"] = list(self.shape) if self.shape is not None else None
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OperandRange:
+        shape = data["shape"]
+        return OperandRange(**{**data, "shape": tuple(shape) if shape is not None else None})
+
+
+@dataclass(frozen=True)
+class Located:
+    """The first bad operation: where a value stopped being finite and went on into the loss or a gradient.
+
+    ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
+    inside the model ("" outside it), ``file``/``line``/``code`` the line of Python that asked for it; for a
+    backward operation that is the line of the forward that it differentiates. ``chain`` lists the operations
+    that carried the value on, first to last. ``method`` says which re-run found it.
+    """
+
+    phase: Phase
+    operation: str
+    produced: Literal["nan", "inf"]
+    module: str
+    file: str | None
+    line: int | None
+    code: str | None
+    inputs: tuple[OperandRange, ...]
+    chain: tuple[str, ...]
+    reached: str
+    method: str
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["inputs"] = [operand.to_json() for operand in self.inputs]
+        data["chain"] = list(self.chain)
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Located:
+        return Located(
+            **{
+                **data,
+                "inputs": tuple(OperandRange.from_json(operand) for operand in data["inputs"]),
+                "chain": tuple(data["chain"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search for the first bad operation gave: the operation, or why there is none."""
+
+    located: Located | None
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"located": self.located.to_json() if self.located else None, "why": self.why}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Finding:
+        located = data["located"]
+        return Finding(Located.from_json(located) if located else None, data["why"])
+
+
+@dataclass(frozen=True)
+class BadTensor:
+    """A parameter whose gradient was not finite: how many NaN and Inf among ``count`` elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nan: int
+    inf: int
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "shape": list(self.shape)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> BadTensor:
+        return BadTensor(**{**data, "shape": tuple(data["shape"])})
+
+
+@dataclass(frozen=True)
+class Action:
+    """One line of the ledger: what steadytrain did to the run, or let happen."""
+
+    step: int
+    policy: Policy
+    what: Literal["refused-update", "observed"]
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Action:
+        return Action(**data)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle."""
+
+    run: str
+    step: int
+    stream: str
+    created: str
+    symptoms: tuple[Symptom, ...]
+    parameters: tuple[BadTensor, ...]
+    action: Action
+    finding: Finding
+    losses: tuple[float, ...]
+    loss_origin: str | None
+    micro_batches: int
+    batch_note: str
+    state_note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``steadytrain.incident/1`` document, without what the bundle holds as files of their own."""
+        return {
+            "schema": "steadytrain.incident/1",
+            "run": self.run,
+            "step": self.step,
+            "stream": self.stream,
+            "created": self.created,
+            "symptoms": [symptom.to_json() for symptom in self.symptoms],
+            "located": self.finding.located.to_json() if self.finding.located else None,
+            "why": self.finding.why,
+            "parameters": [tensor.to_json() for tensor in self.parameters],
+            "action": self.action.to_json(),
+            "losses": [number_to_json(loss) for loss in self.losses],
+            "loss_origin": self.loss_origin,
+            "micro_batches": self.micro_batches,
+            "batch_note": self.batch_note,
+            "state_note": self.state_note,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Incident:
+        return Incident(
+            run=data["run"],
+            step=data["step"],
+            stream=data["stream"],
+            created=data["created"],
+            symptoms=tuple(Symptom.from_json(symptom) for symptom in data["symptoms"]),
+            parameters=tuple(BadTensor.from_json(tensor) for tensor in data["parameters"]),
+            action=Action.from_json(data["action"]),
+            finding=Finding.from_json({"located": data["located"], "why": data["why"]}),
+            losses=tuple(number_from_json(loss) for loss in data["losses"]),
+            loss_origin=data["loss_origin"],
+            micro_batches=data["micro_batches"],
+            batch_note=data["batch_note"],
+            state_note=data["state_note"],
+        )
+
+
+def number_to_json(value: float) -> float | str:
+    """A float as strict JSON: NaN and the infinities become the strings ``nan``, ``inf`` and ``-inf``."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def number_from_json(value: float | str) -> float:
+    """The inverse of :func:`number_to_json`."""
+    return float(value)
+
+
+def worst(severities: Sequence[Severity]) -> Severity | None:
+    """The gravest of ``severities``, None when there are none."""
+    return max(severities, key=SEVERITIES.index, default=None)

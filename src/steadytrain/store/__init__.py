@@ -1,0 +1,1 @@
+"""What lies on disk: the run folder with its step segments and index, and the incident bundle. No torch."""
