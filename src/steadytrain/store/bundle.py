@@ -14,9 +14,11 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from steadytrain.errors import UsageError
 from steadytrain.model import Finding, Incident, Window
@@ -24,6 +26,8 @@ from steadytrain.store.segments import read_segment
 
 BUNDLE_VERSION = 1
 MANIFEST = "manifest.json"
+JSON_BYTES_MAX = 64 << 20
+REPORT_HASHED_BYTES_MAX = 16 << 20
 _CHUNK_BYTES = 1 << 20
 
 
@@ -46,7 +50,8 @@ def write_json(path: Path, data: Any) -> None:
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # A lone surrogate (a file name that is no UTF-8) becomes its JSON escape, and reads back as it was.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text + "\n")
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
@@ -55,10 +60,16 @@ def write_json(path: Path, data: Any) -> None:
         raise
 
 
-def seal(path: Path) -> None:
-    """Write the manifest over what lies in ``path``: name, size and SHA-256 of every file."""
+def seal(path: Path, *changed: str) -> None:
+    """Write the manifest over what lies in ``path``: name, size and SHA-256 of every file.
+
+    With ``changed``, only the files of these names are read again; the others keep their line of the last manifest.
+    """
+    known: dict[str, Any] = _read_json(path / MANIFEST, missing="nothing to update")["files"] if changed else {}
     files = {
-        file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+        file.name: known[file.name]
+        if file.name in known and file.name not in changed
+        else {"bytes": file.stat().st_size, "sha256": _sha256(file)}
         for file in sorted(path.iterdir())
         if file.is_file() and file.name != MANIFEST and not file.name.startswith(".")
     }
@@ -75,6 +86,18 @@ def open_bundle(path: Path) -> Bundle:
     Raises:
         UsageError: not a bundle, cut off, changed since it was written, or of a newer format.
     """
+    return _open(path, hashed_bytes_max=None)
+
+
+def open_for_report(path: Path) -> Bundle:
+    """Open a bundle like :func:`open_bundle`, but check a file beyond ``REPORT_HASHED_BYTES_MAX`` by its size alone.
+
+    A report reads no tensors, and hashing gigabytes of them would make a person wait for nothing.
+    """
+    return _open(path, hashed_bytes_max=REPORT_HASHED_BYTES_MAX)
+
+
+def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
     manifest = _read_json(path / MANIFEST, missing="its writing was cut off, or it is no bundle")
     if manifest.get("format") != "steadytrain.bundle":
         raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
@@ -88,7 +111,7 @@ def open_bundle(path: Path) -> Bundle:
     if not isinstance(files, dict):
         raise UsageError(f"{path}: {MANIFEST} lists no files; the bundle is damaged")
     for name, facts in files.items():
-        _verify(path, name, facts)
+        _verify(path, name, facts, hashed_bytes_max=hashed_bytes_max)
     for needed in ("incident.json", "environment.json", "window.json", "window.steps"):
         if needed not in files:
             raise UsageError(f"{path}: {needed} is missing from the bundle")
@@ -96,7 +119,8 @@ def open_bundle(path: Path) -> Bundle:
     environment = _read_json(path / "environment.json", missing="the bundle is damaged")
     try:
         incident = Incident.from_json(data)
-    except (KeyError, TypeError, ValueError) as error:
+        check_types(incident, Incident)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path / 'incident.json'}: not an incident document ({error!r})") from None
     return Bundle(path=path, incident=incident, environment=environment, window=read_segment(path / "window.steps"))
 
@@ -104,12 +128,45 @@ def open_bundle(path: Path) -> Bundle:
 def update_incident(path: Path, incident: Incident) -> None:
     """Replace ``incident.json`` (after a later look found more) and seal the bundle again."""
     write_json(path / "incident.json", incident.to_json())
-    seal(path)
+    seal(path, "incident.json")
 
 
-def _verify(path: Path, name: Any, facts: Any) -> None:
+def check_types(value: Any, hint: Any) -> None:
+    """Check a value that came from a file against the type it was declared with, at any depth.
+
+    Raises:
+        ValueError: something in it is of another type.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None and type(None) in arguments:
+            return
+        (hint,) = (argument for argument in arguments if argument is not type(None))
+        check_types(value, hint)
+    elif origin is Literal:
+        if value not in arguments:
+            raise ValueError(f"{value!r} is none of {', '.join(map(str, arguments))}")
+    elif origin is tuple:
+        for entry in value:
+            check_types(entry, arguments[0])
+    elif origin is Mapping:
+        for key, entry in value.items():
+            check_types(key, arguments[0])
+            check_types(entry, arguments[1])
+    elif is_dataclass(hint):
+        for name, field_hint in get_type_hints(hint).items():
+            check_types(getattr(value, name), field_hint)
+    else:
+        allowed = (int, float) if hint is float else hint
+        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+            raise ValueError(f"{value!r} where {hint.__name__} was expected")
+
+
+def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) -> None:
     if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
         raise UsageError(f"{path}: {MANIFEST} names {name!r}, a path outside the bundle; refused")
+    if not isinstance(facts, dict):
+        raise UsageError(f"{path}: {MANIFEST} says nothing of {name}; the bundle is damaged")
     file = path / name
     if file.is_symlink() or not file.is_file():
         raise UsageError(f"{path}: {name} is missing from the bundle")
@@ -118,16 +175,22 @@ def _verify(path: Path, name: Any, facts: Any) -> None:
         raise UsageError(
             f"{path}: {name} has {size} bytes, the manifest says {facts.get('bytes')}: truncated or changed"
         )
+    if hashed_bytes_max is not None and size > hashed_bytes_max:
+        return
     if _sha256(file) != facts.get("sha256"):
         raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
 
 
 def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
+    if path.is_symlink() or not path.is_file():
+        raise UsageError(f"{path.parent}: no {path.name} ({missing})")
     try:
+        if path.stat().st_size > JSON_BYTES_MAX:
+            raise UsageError(f"{path}: larger than {JSON_BYTES_MAX >> 20} MiB, which no such file is; refused")
         data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"{path.parent}: no {path.name} ({missing})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise UsageError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a JSON object was expected")

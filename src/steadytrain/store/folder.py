@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from steadytrain.errors import UsageError
 from steadytrain.model import Action, Severity, Symptom, Window, worst
-from steadytrain.store.bundle import is_bundle, write_json
-from steadytrain.store.segments import read_segment, read_stream
+from steadytrain.store.bundle import check_types, is_bundle, write_json
+from steadytrain.store.segments import count_records, read_scalars, read_stream
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -107,18 +107,21 @@ class RunRecord:
 
     def streams(self) -> list[str]:
         """The names of the streams of steps, ``main`` first."""
-        folder = self.path / "steps"
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
-        return sorted(names, key=lambda name: (name != "main", name))
+        return _stream_names(self.path / "steps")
 
     def window(self, stream: str = "main") -> Window:
         """All whole steps of a stream."""
         return read_stream(self.path / "steps" / stream)
 
+    def scalars(self, stream: str = "main") -> Window:
+        """All whole steps of a stream without their tensors, which may be far larger."""
+        return read_scalars(self.path / "steps" / stream)
+
     @property
     def ended(self) -> str | None:
         """How the run ended (``finished``, ``stopped``, ``failed``), None when it did not say."""
-        return self.facts.get("ended")
+        ended = self.facts.get("ended")
+        return ended if isinstance(ended, str) else None
 
 
 def open_run(path: Path) -> RunRecord:
@@ -139,14 +142,16 @@ def open_run(path: Path) -> RunRecord:
             Action.from_json(json.loads(document))
             for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
         )
+        check_types((*symptoms,), tuple[Symptom, ...])
+        check_types((*actions,), tuple[Action, ...])
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
     return RunRecord(
         path=path,
-        name=description.get("name", path.name),
+        name=str(description.get("name") or path.absolute().name),
         description=description,
         facts=facts,
         symptoms=symptoms,
-        incidents=tuple(bundle for bundle in incidents if bundle.is_dir()),
+        incidents=tuple(bundle for bundle in incidents if bundle.is_dir() and _lies_inside(bundle, path)),
         actions=actions,
         ranks=ranks,
     )
@@ -157,44 +162,61 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
     if not runs_dir.is_dir():
         raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
     found = []
-    for entry in runs_dir.iterdir():
-        if not (entry / RUN_FILE).is_file():
-            continue
+    for entry in _run_folders(runs_dir):
         try:
             run = open_run(entry)
-        except UsageError:
-            continue
-        found.append(
-            RunSummary(
+            summary = RunSummary(
                 name=run.name,
                 path=entry,
-                started=run.description.get("started", ""),
-                command=" ".join(run.description.get("argv", [])),
+                started=_started(run.description),
+                command=_command(run.description),
                 ended=run.ended,
-                steps=_last_step(run),
+                steps=_steps(run),
                 worst=worst([symptom.severity for symptom in run.symptoms]),
                 incidents=len(run.incidents),
             )
-        )
+        except UsageError:
+            continue
+        found.append(summary)
     return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def unreadable_runs(runs_dir: Path) -> list[str]:
+    """Why each run that :func:`list_runs` passed over could not be read, one line each."""
+    reasons = []
+    for entry in _run_folders(runs_dir):
+        try:
+            _steps(open_run(entry))
+        except UsageError as error:
+            reasons.append(str(error))
+    return reasons
 
 
 def find(target: str, runs_dir: Path) -> Path:
     """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``."""
-    for path in (Path(target), runs_dir / target):
-        if (path / RUN_FILE).is_file() or is_bundle(path):
-            return path
-    if Path(target).exists():
+    try:
+        for path in (Path(target), runs_dir / target):
+            if (path / RUN_FILE).is_file() or is_bundle(path):
+                return path
+        exists = Path(target).exists()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{target[:200]!r}: not a path that can be looked at ({error})") from None
+    if exists:
         raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
     raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
 
 
 def newest(runs_dir: Path) -> Path:
     """The run that started last."""
-    runs = list_runs(runs_dir) if runs_dir.is_dir() else []
-    if not runs:
+    started = []
+    for entry in _run_folders(runs_dir) if runs_dir.is_dir() else []:
+        try:
+            started.append((_started(_read_description(entry)), entry))
+        except UsageError:
+            continue
+    if not started:
         raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
-    return runs[0].path
+    return max(started)[1]
 
 
 def newest_incident(path: Path, runs_dir: Path) -> Path:
@@ -212,7 +234,7 @@ def _read_description(path: Path) -> dict[str, Any]:
         description = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path / RUN_FILE}: not readable ({error})") from None
     if not isinstance(description, dict) or description.get("format") != "steadytrain.run":
         raise UsageError(f"{path / RUN_FILE}: not that of a steadytrain run")
@@ -227,35 +249,57 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The index opened for reading, also on a read-only disk; a missing one reads as an empty one."""
+    """The index opened for reading, also on a read-only disk; a missing or still empty one reads as an empty one."""
     file = path / INDEX_FILE
-    if not file.is_file():
-        with closing(sqlite3.connect(":memory:")) as empty:
-            empty.executescript(_SCHEMA)
-            yield empty
-        return
+    try:
+        with closing(_connect(file)) as index:
+            yield index
+    except sqlite3.Error as error:
+        raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: the index holds what cannot be read ({error!r}); the folder is damaged") from None
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    if not file.is_file() or file.stat().st_size == 0:
+        empty = sqlite3.connect(":memory:")
+        empty.executescript(_SCHEMA)
+        return empty
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
-    for suffix in ("", "&immutable=1"):
-        try:
-            with closing(sqlite3.connect(address + suffix, uri=True, timeout=BUSY_WAIT_S)) as index:
-                index.execute("SELECT count(*) FROM facts")
-                yield index
-                return
-        except sqlite3.OperationalError as error:
-            failure: sqlite3.Error = error
-        except sqlite3.DatabaseError as error:
-            failure = error
-            break
-    raise UsageError(f"{file}: the index cannot be read ({failure}); the run folder is damaged")
+    index = sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)
+    try:
+        index.execute("SELECT count(*) FROM facts")
+    except sqlite3.OperationalError:
+        # A disk that cannot take the shared-memory file of the WAL: read the main file as it lies there.
+        index.close()
+        index = sqlite3.connect(address + "&immutable=1", uri=True, timeout=BUSY_WAIT_S)
+    return index
 
 
-def _last_step(run: RunRecord) -> int:
-    """The last step that is whole in the main stream, from the newest segment only."""
-    streams = run.streams()
-    if not streams:
-        return 0
-    for path in sorted((run.path / "steps" / streams[0]).glob("*.steps"), reverse=True):
-        window = read_segment(path)
-        if len(window):
-            return int(window.steps[-1])
-    return 0
+def _run_folders(runs_dir: Path) -> list[Path]:
+    return [entry for entry in runs_dir.iterdir() if (entry / RUN_FILE).is_file()]
+
+
+def _stream_names(folder: Path) -> list[str]:
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return sorted(names, key=lambda name: (name != "main", name))
+
+
+def _lies_inside(path: Path, folder: Path) -> bool:
+    """Whether ``path`` is still in ``folder`` once links and ``..`` are followed: an index may come from a stranger."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _started(description: dict[str, Any]) -> str:
+    return str(description.get("started") or "")
+
+
+def _command(description: dict[str, Any]) -> str:
+    argv = description.get("argv")
+    return " ".join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _steps(run: RunRecord) -> int:
+    """How many steps the first stream holds, from the sizes of its files: a list of runs reads no step."""
+    names = run.streams()
+    return count_records(run.path / "steps" / names[0]) if names else 0

@@ -13,22 +13,51 @@ from typing import Any
 REDACTED = "[redacted]"
 
 _SECRET_NAME = re.compile(
-    r"(?<![a-z])(api[-_]?key|access[-_]?key|secret|token(?!iz|s?[-_]?(per|max|count|len|num|id|dir|path|file|type))|"
-    r"passw(or)?d|passwd|pwd|credentials?|auth|bearer|private[-_]?key|wandb[-_]?key|cookie|session[-_]?id|key)s?$",
+    r"(?<![a-z])(api[-_]?key|access[-_]?key|secret([-_]?key)?|token|passw(or)?d|passwd|passphrase|pwd|credential|"
+    r"o?auth(ori[sz]ation)?|bearer|private[-_]?key|wandb[-_]?key|cookie|session[-_]?id|amz[-_]signature|key)s?$",
     re.IGNORECASE,
 )
 _INNOCENT_NAME = re.compile(
-    r"(max|num|n|min|pad|eos|bos|unk|sep|cls|mask|new|per|total|special|block)[-_]?tokens?$", re.I
+    r"(?<![a-z])((max|num|n|nr|min|pad|padding|eos|bos|unk|unknown|sep|separator|cls|mask|new|per|total|special|block|"
+    r"added|image|video|audio|start|end|stop|prefix|suffix|middle|response|instruction|user|assistant|seen|train|"
+    r"training|eval|input|output|prompt|completion|prediction|target|label|register|valid|warmup|global|local)"
+    r"[-_]?tokens?|"
+    r"tokens|"
+    r"(sort|primary|group|metric|label|text|input|output|image|audio|video|data|dataset|column|prompt|completion|"
+    r"response|target|source|feature|features|batch|loss|query|head|heads|num|n|id|main|monitor|score|name|state|"
+    r"config)[-_]?keys?)$",
+    re.IGNORECASE,
 )
+"""Names in which a token is a piece of text and a key the name of a column."""
 _SECRET_SHAPES = re.compile(
     r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
-    r"glpat-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{16}|xox[baprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|"
-    r"eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,})"
+    r"glpat-[A-Za-z0-9_-]{16,}|A[KS]IA[0-9A-Z]{16}|xox[baprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|"
+    r"npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|nvapi-[A-Za-z0-9_-]{20,}|"
+    r"eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,})|"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.DOTALL,
 )
-_ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s:@]+(:[^/\s@]*)?@", re.IGNORECASE)
-_ASSIGNMENT = re.compile(
-    r"""(?P<head>['"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)['"]?\s*[:=]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;)}\]]+)"""
+_AUTHORIZATION = re.compile(
+    r"(\bauthorization['\"]?\s{0,9}[:=,]\s{0,9}['\"]?|\bbearer\s{1,9})([A-Za-z]{1,20}\s{1,9})?[^\s'\",]{8,}",
+    re.IGNORECASE,
 )
+_ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"]{0,1000}@", re.IGNORECASE)
+
+# Text may be a megabyte of somebody's diff: every repetition below is bounded, or starts at a word and ends with it.
+_NAME = r"(?P<quote>['\"]?)(?<![A-Za-z0-9_-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,99})(?P=quote)"
+_GIVEN = (
+    # name = value, name: value, "name": value, name: str | None = value, os.environ["NAME"] = value
+    re.compile(rf"{_NAME}\]?\s{{0,99}}(?::\s{{0,9}}[A-Za-z_][\w.\[\]| ]{{0,99}}=|:?=(?!=)|:)\s{{0,99}}"),
+    re.compile(
+        r"""(?P<quote>['"])-{0,2}(?P<name>[A-Za-z_][\w-]{0,99})(?P=quote)\s{0,99},\s{0,99}(?=[rbfuRBFU]{0,2}['"])"""
+    ),
+    re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{0,99})\s{1,9}(?!-)"),
+)
+_VALUE = re.compile(
+    r"""[rbfuRBFU]{0,2}(?P<mark>["'])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)|[^\s,;)}\]]+""",
+)
+_PLAIN_VALUES = ("None", "''", '""', "True", "False", "null", "true", "false")
+_CODE_KEY_CHARACTERS_MIN = 20
 
 ENVIRONMENT_KEPT = re.compile(
     r"^(CUDA_|CUBLAS_|CUDNN_|NCCL_|TORCH|PYTORCH_|OMP_|MKL_|KMP_|GLOO_|TRITON_|XLA_|ROCM|HIP_|HSA_|ACCELERATE_|"
@@ -39,10 +68,13 @@ ENVIRONMENT_KEPT = re.compile(
 
 
 def redact_text(text: str) -> str:
-    """Replace token-shaped words, logins in addresses and ``secret_name = value`` assignments in ``text``."""
+    """Replace token-shaped words, logins in addresses and values that are given to a secret name in ``text``."""
     text = _SECRET_SHAPES.sub(REDACTED, text)
+    text = _AUTHORIZATION.sub(rf"\1{REDACTED}", text)
     text = _ADDRESS_LOGIN.sub(rf"\1{REDACTED}@", text)
-    return _ASSIGNMENT.sub(_redact_assignment, text)
+    for given in _GIVEN:
+        text = _redact_values(text, given)
+    return text
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
@@ -87,10 +119,29 @@ def redact_tree(value: Any, *, name: str = "") -> Any:
 
 
 def is_secret_name(name: str) -> bool:
+    """Whether a value under ``name`` is likely a secret; ``hfToken`` reads as ``hf_Token``."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return bool(_SECRET_NAME.search(name)) and not _INNOCENT_NAME.search(name)
 
 
-def _redact_assignment(match: re.Match[str]) -> str:
-    if is_secret_name(match["name"]) and match["value"] not in ("None", "''", '""'):
-        return match["head"] + REDACTED
-    return match[0]
+def _redact_values(text: str, given: re.Pattern[str]) -> str:
+    """Replace what follows a secret name. An innocent name is passed over alone: ``cfg: token=x`` names two."""
+    kept, position, start = [], 0, 0
+    while head := given.search(text, start):
+        value = _VALUE.match(text, head.end()) if is_secret_name(head["name"]) else None
+        if value is None or not _is_secret_value(head["name"], value):
+            start = head.end("name")
+            continue
+        mark = value["mark"] or ""
+        kept += [text[position : head.end()], mark, REDACTED, mark]
+        position = start = value.end()
+    return "".join([*kept, text[position:]])
+
+
+def _is_secret_value(name: str, value: re.Match[str]) -> bool:
+    text = value[0]
+    if text in _PLAIN_VALUES or text.startswith(REDACTED[:-1]):
+        return False
+    # `key = self.key(x)` is in every attention layer, `wandb.login(key="...")` is the secret.
+    plain_key = name.lower() in ("key", "keys") and not value["mark"]
+    return not plain_key or re.fullmatch(rf"[A-Za-z0-9_-]{{{_CODE_KEY_CHARACTERS_MIN},}}", text) is not None

@@ -10,10 +10,11 @@ A segment's tensors never change; a new parameter starts a new segment. Not here
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ SCALARS: tuple[str, ...] = tuple(SIGNALS)
 FLAG_SKIPPED = 1 << 30
 FLAG_REFUSED = 1 << 29
 
+_SCALARS_MAX = 29  # below the lowest flag
+_CRC_BYTES = 4
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _HEAD = [("crc", "<u4"), ("flags", "<u4"), ("step", "<i8"), ("time", "<f8")]
 
 
@@ -67,6 +71,8 @@ class SegmentWriter:
         data = self._record.tobytes()
         written = os.write(self._file, data)
         if written != len(data):
+            # A torn record would shift every later one: take it back, so that the file ends with a whole record.
+            os.ftruncate(self._file, self._count * len(data))
             raise OSError(f"the disk took {written} of {len(data)} bytes of step {record.step}")
         self._count += 1
 
@@ -78,7 +84,7 @@ class SegmentWriter:
     def _start_segment(self, tensor_names: tuple[str, ...]) -> None:
         self.close()
         self._folder.mkdir(parents=True, exist_ok=True)
-        number = 1 + max((int(path.stem) for path in self._folder.glob("*.steps")), default=0)
+        number = 1 + max((int(path.stem) for path in _segment_paths(self._folder)), default=0)
         schema = {
             "format": "steadytrain.segment",
             "version": SEGMENT_VERSION,
@@ -103,7 +109,7 @@ def fill_record(buffer: NDArray[Any], record: StepRecord) -> None:
         value = record.scalars.get(name)
         if value is not None:
             flags |= 1 << position
-        scalars[position] = 0.0 if value is None else value
+        scalars[position] = 0.0 if value is None else _float32(value)
     row["flags"], row["step"], row["time"] = flags, record.step, record.time
     row["tensors"] = record.gradient_norms
     row["crc"] = 0
@@ -129,7 +135,7 @@ def write_window(path: Path, window: Window) -> None:
             step=int(window.steps[index]),
             time=float(window.time[index]),
             scalars=scalars,
-            gradient_norms=window.gradient_norms[index],
+            gradient_norms=window.gradient_norms[index] if window.tensor_names else np.zeros(0, np.float32),
             skipped=bool(window.skipped[index]),
             refused=bool(window.refused[index]),
         )
@@ -140,20 +146,18 @@ def write_window(path: Path, window: Window) -> None:
 
 
 def read_segment(path: Path) -> Window:
-    """The steps of one segment (``path`` ends in ``.steps``), as far as they are whole."""
-    schema_path = path.with_suffix(".json")
-    try:
-        schema = json.loads(schema_path.read_text(encoding="utf-8"))
-        version, scalars, tensors = schema["version"], schema["scalars"], schema["tensors"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{schema_path}: not a readable segment schema ({error}); the run folder is damaged") from None
-    if version > SEGMENT_VERSION:
-        raise UsageError(
-            f"{schema_path}: segment format version {version} is newer than this steadytrain reads "
-            f"({SEGMENT_VERSION}); upgrade steadytrain"
-        )
+    """The steps of one segment (``path`` ends in ``.steps``), as far as they are whole.
+
+    Raises:
+        UsageError: the schema or the records cannot be read, or are of a newer format.
+    """
+    schema = _read_schema(path.with_suffix(".json"))
+    scalars, tensors = schema["scalars"], schema["tensors"]
     dtype = _record_dtype(tuple(scalars), len(tensors))
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
     rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
     rows = rows[: _whole_records(rows)]
     flags = rows["flags"].astype(np.int64)
@@ -165,15 +169,33 @@ def read_segment(path: Path) -> Window:
         skipped=(flags & FLAG_SKIPPED) != 0,
         refused=(flags & FLAG_REFUSED) != 0,
         tensor_names=tuple(tensors),
-        gradient_norms=rows["tensors"].astype(np.float32),
-        stream=schema.get("stream", "main"),
+        gradient_norms=rows["tensors"].astype(np.float32, copy=False),
+        stream=schema["stream"],
     )
 
 
 def read_stream(folder: Path) -> Window:
     """All whole steps of one stream, over all its segments, with the tensors of every segment side by side."""
-    windows = [read_segment(path) for path in sorted(folder.glob("*.steps"))]
+    windows = [read_segment(path) for path in _segment_paths(folder)]
     return join_windows([window for window in windows if len(window)], stream=folder.name)
+
+
+def read_scalars(folder: Path) -> Window:
+    """All whole steps of one stream without their tensors: one segment in memory at a time."""
+    windows = [
+        replace(read_segment(path), tensor_names=(), gradient_norms=np.zeros((0, 0), np.float32))
+        for path in _segment_paths(folder)
+    ]
+    return join_windows([window for window in windows if len(window)], stream=folder.name)
+
+
+def count_records(folder: Path) -> int:
+    """How many records a stream holds, from the sizes of its files alone: nothing is checked."""
+    count = 0
+    for path in _segment_paths(folder):
+        schema = _read_schema(path.with_suffix(".json"))
+        count += path.stat().st_size // _record_dtype(tuple(schema["scalars"]), len(schema["tensors"])).itemsize
+    return count
 
 
 def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
@@ -238,14 +260,42 @@ def _record_dtype(scalars: tuple[str, ...], tensors: int) -> np.dtype[Any]:
 
 
 def _whole_records(rows: NDArray[Any]) -> int:
-    """How many leading records match their CRC."""
-    for index in range(len(rows)):
-        row = rows[index : index + 1].copy()
-        expected = int(row["crc"][0])
-        row["crc"] = 0
-        if zlib.crc32(row.tobytes()) != expected:
+    """How many leading records match their CRC, which is taken over the record with its CRC field zeroed."""
+    size = rows.dtype.itemsize
+    data = rows.view(np.uint8).data
+    zeroed = zlib.crc32(bytes(_CRC_BYTES))
+    for index, expected in enumerate(rows["crc"].tolist()):
+        if zlib.crc32(data[index * size + _CRC_BYTES : (index + 1) * size], zeroed) != expected:
             return index
     return len(rows)
+
+
+def _read_schema(path: Path) -> dict[str, Any]:
+    """A segment's schema, with its names checked."""
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        version, names = schema["version"], [*schema["scalars"], *schema["tensors"]]
+        schema.setdefault("stream", "main")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
+    if not isinstance(version, int) or version > SEGMENT_VERSION:
+        raise UsageError(
+            f"{path}: segment format version {version} is newer than this steadytrain reads "
+            f"({SEGMENT_VERSION}); upgrade steadytrain"
+        )
+    if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:
+        raise UsageError(f"{path}: the segment schema holds what is no name; the run folder is damaged")
+    return dict(schema)
+
+
+def _segment_paths(folder: Path) -> list[Path]:
+    """The segments of a stream, oldest first."""
+    return sorted((path for path in folder.glob("*.steps") if path.stem.isdecimal()), key=lambda path: int(path.stem))
+
+
+def _float32(value: float) -> float:
+    """``value``, with a finite one kept finite: what is measured beyond float32 must not read as a measured Inf."""
+    return max(-_FLOAT32_MAX, min(_FLOAT32_MAX, value)) if math.isfinite(value) else value
 
 
 def _concatenate(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:

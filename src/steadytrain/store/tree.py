@@ -8,6 +8,7 @@ where: what was not kept cannot be fed back, and is never silently replaced.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from steadytrain.errors import UsageError
 from steadytrain.model import number_from_json, number_to_json
 
 DEPTH_MAX = 32
+NODES_MAX = 1_000_000
 STRING_LENGTH_MAX = 100_000
 
 
@@ -28,8 +30,11 @@ class Opaque:
 def encode(value: Any, is_tensor: Callable[[Any], bool], *, prefix: str = "t") -> tuple[Any, dict[str, Any]]:
     """``value`` as a JSON tree and the tensors in it, keyed ``<prefix>.<number>``."""
     tensors: dict[str, Any] = {}
+    nodes = itertools.count()
 
     def walk(node: Any, depth: int) -> Any:
+        if next(nodes) >= NODES_MAX:
+            return {"opaque": f"{type(node).__qualname__} (beyond the first {NODES_MAX} values)"}
         if is_tensor(node):
             key = f"{prefix}.{len(tensors)}"
             tensors[key] = node
@@ -54,7 +59,22 @@ def encode(value: Any, is_tensor: Callable[[Any], bool], *, prefix: str = "t") -
 
 
 def decode(tree: Any, tensors: Mapping[str, Any]) -> Any:
-    """The value that :func:`encode` took apart; what was not kept comes back as :class:`Opaque`."""
+    """The value that :func:`encode` took apart; what was not kept comes back as :class:`Opaque`.
+
+    Raises:
+        UsageError: not such a tree, or a tensor of it is missing.
+    """
+    try:
+        return _decode(tree, tensors, 0)
+    except UsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"not a steadytrain value tree ({error})") from None
+
+
+def _decode(tree: Any, tensors: Mapping[str, Any], depth: int) -> Any:
+    if depth > DEPTH_MAX:
+        raise UsageError(f"a steadytrain value tree nests at most {DEPTH_MAX} deep")
     if not isinstance(tree, dict) or len(tree) != 1:
         raise UsageError(f"not a steadytrain value tree: {str(tree)[:80]!r}")
     ((kind, body),) = tree.items()
@@ -67,11 +87,11 @@ def decode(tree: Any, tensors: Mapping[str, Any]) -> Any:
     if kind == "float":
         return number_from_json(body)
     if kind == "list":
-        return [decode(entry, tensors) for entry in body]
+        return [_decode(entry, tensors, depth + 1) for entry in body]
     if kind == "tuple":
-        return tuple(decode(entry, tensors) for entry in body)
+        return tuple(_decode(entry, tensors, depth + 1) for entry in body)
     if kind == "dict":
-        return {key: decode(entry, tensors) for key, entry in body}
+        return {key: _decode(entry, tensors, depth + 1) for key, entry in body}
     if kind == "opaque":
         return Opaque(str(body))
     raise UsageError(f"unknown kind {kind!r} in a steadytrain value tree")
