@@ -1,0 +1,93 @@
+"""``steadytrain show``: a run or an incident on the terminal, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from steadytrain.store.folder import RunRecord
+
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[RUN|INCIDENT]")
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=RUNS_DIR_DEFAULT,
+    show_default=True,
+    help="Folder that holds the runs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
+    """Show what happened in a run or an incident: the newest run when none is named.
+
+    RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
+    """
+    from steadytrain.store.bundle import is_bundle, open_for_report
+    from steadytrain.store.folder import find, newest, open_run
+
+    path = find(target, runs_dir) if target is not None else newest(runs_dir)
+    bundle = open_for_report(path) if is_bundle(path) else None
+    run = open_run(path) if bundle is None else None
+    if as_json:
+        document = bundle.incident.to_json() if bundle is not None else _run_document(run)
+        click.echo(json.dumps(document, indent=1, allow_nan=False))
+        return
+
+    from rich.console import Console
+
+    from steadytrain.report import build, text
+
+    if bundle is not None:
+        report = build.from_bundle(bundle)
+    else:
+        assert run is not None
+        report = build.from_run(run)
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that knows no block characters gets question marks, and no traceback.
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, emoji=False, markup=False)
+    with console.capture() as printed:
+        console.print(text.renderable(report), crop=False)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+
+
+def _run_document(run: RunRecord | None) -> dict[str, Any]:
+    """The ``steadytrain.run/1`` document."""
+    assert run is not None
+    streams = [_stream(run, name) for name in run.streams()]
+    return {
+        "schema": "steadytrain.run/1",
+        "run": run.name,
+        "path": str(run.path),
+        "argv": run.description.get("argv", []),
+        "started": run.description.get("started"),
+        "ended": run.ended,
+        "exit_status": run.facts.get("exit_status"),
+        "policy": run.description.get("policy"),
+        "steps": streams[0]["steps"] if streams else 0,
+        "streams": streams,
+        "symptoms": [symptom.to_json() for symptom in run.symptoms],
+        "incidents": [str(incident) for incident in run.incidents],
+        "actions": [action.to_json() for action in run.actions],
+        "detectors": run.facts.get("detectors"),
+        "notes": run.facts.get("notes", []),
+        "ranks": [str(rank) for rank in run.ranks],
+    }
+
+
+def _stream(run: RunRecord, name: str) -> dict[str, Any]:
+    window = run.scalars(name)
+    return {
+        "name": name,
+        "steps": len(window),
+        "first_step": int(window.steps[0]) if len(window) else None,
+        "last_step": int(window.steps[-1]) if len(window) else None,
+    }

@@ -1,0 +1,138 @@
+"""A report on a terminal, drawn with rich: verdict first, one screen, no boxes.
+
+Nothing is computed and nothing is printed here; the command prints what :func:`renderable` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from steadytrain.model import Severity
+from steadytrain.report.build import IncidentPart, Report, number
+from steadytrain.report.curves import NOT_FINITE, Curve
+
+SYMPTOMS_SHOWN_MAX = 8
+INCIDENTS_SHOWN_MAX = 2
+PARAMETERS_SHOWN_MAX = 4
+NOTES_SHOWN_MAX = 6
+_LABEL_WIDTH = 16
+_STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
+_LABEL_STYLE = "dim"
+
+
+def renderable(report: Report) -> Group:
+    """What to print for ``report``. Print it with ``crop=False``: commands are never broken, so they can be copied."""
+    parts: list[RenderableType] = [
+        Text(report.verdict, style=_STYLES[report.severity]),
+        *(Text(sentence) for sentence in report.summary),
+    ]
+    for incident in report.incidents[:INCIDENTS_SHOWN_MAX]:
+        # The verdict has said what the first incident is.
+        heading = incident.title if incident is not report.incidents[0] else ""
+        parts += [Text(), *([Text(heading, style="bold")] if heading else []), _incident(incident)]
+    if report.symptoms and not _told_by_incident(report):
+        parts += [Text(), _grid(_symptom_lines(report))]
+    if report.curves:
+        parts += [Text(), _grid((curve.title, _spark(curve)) for curve in report.curves)]
+    if report.brief:
+        parts += [Text(), _grid((fact.label, Text(fact.value)) for fact in report.brief)]
+    if report.notes:
+        parts += [Text(), *_notes(report.notes)]
+    if report.commands:
+        parts += [Text(), *_commands(report)]
+    return Group(*parts)
+
+
+def _incident(incident: IncidentPart) -> RenderableType:
+    lines: list[tuple[str, Text]] = []
+    place = incident.place
+    if place is None:
+        lines.append(("first bad op", Text(f"not known: {incident.why}")))
+    else:
+        lines.append(("first bad op", Text(f"{place.operation} gave {place.produced} in the {place.phase}")))
+        lines.append(("module", Text(place.module)))
+        lines.append(("line", Text(place.line)))
+        if place.code:
+            lines.append(("", Text(place.code, style="italic")))
+        lines += [
+            ("inputs" if first else "", Text(f"{operand.label}: {operand.value}"))
+            for first, operand in zip(_once(), place.inputs, strict=False)
+        ]
+        if place.chain:
+            lines.append(("carried on by", Text(" → ".join(place.chain))))
+        if place.reached:
+            lines.append(("reached", Text(place.reached)))
+    if incident.losses:
+        lines.append(("loss of the step", Text(incident.losses)))
+    shown = incident.parameters[:PARAMETERS_SHOWN_MAX]
+    lines += [
+        ("bad gradients" if first else "", Text(f"{tensor.label}: {tensor.value}"))
+        for first, tensor in zip(_once(), shown, strict=False)
+    ]
+    if len(incident.parameters) > len(shown):
+        lines.append(("", Text(f"and {len(incident.parameters) - len(shown)} more", style=_LABEL_STYLE)))
+    lines += [("kept" if first else "", Text(note)) for first, note in zip(_once(), incident.notes, strict=False)]
+    return _grid(lines)
+
+
+def _told_by_incident(report: Report) -> bool:
+    """An incident's report shows its one symptom as the verdict or the located operation already."""
+    return len(report.incidents) == 1 and len(report.symptoms) == 1 and report.incidents[0].place is None
+
+
+def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
+    for first, symptom in zip(_once(), report.symptoms[:SYMPTOMS_SHOWN_MAX], strict=False):
+        origin = f" ({symptom.origin})" if symptom.origin else ""
+        line = Text.assemble(
+            (symptom.severity, _STYLES[symptom.severity]),
+            f" {symptom.name}{origin}, {symptom.steps}: {symptom.message}",
+        )
+        yield ("symptoms" if first else "", line)
+    if len(report.symptoms) > SYMPTOMS_SHOWN_MAX:
+        yield ("", Text(f"and {len(report.symptoms) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))
+
+
+def _spark(curve: Curve) -> Text:
+    text = Text()
+    for character in curve.spark:
+        text.append(character, style="bold red" if character == NOT_FINITE else "cyan")
+    if curve.smallest is not None and curve.largest is not None:
+        same = curve.smallest == curve.largest
+        text.append(f" {number(curve.smallest)}" + ("" if same else f" .. {number(curve.largest)}"))
+    if curve.not_finite:
+        text.append(f" {NOT_FINITE} {curve.not_finite:,}", style="bold red")
+    return text
+
+
+def _notes(notes: tuple[str, ...]) -> Iterable[Text]:
+    for note in notes[:NOTES_SHOWN_MAX]:
+        yield Text(note, style=_LABEL_STYLE)
+    if len(notes) > NOTES_SHOWN_MAX:
+        yield Text(f"and {len(notes) - NOTES_SHOWN_MAX} more notes on the page", style=_LABEL_STYLE)
+
+
+def _commands(report: Report) -> Iterable[RenderableType]:
+    yield Text("Next", style="bold")
+    for command in report.commands:
+        purpose = (f"   # {command.purpose}", _LABEL_STYLE)
+        yield Text.assemble("  ", command.line, purpose, no_wrap=True, overflow="ignore")
+
+
+def _grid(lines: Iterable[tuple[str, Text]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style=_LABEL_STYLE, width=_LABEL_WIDTH, no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in lines:
+        table.add_row(label, value)
+    return table
+
+
+def _once() -> Iterable[bool]:
+    """True, then False for ever: only the first of several lines carries the label."""
+    yield True
+    while True:
+        yield False
