@@ -289,9 +289,10 @@ def _run_summary(
 ) -> tuple[str, ...]:
     lines = []
     refused = sorted({action.step for action in actions if action.what == "refused-update"})
+    plural = "s" if len(refused) > 1 else ""
     if refused:
         lines.append(
-            f"steadytrain touched this run: it refused the update of step{'s' if len(refused) > 1 else ''} "
+            f"steadytrain touched this run: it refused the update{plural} of step{plural} "
             f"{_enumerate([_count(step) for step in refused], TENSORS_MAX)}."
         )
     if run.ended == "failed":
@@ -429,7 +430,7 @@ def _window_notes(window: Window) -> tuple[str, ...]:
 
 def _run_facts(run: RunRecord, window: Window | None) -> tuple[Fact, ...]:
     description, facts = run.description, run.facts
-    ended = _ENDINGS.get(run.ended or "", "not said (killed, or still going)")
+    ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still going)")
     status = facts.get("exit_status")
     steps = None
     if window is not None and len(window):
@@ -457,7 +458,7 @@ def _brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     values = {fact.label: fact.value for fact in facts}
     versions = [f"{name} {values[name]}" for name in ("torch", "python", "git") if name in values]
     when = [values[name] for name in ("started", "recorded") if name in values]
-    span = [f"{values['steps']} steps" if "steps" in values else "", values.get("ended", "")]
+    span = [f"{values['steps']} steps" if "steps" in values else "", _ending(values)]
     return _facts(
         ("command", values.get("command")),
         ("run", ", ".join(filter(None, [values.get("run", ""), *when, *span]))),
@@ -465,6 +466,11 @@ def _brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
         ("watched by", values.get("detectors")),
     )
+
+
+def _ending(values: Mapping[str, str]) -> str:
+    ended = values.get("ended", "")
+    return f"end {ended}" if ended.startswith("not ") else ended
 
 
 def _environment(environment: Mapping[str, Any], *, skipped: Sequence[str] = ()) -> tuple[Section, ...]:

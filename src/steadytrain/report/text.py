@@ -20,14 +20,14 @@ INCIDENTS_SHOWN_MAX = 2
 PARAMETERS_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 _LABEL_WIDTH = 16
-_STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
+STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
 _LABEL_STYLE = "dim"
 
 
 def renderable(report: Report) -> Group:
     """What to print for ``report``. Print it with ``crop=False``: commands are never broken, so they can be copied."""
     parts: list[RenderableType] = [
-        Text(report.verdict, style=_STYLES[report.severity]),
+        Text(report.verdict, style=STYLES[report.severity]),
         *(Text(sentence) for sentence in report.summary),
     ]
     for incident in report.incidents[:INCIDENTS_SHOWN_MAX]:
@@ -88,7 +88,7 @@ def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
     for first, symptom in zip(_once(), report.symptoms[:SYMPTOMS_SHOWN_MAX], strict=False):
         origin = f" ({symptom.origin})" if symptom.origin else ""
         line = Text.assemble(
-            (symptom.severity, _STYLES[symptom.severity]),
+            (symptom.severity, STYLES[symptom.severity]),
             f" {symptom.name}{origin}, {symptom.steps}: {symptom.message}",
         )
         yield ("symptoms" if first else "", line)

@@ -1,0 +1,164 @@
+"""Curves that zoom and hover, drawn with bokeh where it is installed (``steadytrain[report]``).
+
+Everything that bokeh needs goes into the page; nothing is loaded from a network. Its texts are fixed words, numbers
+and symptom names, and never markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.report.build import Report, SymptomRow, number
+from steadytrain.report.curves import Curve
+
+HEIGHT = 230
+
+# Colours of the light scheme; the page puts those of the dark one in their place while it reads the drawing.
+INK, FAINT, GRID, LINE = "#1d2530", "#5b6675", "#e3e7ec", "#1f6feb"
+SEVERITY_COLOURS = {"critical": "#c62828", "warning": "#b26a00", "note": "#51606f"}
+DARK = {
+    INK: "#e8ecf1",
+    FAINT: "#9aa6b4",
+    GRID: "#2b333d",
+    LINE: "#6cb0ff",
+    SEVERITY_COLOURS["critical"]: "#ff7b72",
+    SEVERITY_COLOURS["warning"]: "#e3a13a",
+    SEVERITY_COLOURS["note"]: "#8b98a7",
+}
+
+
+@dataclass(frozen=True)
+class Zoom:
+    """Bokeh's own script, and the drawing as the JSON that the script embeds."""
+
+    library: str
+    item: dict[str, Any]
+
+
+def zoom(report: Report) -> Zoom | None:
+    """The curves of ``report`` for bokeh; None where bokeh is not installed or there is no curve."""
+    if not report.curves:
+        return None
+    try:
+        import bokeh
+        from bokeh.embed import json_item
+        from bokeh.layouts import column
+        from bokeh.models import DataRange1d
+    except ImportError:
+        return None
+    shared = DataRange1d(range_padding=0.02)
+    figures = [_figure(curve, report.symptoms, shared) for curve in report.curves]
+    library = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
+    return Zoom(
+        library=library.read_text(encoding="utf-8"),
+        item=dict(json_item(column(figures, sizing_mode="stretch_width"))),
+    )
+
+
+def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
+    from bokeh.models import LinearScale, Range1d
+    from bokeh.plotting import figure
+
+    drawn = figure(
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        title=curve.title,
+        x_range=shared,
+        y_axis_type="log" if curve.logarithmic else "linear",
+        tools="xpan,xbox_zoom,xwheel_zoom,reset",
+        active_drag="xbox_zoom",
+        toolbar_location="right",
+        window_axis="x",
+    )
+    drawn.toolbar.logo = None
+    # Marks stay at the edge of the frame whatever part of the curve is looked at.
+    drawn.extra_y_ranges = {"edge": Range1d(start=0, end=1)}
+    drawn.extra_y_scales = {"edge": LinearScale()}
+    _style(drawn)
+    _draw_symptoms(drawn, symptoms)
+    _draw_values(drawn, curve)
+    return drawn
+
+
+def _draw_values(drawn: Any, curve: Curve) -> None:
+    from bokeh.models import ColumnDataSource, HoverTool
+
+    finite = [value if math.isfinite(value) else math.nan for value in curve.values]
+    shown = [number(value) for value in curve.values]
+    source = ColumnDataSource({"step": list(curve.steps), "value": finite, "shown": shown})
+    line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
+    # The marks at the edges have an axis of their own and must not stretch this one.
+    drawn.y_range.renderers = [line]
+    # A line needs two points: one between two gaps would not be seen.
+    drawn.scatter("step", "value", source=source, size=2, color=LINE, line_color=None)
+    tooltips = [("step", "@step{0,0}"), (curve.title, "@shown")]
+    drawn.add_tools(HoverTool(renderers=[line], mode="vline", line_policy="nearest", tooltips=tooltips))
+    bad = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if not math.isfinite(value)]
+    if bad:
+        columns = {"step": [step for step, _ in bad], "edge": [0.95] * len(bad), "shown": [number(v) for _, v in bad]}
+        crosses = drawn.scatter(
+            "step",
+            "edge",
+            source=ColumnDataSource(columns),
+            y_range_name="edge",
+            marker="x",
+            size=10,
+            line_width=2.5,
+            color=SEVERITY_COLOURS["critical"],
+        )
+        drawn.add_tools(HoverTool(renderers=[crosses], tooltips=[("step", "@step{0,0}"), ("not finite", "@shown")]))
+
+
+def _draw_symptoms(drawn: Any, symptoms: Sequence[SymptomRow]) -> None:
+    from bokeh.models import ColumnDataSource, HoverTool
+    from bokeh.models.annotations import BoxAnnotation, Span
+
+    if not symptoms:
+        return
+    for symptom in symptoms:
+        colour = SEVERITY_COLOURS[symptom.severity]
+        if symptom.first_step == symptom.last_step:
+            drawn.add_layout(Span(location=symptom.first_step, dimension="height", line_color=colour, line_alpha=0.5))
+        else:
+            band = BoxAnnotation(left=symptom.first_step, right=symptom.last_step, fill_color=colour, fill_alpha=0.15)
+            band.line_color = None
+            drawn.add_layout(band)
+    columns = {
+        "step": [symptom.first_step for symptom in symptoms],
+        "edge": [0.04] * len(symptoms),
+        "colour": [SEVERITY_COLOURS[symptom.severity] for symptom in symptoms],
+        "name": [symptom.name for symptom in symptoms],
+        "steps": [symptom.steps for symptom in symptoms],
+    }
+    marks = drawn.scatter(
+        "step",
+        "edge",
+        source=ColumnDataSource(columns),
+        y_range_name="edge",
+        marker="triangle",
+        size=10,
+        fill_color="colour",
+        line_color=None,
+    )
+    drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("symptom", "@name"), ("at", "@steps")]))
+
+
+def _style(drawn: Any) -> None:
+    drawn.background_fill_color = None
+    drawn.border_fill_color = None
+    drawn.outline_line_color = None
+    drawn.min_border_left = 64
+    drawn.min_border_top = 28
+    drawn.title.text_color = INK
+    drawn.title.text_font_size = "13px"
+    for axis in drawn.axis:
+        axis.major_label_text_color = FAINT
+        axis.axis_line_color = GRID
+        axis.major_tick_line_color = GRID
+        axis.minor_tick_line_color = None
+    drawn.grid.grid_line_color = GRID
+    drawn.xgrid.grid_line_color = None
