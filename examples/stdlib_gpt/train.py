@@ -28,7 +28,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 
 END = "<|end|>"
-IGNORED = -100  # the label that the loss leaves out
 NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages"}
 
 
@@ -66,9 +65,9 @@ def train(model, optimizer, schedule, batches: list[list[Document]], args: argpa
     for step, batch in enumerate(batches):
         total = 0.0
         for part in range(args.accumulate):
-            tokens, labels = collate(batch[part :: args.accumulate], context=args.context, side=args.truncation_side)
+            tensors = collate(batch[part :: args.accumulate], context=args.context, side=args.truncation_side)
             with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
-                loss = model(tokens.to(args.device), labels.to(args.device)) / args.accumulate
+                loss = model(*(tensor.to(args.device) for tensor in tensors)) / args.accumulate
             loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -148,17 +147,18 @@ def plan_batches(documents: list[Document], *, steps: int, size: int, context: i
     return [chance.sample(whole if step < steps * 2 // 3 else longer, size) for step in range(steps)]
 
 
-def collate(documents: list[Document], *, context: int, side: str) -> tuple[Tensor, Tensor]:
-    """Inputs and labels [documents, length]; what is too long for the context is cut on ``side``."""
+def collate(documents: list[Document], *, context: int, side: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets and a mask of the targets to learn, [documents, length]; too long texts are cut on ``side``."""
     length = min(context, max(len(document.tokens) for document in documents) - 1)
-    tokens = torch.zeros(len(documents), length, dtype=torch.long)
-    labels = torch.full((len(documents), length), IGNORED)
-    for row, (ids, prompt) in enumerate(documents):
-        cut = max(0, len(ids) - length - 1) if side == "left" else 0
-        ids, prompt = ids[cut : cut + length + 1], max(1, prompt - cut)
-        tokens[row, : len(ids) - 1] = torch.tensor(ids[:-1])
-        labels[row, prompt - 1 : len(ids) - 1] = torch.tensor(ids[prompt:])
-    return tokens, labels
+    inputs = torch.zeros(len(documents), length, dtype=torch.long)
+    targets, mask = torch.zeros_like(inputs), torch.zeros(inputs.shape)
+    for row, (tokens, prompt) in enumerate(documents):
+        cut = max(0, len(tokens) - length - 1) if side == "left" else 0
+        kept = torch.tensor(tokens[cut : cut + length + 1])
+        inputs[row, : len(kept) - 1] = kept[:-1]
+        targets[row, : len(kept) - 1] = kept[1:]
+        mask[row, max(0, prompt - cut - 1) : len(kept) - 1] = 1.0
+    return inputs, targets, mask
 
 
 # --------------------------------------------------------------------------------------------------------------- model
@@ -177,14 +177,14 @@ class GPT(nn.Module):
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if name.endswith("out.weight") else 0.02)
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        hidden = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
+    def forward(self, inputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.token(inputs) + self.position(torch.arange(inputs.shape[1], device=inputs.device))
         for block in self.blocks:
             hidden = block(hidden)
         logits = self.head(self.norm(hidden)).float()
-        losses = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
-        answer_lengths = (labels != IGNORED).sum(dim=1)
-        return (losses.sum(dim=1) / answer_lengths).mean()
+        losses = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+        per_document = (losses * mask).sum(dim=1) / mask.sum(dim=1)
+        return per_document.mean()
 
     def groups(self, *, decay: float) -> list[dict]:
         """Weight decay for matrices, none for biases and norms."""
