@@ -1,0 +1,236 @@
+"""Find the first bad operation: watch every operation of a re-run and name the one that broke the loss or a gradient.
+
+::
+
+    tracer = OperationTracer(modules=paths, parameters=dict(model.named_parameters()), method="re-run in place")
+    tracer.note_sources({"args[0]": batch})
+    with tracer:
+        loss = criterion(model(batch), target)
+        tracer.mark_loss(loss)
+        loss.backward()
+    finding = tracer.finding()
+
+A dispatch mode sits below autograd and autocast, so it sees forward, loss and backward as one plain stream of
+operations, whoever wrote the loop. Only what is behind a loss or gradient that really is not finite can be blamed,
+and of that the earliest operation whose result held what none of its inputs held.
+
+Known limits. Values are followed per storage, not per element: where two independent faults share a tensor and only
+the later one is used afterwards, the earlier is named. What runs as one compiled kernel cannot be looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from steadytrain.lab.operands import WORDS, Kinds, has_own_dispatch
+from steadytrain.lab.origins import Record, Target, ancestry, path_to
+from steadytrain.lab.places import ModuleCalls, Place, code_at
+from steadytrain.lab.watch import Call, Watch, call_of
+from steadytrain.model import Finding, Located, Phase
+
+CHAIN_FIRST, CHAIN_LAST = 8, 4
+"""A longer chain shows its beginning, where the cause is, and its end."""
+
+NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
+
+
+class OperationTracer:
+    """Traces what runs inside ``with tracer:`` and afterwards says which operation broke loss or gradients first.
+
+    ``modules`` maps modules to their dotted path inside the model ("" for the model itself), ``parameters`` names
+    the tensors whose ``.grad`` must be finite, ``method`` is passed on into the finding. Results, gradients and
+    random numbers are the same bits as without it. Enter it once, in the thread that runs the forward.
+    """
+
+    def __init__(
+        self,
+        *,
+        modules: Mapping[torch.nn.Module, str] | None = None,
+        parameters: Mapping[str, torch.Tensor],
+        method: str,
+    ) -> None:
+        self._modules = dict(modules or {})
+        self._parameters = dict(parameters)
+        self._method = method
+        self._watch = Watch()
+        self._mode = _Mode(self._watch)
+        self._anomaly = (False, True)
+
+    @property
+    def trouble(self) -> str | None:
+        """The first error of the tracer's own, swallowed so as not to disturb the run; None if all went well."""
+        return self._watch.trouble
+
+    def __enter__(self) -> OperationTracer:
+        self._watch.guarded(self._note_state)
+        self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+        # Only for the stacks that it stores in backward nodes: it must not raise at the NaN that we came to see.
+        torch.set_anomaly_enabled(True, False)
+        self._watch.calls.watch(self._modules)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._mode.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        finally:
+            torch.set_anomaly_enabled(*self._anomaly)
+            self._watch.calls.unwatch()
+
+    def enter_module(self, module: torch.nn.Module) -> None:
+        """Tell that tracing began inside a call of ``module``, in one of its own forward pre-hooks.
+
+        The tracer's hooks come too late for that one call. Without effect where they do not.
+        """
+        path = self._modules.get(module)
+        if path is not None:
+            self._watch.guarded(lambda: self._watch.calls.join({module: path}))
+
+    def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch") -> None:
+        """Tell which tensors come into the run from outside, before it starts, so that a NaN in one can be named."""
+        self._watch.guarded(lambda: self._watch.note(tensors, owner))
+
+    def enter_module(self, module: torch.nn.Module) -> None:
+        """Tell that ``module`` is being called already: a tracer entered from within its own pre-hook missed that."""
+        path = self._modules.get(module, "")
+        self._watch.guarded(lambda: self._watch.calls.enter(path))
+
+    def mark_loss(self, loss: torch.Tensor) -> None:
+        """Tell a root of backward, right before that backward starts; once for each root of each backward."""
+        self._watch.guarded(lambda: self._watch.mark_loss(loss))
+
+    def finding(self) -> Finding:
+        """The first bad operation, or why there is none. Ask after backward, while the gradients are untouched."""
+        targets = list(self._watch.losses)
+        self._watch.guarded(lambda: targets.extend(self._bad_gradients()))
+        finding = _judge(targets, self._watch, self._method)
+        if self._watch.trouble is None:
+            return finding
+        return Finding(finding.located, f"{finding.why} (the trace is incomplete: {self._watch.trouble})")
+
+    def _note_state(self) -> None:
+        """Parameters, their gradients so far and the modules' buffers, as they are before the first operation."""
+        gradients = {name: tensor.grad for name, tensor in self._parameters.items() if tensor.grad is not None}
+        buffers = {
+            f"{path}.{name}" if path else name: buffer
+            for module, path in self._modules.items()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        }
+        self._watch.note(self._parameters, "the parameter")
+        self._watch.note(buffers, "the buffer")
+        self._watch.note(gradients, "the accumulated gradient")
+
+    def _bad_gradients(self) -> Iterator[Target]:
+        for name, parameter in self._parameters.items():
+            gradient = parameter.grad
+            records = () if gradient is None else self._watch.behind(gradient, f"the gradient of {name}")
+            if records:
+                yield Target(f"gradient of {name}", records)
+
+
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs each operation as it is, with a look before and after."""
+
+    # Without this torch refuses flex_attention and its like under any mode.
+    supports_higher_order_operators = True
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        foreign = [kind for kind in types if has_own_dispatch(kind)]
+        if any(hasattr(kind, "__tensor_flatten__") for kind in foreign):
+            return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
+        if foreign:
+            return func(*args, **kwargs)  # fake tensors and the like: nothing to look at, nobody else to ask
+        calls: list[Call] = []
+        self._watch.guarded(lambda: calls.append(call_of(func, args, kwargs)))
+        result = func(*args, **kwargs)
+        for call in calls:
+            self._watch.guarded(lambda: self._watch.look(call, result))  # noqa: B023 (called before the next turn)
+        return result
+
+
+def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
+    """Who is to blame: what came in broken, else the earliest birth, else a constant that went too far."""
+    if not targets:
+        return Finding(None, NOT_REPRODUCED)
+    reached = ancestry(targets)
+    in_order = sorted(reached, key=lambda record: record.order)
+    came_in = [record for record in in_order if record.source is not None and not record.constant]
+    if came_in:
+        return Finding(None, f"{came_in[0].source}; it reached the {reached[came_in[0]].name}")
+    culprit = next((record for record in in_order if record.born), in_order[0])
+    target = reached[culprit]
+    if culprit.source is not None:
+        return Finding(None, f"{culprit.source}; it reached the {target.name}")
+    located = _locate(culprit, target, watch, method)
+    word = WORDS[culprit.kind]
+    if culprit.born:
+        why = f"{culprit.operation} is the first operation to make {word} out of inputs without it"
+    else:
+        why = f"no operation broke: {culprit.operation} put {word} there as a constant"
+    return Finding(located, f"{why}; it reached the {target.name}")
+
+
+def _locate(culprit: Record, target: Target, watch: Watch, method: str) -> Located:
+    assert culprit.place is not None, "only a value from before the run has no place"
+    phase, module = _phase_and_module(culprit.place, watch)
+    line = culprit.place.line
+    return Located(
+        phase=phase,
+        operation=culprit.operation,
+        produced="nan" if culprit.kind is Kinds.NAN else "inf",
+        module=module,
+        file=line[0] if line else None,
+        line=line[1] if line else None,
+        code=code_at(line),
+        inputs=culprit.inputs,
+        chain=_chain(path_to(culprit, target), watch),
+        reached=target.name,
+        method=method,
+    )
+
+
+def _phase_and_module(place: Place, watch: Watch) -> tuple[Phase, str]:
+    if place.inside == "module":
+        return "forward", place.module or ""
+    if place.inside == "outside":
+        # After the last backward there is no loss left to compute: it is the user's handling of the gradients.
+        return ("optimizer" if 0 < watch.losses_marked == place.losses_before else "loss"), ""
+    module = _made_in(place, watch.calls)
+    if place.inside == "backward":
+        return "backward", module or ""
+    return ("loss" if module is None else "forward"), module or ""
+
+
+def _made_in(place: Place, calls: ModuleCalls) -> str | None:
+    return None if place.sequence is None else calls.made(place.sequence)
+
+
+def _chain(path: Sequence[Record], watch: Watch) -> tuple[str, ...]:
+    names = [_link(record, watch) for record in path]
+    left_out = len(names) - CHAIN_FIRST - CHAIN_LAST
+    if left_out > 1:
+        names = [*names[:CHAIN_FIRST], f"... {left_out} more ...", *names[-CHAIN_LAST:]]
+    return tuple(names)
+
+
+def _link(record: Record, watch: Watch) -> str:
+    if record.place is None:
+        return record.source or record.operation
+    phase, module = _phase_and_module(record.place, watch)
+    where = f" in {module}" if module else ""
+    return f"{record.operation}{where} (backward)" if phase == "backward" else f"{record.operation}{where}"
