@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steadytrain.attach import RunStopped, watch
+    from steadytrain.attach import watch
+    from steadytrain.capture.watcher import RunStopped
 
 __version__ = "0.1.0"
 __all__ = ["RunStopped", "__version__", "watch"]

@@ -1,0 +1,291 @@
+"""Put the halves together: a watcher with its detectors and its investigator, inside this process.
+
+``watch`` attaches from inside a script, ``run_target`` runs a script under watch, and ``arm_child`` does the same in
+the processes that a watched script starts. Nothing here imports torch before the script did, except ``watch``, whose
+caller has it already.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing.util
+import os
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.capture.import_hook import after_import, forget_imports
+from steadytrain.capture.launch import ATTACH_VARIABLE, Target, arm_children, execute
+from steadytrain.errors import UsageError
+from steadytrain.model import Policy
+from steadytrain.store.folder import RUNS_DIR_DEFAULT, open_run
+from steadytrain.store.redact import redact_arguments
+
+if TYPE_CHECKING:
+    import torch
+
+    from steadytrain.capture.watcher import Watcher
+
+STATE_MB_DEFAULT = 4096
+POLICIES: tuple[Policy, ...] = ("stop", "observe")
+
+_active: Watcher | None = None
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RunStopped":  # defined beside the gate, which needs torch
+        from steadytrain.capture.watcher import RunStopped
+
+        return RunStopped
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Watch:
+    """A watch in this process: a context manager, or to be closed by hand. Closing takes every hook out."""
+
+    def __init__(self, watcher: Watcher, *, borrowed: str) -> None:
+        self._watcher = watcher
+        self._borrowed = borrowed
+
+    @property
+    def run_dir(self) -> Path:
+        """The run folder; it exists from the first step on."""
+        return self._watcher.settings.run_dir
+
+    @property
+    def memory_bytes(self) -> int:
+        """What steadytrain holds in memory: recorded batches and the history of steps."""
+        return self._watcher.memory_bytes
+
+    def close(self) -> None:
+        """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end."""
+        if not self._borrowed:
+            _finish(self._watcher, "finished", None)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        if self._borrowed:
+            return
+        _finish(self._watcher, "finished" if kind is None else "failed", None)
+        if self._watcher.stopped is not None and kind is not None and error is not self._watcher.stopped:
+            raise self._watcher.stopped
+
+
+def watch(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    policy: Policy = "stop",
+    runs_dir: str | Path = RUNS_DIR_DEFAULT,
+    name: str | None = None,
+    state_mb: int = STATE_MB_DEFAULT,
+) -> Watch:
+    """Watch the training of ``model`` by ``optimizer`` from here on.
+
+    Args:
+        model: the module that the loop trains, wrapped (data parallel, compiled) or not.
+        optimizer: the one that updates it. Others that are made or stepped later are seen as well.
+        policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
+            :class:`RunStopped` (a ``SystemExit`` with status 70); ``observe`` only records.
+        runs_dir: folder of run folders.
+        name: name of the run, by default the script's with the time.
+        state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
+
+    Raises:
+        UsageError: an argument is of the wrong kind.
+    """
+    import torch
+
+    from steadytrain.capture.discover import name_parameters, optimizer_parameters
+
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    _check_policy(policy)
+    if _active is not None:
+        return Watch(_active, borrowed="steadytrain run")
+    script = sys.argv[0] or "python"
+    settings = _settings(script, Path(script).stem or "run", [*sys.argv], runs_dir, name, policy, state_mb, False)
+    watcher = _attach(settings)
+    watcher.optimizer_made(optimizer)
+    watcher._hook_model(name_parameters([model], optimizer_parameters([optimizer])))
+    return Watch(watcher, borrowed="")
+
+
+def run_target(target: Target, *, policy: Policy, runs_dir: str | Path, name: str | None, state_mb: int) -> int:
+    """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused."""
+    _check_policy(policy)
+    settings = _settings(target.name, target.stem, target.command, runs_dir, name, policy, state_mb, target.is_module)
+    arm_children(settings)
+    tell(f"watching {' '.join(redact_arguments(target.command))} (policy {policy}) -> {settings['run_dir']}")
+    after_import("torch", lambda: _arm(settings))
+    return execute(target, lambda how, status: _finish_run(settings, how, status))
+
+
+def arm_child() -> None:
+    """Attach to a process that a watched script started. Called by the start hook once torch is imported."""
+    settings = json.loads(os.environ[ATTACH_VARIABLE])
+    if settings["pid"] == os.getpid():
+        return  # the watched script itself: armed by run_target
+    _arm(settings)
+    if _active is not None:
+        watcher = _active
+        # A multiprocessing child leaves through os._exit: atexit never runs there, its own finalizers do.
+        multiprocessing.util.Finalize(None, lambda: watcher.close(ended="finished"), exitpriority=10)
+
+
+def tell(text: str) -> None:
+    """One message of ours, on stderr: stdout is the script's."""
+    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+
+def _arm(settings: dict[str, Any]) -> None:
+    try:
+        _attach(settings)
+    except Exception as error:
+        tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
+
+
+def _attach(settings: dict[str, Any]) -> Watcher:
+    global _active
+    from steadytrain.capture.watcher import Settings, Watcher
+    from steadytrain.catalog import detectors
+    from steadytrain.lab.investigate import StepInvestigator
+
+    watcher = Watcher(
+        Settings(
+            run_dir=Path(settings["run_dir"]),
+            run_name=settings["description"]["name"],
+            policy=settings["policy"],
+            state_bytes_max=settings["state_bytes_max"],
+            description=settings["description"],
+            diff=settings["diff"],
+        ),
+        tell=tell,
+        detectors=detectors(),
+        investigator=StepInvestigator(),
+    )
+    _active = watcher
+    atexit.register(_finish, watcher, "finished", None)
+    os.register_at_fork(after_in_child=watcher.forget)
+    return watcher
+
+
+def _finish(watcher: Watcher, how: str, status: int | None) -> None:
+    global _active
+    if _active is watcher:
+        _active = None
+    forget_imports()
+    watcher.close(ended=how, exit_status=status)
+    atexit.unregister(_finish)
+
+
+def _finish_run(settings: dict[str, Any], how: str, status: int | None) -> int | None:
+    """The script is over: settle what is open, say what was seen, and choose the exit status."""
+    from steadytrain.capture.summary import summary
+
+    watcher = _active
+    if watcher is not None:
+        if how != "finished":
+            watcher.abandon_lap(f"the script {how} before it came to the optimizer again")
+        _finish(watcher, how, status)
+    stopped = _stopped_elsewhere(Path(settings["run_dir"])) or (watcher is not None and watcher.stopped is not None)
+    for line in summary(watcher, Path(settings["run_dir"])):
+        tell(line)
+    return 70 if stopped else None
+
+
+def _stopped_elsewhere(run_dir: Path) -> bool:
+    """Whether a process that the script started refused an update."""
+    try:
+        run = open_run(run_dir)
+        return run.ended == "stopped" or any(open_run(rank).ended == "stopped" for rank in run.ranks)
+    except UsageError:
+        return False
+
+
+def _settings(
+    script: str,
+    stem: str,
+    command: list[str],
+    runs_dir: str | Path,
+    name: str | None,
+    policy: Policy,
+    state_mb: int,
+    is_module: bool,
+) -> dict[str, Any]:
+    """All a watcher needs, as JSON, so that child processes get the same."""
+    from steadytrain.capture.git import git_diff, git_state
+
+    folder = Path.cwd() if is_module else Path(script).absolute().parent
+    if name is not None and (not name or name != Path(name).name or name.startswith(".")):
+        raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
+    if state_mb < 0:
+        raise UsageError(f"{state_mb}: the bound on kept state must not be negative")
+    run_dir = _free_folder(Path(runs_dir).absolute(), name or f"{stem}-{_start_stamp()}", named=name is not None)
+    return {
+        "run_dir": str(run_dir),
+        "policy": policy,
+        "state_bytes_max": state_mb * 1_000_000,
+        "pid": os.getpid(),
+        "diff": git_diff(folder),
+        "description": {
+            "name": run_dir.name,
+            "argv": redact_arguments(command),
+            "script": None if is_module else str(Path(script).absolute()),
+            "module": script if is_module else None,
+            "cwd": os.getcwd(),
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "policy": policy,
+            "python": sys.version.split()[0],
+            "git": git_state(folder),
+            "steadytrain": _version(),
+            "pid": os.getpid(),
+        },
+    }
+
+
+def _free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
+    """A folder of that name that no other run has; a torchrun worker shares the one of its launcher."""
+    if runs_dir.exists() and not runs_dir.is_dir():
+        raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
+    if "LOCAL_RANK" in os.environ:
+        return runs_dir / name
+    path, number = runs_dir / name, 1
+    if named and path.exists():
+        raise UsageError(f"{path}: this run exists already; give another --name")
+    while path.exists():
+        number += 1
+        path = runs_dir / f"{name}-{number}"
+    return path
+
+
+def _start_stamp() -> str:
+    """Time of the start; torchrun's workers take their launcher's, so that they agree on the name."""
+    started = time.time()
+    if "LOCAL_RANK" in os.environ:
+        try:
+            started = os.stat(f"/proc/{os.getppid()}").st_ctime
+        except OSError:
+            started = time.time() // 60 * 60
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
+
+
+def _check_policy(policy: str) -> None:
+    if policy not in POLICIES:
+        raise UsageError(f"{policy!r}: no such policy; one of {', '.join(POLICIES)}")
+
+
+def _version() -> str:
+    import steadytrain
+
+    return steadytrain.__version__

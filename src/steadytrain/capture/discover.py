@@ -1,0 +1,103 @@
+"""Find the model behind an optimizer's parameters, and what its parameters are called.
+
+The modules are found by one scan of the garbage collector's objects when an optimizer is made (about 50 ms on a large
+process), so a script needs to hand nothing over. ``type(object)`` is asked, never ``isinstance``: the latter would run
+``__class__`` properties of lazy objects.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+_WRAPPER_PREFIXES = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The top modules that hold an optimizer's parameters, and the names found for these.
+
+    ``names`` maps ``id(parameter)`` to its name: the path inside its root, led by the root's class where there are
+    several roots, ``parameter.<n>`` for one that no module holds.
+    """
+
+    roots: tuple[nn.Module, ...]
+    names: dict[int, str]
+    nameless: int
+
+
+def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Tensor]:
+    """The parameters of all groups in order, each once."""
+    found = {
+        id(parameter): parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if isinstance(parameter, Tensor)
+    }
+    return list(found.values())
+
+
+def find_model(parameters: Sequence[Tensor]) -> Model:
+    """Search the process for the modules that hold ``parameters``."""
+    wanted = {id(parameter) for parameter in parameters}
+    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    children = {id(child) for module in modules for child in _children(module)}
+    tops = [module for module in modules if id(module) not in children]
+    roots = [module for module in tops if any(id(parameter) in wanted for parameter in _parameters(module))]
+    if not roots:
+        # Every candidate is the child of something, a cycle of modules for instance: take the holders themselves.
+        roots = [m for m in modules if any(id(p) in wanted for p in m._parameters.values() if p is not None)]
+    return name_parameters(roots, parameters)
+
+
+def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> Model:
+    """Name ``parameters`` by their place in ``roots``."""
+    names: dict[int, str] = {}
+    several = len(roots) > 1
+    for root in roots:
+        lead = f"{type(root).__name__}." if several else ""
+        for name, parameter in root.named_parameters(remove_duplicate=False):
+            names.setdefault(id(parameter), lead + plain_name(name))
+    nameless = 0
+    for position, tensor in enumerate(parameters):
+        if id(tensor) not in names:
+            nameless += 1
+            names[id(tensor)] = f"parameter.{position}"
+    wanted = {id(parameter) for parameter in parameters}
+    return Model(tuple(roots), {key: name for key, name in names.items() if key in wanted}, nameless)
+
+
+def plain_name(name: str) -> str:
+    """``name`` without what wrappers (compile, data parallel, checkpointing) put into it."""
+    for prefix in _WRAPPER_PREFIXES:
+        while name.startswith(prefix):
+            name = name[len(prefix) :]
+        name = name.replace("." + prefix, ".")
+    return name
+
+
+def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:
+    """Dotted path of every module under ``roots``; the root itself is ''."""
+    names: dict[nn.Module, str] = {}
+    for root in roots:
+        for name, module in root.named_modules():
+            names.setdefault(module, plain_name(name + ".").rstrip("."))
+    return names
+
+
+def _children(module: nn.Module) -> list[nn.Module]:
+    # A module whose __init__ has not run yet has no _modules; it must not break the scan.
+    modules = module.__dict__.get("_modules") or {}
+    return [child for child in modules.values() if child is not None]
+
+
+def _parameters(module: nn.Module) -> list[Tensor]:
+    try:
+        return list(module.parameters())
+    except (AttributeError, RuntimeError):
+        return []

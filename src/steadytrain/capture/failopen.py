@@ -1,0 +1,69 @@
+"""A guest's manners: an error of our own is told once, switches off what failed, and never reaches the run.
+
+In our own tests such an error must be seen, so :func:`raise_own_errors` makes the guard pass it on.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Tell = Callable[[str], None]
+
+
+class Guard:
+    """Wraps entry points so that an exception inside is told once per place and swallowed."""
+
+    reraise = False
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
+        self.warnings: list[str] = []
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function``, returning None where it raises an ``Exception``."""
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self.report(function.__name__, error)
+                return None
+
+        return guarded
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """A stretch of code that may fail without harm to what follows."""
+        try:
+            yield
+        except Exception as error:
+            self.report(name, error)
+
+    def report(self, place: str, error: Exception) -> None:
+        """Tell of ``error`` once per place; the run goes on."""
+        if Guard.reraise:
+            raise error
+        if place in self._told:
+            return
+        self._told.add(place)
+        frame = traceback.extract_tb(error.__traceback__)[-1:]
+        where = f" at {frame[0].filename.rsplit('/', 1)[-1]}:{frame[0].lineno}" if frame else ""
+        warning = f"{place} failed ({type(error).__name__}: {error}){where}; training goes on without it"
+        self.warnings.append(warning)
+        self._tell(f"warning: {warning}")
+
+
+@contextmanager
+def raise_own_errors() -> Iterator[None]:
+    """For tests: errors of ours are raised instead of swallowed."""
+    before, Guard.reraise = Guard.reraise, True
+    try:
+        yield
+    finally:
+        Guard.reraise = before

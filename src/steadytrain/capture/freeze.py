@@ -1,0 +1,200 @@
+"""Write an incident bundle from what is in memory at that moment. Tensors go out as safetensors, never as pickle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from steadytrain.capture.discover import plain_name
+from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState
+from steadytrain.model import Incident, Window
+from steadytrain.store.bundle import seal, write_json
+from steadytrain.store.segments import write_window
+from steadytrain.store.tree import encode, opaque_types
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    incident: Incident,
+    window: Window,
+    environment: Mapping[str, Any],
+    batches: Sequence[tuple[int, list[MicroBatch]]],
+    random_states: Mapping[str, RandomState],
+    diff: str | None,
+) -> None:
+    """Everything but the state, sealed. Raises ``OSError`` when the disk does not take it."""
+    folder.mkdir(parents=True, exist_ok=False)
+    write_json(folder / "incident.json", incident.to_json())
+    write_json(folder / "environment.json", dict(environment))
+    write_window(folder / "window", window)
+    _write_batches(folder, batches)
+    _write_tree(folder / "rng", {name: random_tree(state) for name, state in random_states.items()})
+    if diff:
+        (folder / "source.diff").write_text(diff, encoding="utf-8")
+    seal(folder)
+
+
+def write_state(
+    folder: Path, roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
+) -> None:
+    """Weights, buffers and optimizer state, as they are now; seals the bundle again."""
+    save_file(model_tensors(roots), folder / "model.safetensors")
+    tree, tensors = optimizer_tree(optimizers, names)
+    write_json(folder / "optimizer.json", tree)
+    save_file(tensors, folder / "optimizer.safetensors")
+    seal(folder, "model.safetensors", "optimizer.json", "optimizer.safetensors")
+
+
+def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> int:
+    """Size of what :func:`write_state` would write, without writing it."""
+    model = [*(p for root in roots for p in root.parameters()), *(b for root in roots for b in root.buffers())]
+    moments = [
+        value
+        for optimizer in optimizers
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    ]
+    return sum(tensor.numel() * tensor.element_size() for tensor in [*model, *moments])
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """Parameters and buffers by plain name; each of several roots leads with its number."""
+    found: dict[str, Tensor] = {}
+    for number, root in enumerate(roots):
+        lead = f"{number}:" if len(roots) > 1 else ""
+        named = [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]
+        for name, tensor in named:
+            found[lead + plain_name(name)] = _savable(tensor)
+    return found
+
+
+def optimizer_tree(
+    optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Hyper-parameters and state of the optimizers, the state keyed by parameter name."""
+    trees, tensors = [], {}
+    for number, optimizer in enumerate(optimizers):
+        groups = [
+            {
+                "parameters": [names.get(id(parameter), "?") for parameter in group["params"]],
+                "settings": {key: value for key, value in group.items() if key != "params"},
+            }
+            for group in optimizer.param_groups
+        ]
+        state = {
+            names.get(id(parameter), f"?{at}"): dict(s) for at, (parameter, s) in enumerate(optimizer.state.items())
+        }
+        value = {"class": type(optimizer).__qualname__, "groups": groups, "state": state}
+        tree, found = encode(value, _is_tensor, prefix=f"optimizer{number}")
+        trees.append(tree)
+        tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+    return {"optimizers": trees}, tensors
+
+
+def random_tree(state: RandomState) -> dict[str, Any]:
+    """A random state as plain values and tensors."""
+    version, internal, gauss = state.python
+    numpy_state = state.numpy
+    return {
+        "python": {"version": version, "internal": torch.tensor(internal, dtype=torch.int64), "gauss": gauss},
+        "numpy": _numpy_tree(numpy_state) if numpy_state is not None else None,
+        "torch": state.torch,
+        "cuda": list(state.cuda),
+    }
+
+
+def random_state(tree: Mapping[str, Any]) -> RandomState:
+    """The inverse of :func:`random_tree`."""
+    python = tree["python"]
+    numpy_state = tree["numpy"]
+    return RandomState(
+        python=(python["version"], tuple(python["internal"].tolist()), python["gauss"]),
+        numpy=_numpy_state(numpy_state) if numpy_state is not None else None,
+        torch=tree["torch"],
+        cuda=tuple(tree["cuda"]),
+    )
+
+
+def autocast_tree(state: AutocastState) -> dict[str, Any]:
+    enabled = [[device, str(dtype)] for device, dtype in state.enabled]
+    return {"devices": list(state.devices), "enabled": enabled, "cache": state.cache}
+
+
+def _write_batches(folder: Path, batches: Sequence[tuple[int, list[MicroBatch]]]) -> None:
+    documents: list[dict[str, Any]] = []
+    tensors: dict[str, Tensor] = {}
+    for step, micro_batches in batches:
+        for number, batch in enumerate(micro_batches):
+            lead = f"step{step}.{number}"
+            value = {
+                "args": batch.args,
+                "kwargs": batch.kwargs,
+                "random": random_tree(batch.random),
+                "autocast": autocast_tree(batch.autocast),
+            }
+            tree, found = encode(value, _is_tensor, prefix=lead)
+            tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+            documents.append(
+                {
+                    "step": step,
+                    "micro_batch": number,
+                    "module": type(batch.module).__qualname__,
+                    "changed_after_use": batch.changed_since(),
+                    "not_kept": opaque_types(tree),
+                    "call": tree,
+                }
+            )
+    write_json(folder / "batches.json", {"format": "steadytrain.batches", "version": 1, "calls": documents})
+    save_file(tensors, folder / "batches.safetensors")
+
+
+def _write_tree(path: Path, value: Any) -> None:
+    tree, tensors = encode(value, _is_tensor, prefix=path.name)
+    write_json(path.with_suffix(".json"), tree)
+    save_file({key: _savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+
+
+def _savable(tensor: Tensor) -> Tensor:
+    """A plain, contiguous copy on the host that shares its memory with nothing (tied weights are written twice)."""
+    tensor = tensor.detach()
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    return tensor.to("cpu", copy=True).contiguous()
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.device.type != "meta" and not value.is_quantized
+
+
+def _numpy_tree(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "bit_generator": state["bit_generator"],
+        "key": torch.from_numpy(np.asarray(state["state"]["key"]).astype(np.int64)),
+        "pos": int(state["state"]["pos"]),
+        "has_gauss": int(state["has_gauss"]),
+        "gauss": float(state["gauss"]),
+    }
+
+
+def _numpy_state(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "bit_generator": tree["bit_generator"],
+        "state": {"key": tree["key"].numpy().astype(np.uint32), "pos": tree["pos"]},
+        "has_gauss": tree["has_gauss"],
+        "gauss": tree["gauss"],
+    }

@@ -1,0 +1,48 @@
+"""What a person reads at the moment of an incident, on the terminal of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadytrain.model import BadTensor, Finding, OperandRange
+
+INPUTS_SHOWN = 4
+TENSORS_SHOWN = 3
+
+
+def stop_message(step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path | None) -> str:
+    """The verdict first, then where, then what to do next."""
+    lines = [f"STOPPED before the update of step {step}: {reason}."]
+    located = finding.located
+    if located is not None:
+        where = f"{located.file}:{located.line}" if located.file else "unknown"
+        lines.append(f"  first bad operation  {located.operation} made {located.produced} in {located.phase}")
+        lines.append(f"  layer                {located.module or '(outside the model)'}")
+        lines.append(f"  line                 {where}" + (f"   {located.code}" if located.code else ""))
+        lines += [f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]]
+    else:
+        lines.append(f"  first bad operation  not named: {finding.why}")
+    if bad:
+        names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
+        more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
+        lines.append(f"  bad gradients        {names}{more}")
+    lines.append("  weights, optimizer state and buffers are as they were before the step")
+    if path is not None:
+        lines.append(f"  bundle               {path}")
+        lines.append(f"  next                 steadytrain show {path}")
+    else:
+        lines.append("  bundle               none could be written; see the warning above")
+    return "\n".join(lines)
+
+
+def operand_text(operand: OperandRange) -> str:
+    """One input of an operation in a line."""
+    if operand.text is not None:
+        return f"{operand.name} = {operand.text}"
+    parts = [f"{operand.name}: {operand.dtype}{list(operand.shape or ())}"]
+    if operand.smallest is not None:
+        parts.append(f"from {operand.smallest:.6g} to {operand.largest:.6g}")
+    counts = ((operand.zeros, "zeros"), (operand.nan, "NaN"), (operand.inf, "Inf"))
+    parts += [f"{count} {word}" for count, word in counts if count]
+    return ", ".join(parts)

@@ -1,0 +1,68 @@
+"""What torch itself calls: hooks on modules and optimizers, and the stand-in for ``clip_grad_norm_``.
+
+This file is kept apart because torch.compile may trace through it. Every entry leaves at once while a graph is
+being traced, so a compiled model contains nothing of ours (no graph break, no recompile, tested by counting), and a
+compiled optimizer step is transparent. Everything that does work lies in other files, which the compiler skips.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class ModuleHook:
+    """A module hook that vanishes when its module is copied or pickled.
+
+    A copy of a watched model (an EMA twin, a checkpoint of the whole module) must not drag the watcher along, nor
+    need steadytrain to be loaded. The copy gets ``nullcontext().__exit__`` in its place: a callable of the standard
+    library that takes the hook's arguments and returns None.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return None
+        return self.function(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return contextlib.nullcontext().__exit__
+
+
+class OptimizerHook:
+    """A global optimizer hook; what ``function`` returns may replace the arguments of ``step``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return None
+        return self.function(optimizer, args, kwargs)
+
+
+class ClipGradNorm:
+    """Stands in for ``torch.nn.utils.clip_grad_norm_``: lets us look at the gradients before they are clipped."""
+
+    def __init__(self, original: Callable[..., Any], before: Callable[[Any], None]) -> None:
+        self.original = original
+        self.before = before
+        self.__wrapped__ = original
+        self.__name__ = original.__name__
+        self.__doc__ = original.__doc__
+
+    def __call__(self, parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.original(parameters, *args, **kwargs)
+        if not isinstance(parameters, (torch.Tensor, list, tuple)):
+            parameters = list(parameters)  # a generator can be walked once, and torch has to walk it too
+        self.before(parameters)
+        return self.original(parameters, *args, **kwargs)

@@ -1,0 +1,214 @@
+"""Where we stand in torch, all in one place: what is put in, and how it is taken out again.
+
+| place | what for |
+|---|---|
+| ``torch.autograd._engine_run_backward`` | the loss: the root of each backward |
+| global optimizer step pre- and post-hooks (public) | the gate, and the end of a step |
+| ``Optimizer.__init__`` | find the model before its first forward |
+| ``_BaseDataLoaderIter.__next__`` | which batch was fetched |
+| ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
+| ``torch.nn.utils.clip_grad_norm_`` | gradients before clipping |
+| ``torch.compile`` | the module that a compiled model is called through |
+
+No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import dataloader
+
+from steadytrain.capture.import_hook import after_import
+from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook
+
+_SKIPPED_BY_COMPILER = ("patches", "watcher", "recorder", "loss", "tensorstats", "failopen", "discover")
+
+MISSING: Any = object()
+"""Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen."""
+
+
+class Events(Protocol):
+    """What the patches call. None of these raises, except to end the process on purpose."""
+
+    def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
+    def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
+    def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None: ...
+    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool: ...
+    def backward_ends(self) -> None: ...
+    def fetch_begins(self, iterator: Any) -> Any: ...
+    def fetch_ends(self, iterator: Any, batch: Any) -> None: ...
+    def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
+    def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
+    def scaler_scales(self, scaler: Any) -> None: ...
+    def clip_begins(self, parameters: Any) -> None: ...
+    def module_compiled(self, module: nn.Module) -> None: ...
+    def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
+    def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
+
+
+class Patches:
+    """Puts the patches in on construction; :meth:`remove` takes every one out."""
+
+    def __init__(self, events: Events) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._put_hooks(events)
+        self._put_backward(events)
+        self._put_optimizer_init(events)
+        self._put_fetch(events)
+        self._put_scaler(events)
+        self._put_clip(events)
+        self._put_compile(events)
+        after_import("torch._dynamo", keep_compiler_out)
+
+    def remove(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        original = getattr(owner, name)
+
+        def undo() -> None:
+            # Somebody may have wrapped our wrapper since; then taking it out would take theirs out too.
+            if getattr(owner, name) is replacement:
+                setattr(owner, name, original)
+
+        setattr(owner, name, replacement)
+        self._undo.append(undo)
+
+    def _put_hooks(self, events: Events) -> None:
+        before = register_optimizer_step_pre_hook(OptimizerHook(events.step_begins))
+        after = register_optimizer_step_post_hook(OptimizerHook(events.step_ends))
+        self._undo += [before.remove, after.remove]
+
+    def _put_backward(self, events: Events) -> None:
+        original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+        @functools.wraps(original)
+        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            if being_traced(roots):
+                return original(roots, *args, **kwargs)
+            outermost = events.backward_begins(roots, accumulates=bool(kwargs.get("accumulate_grad", False)))
+            try:
+                return original(roots, *args, **kwargs)
+            finally:
+                if outermost:
+                    events.backward_ends()
+
+        self._replace(torch.autograd, "_engine_run_backward", run_backward)
+
+    def _put_optimizer_init(self, events: Events) -> None:
+        original = torch.optim.Optimizer.__init__
+
+        @functools.wraps(original)
+        def init(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            events.optimizer_made(self)
+
+        self._replace(torch.optim.Optimizer, "__init__", init)
+
+    def _put_fetch(self, events: Events) -> None:
+        original = dataloader._BaseDataLoaderIter.__next__
+
+        @functools.wraps(original)
+        def fetch(self: Any) -> Any:
+            batch = events.fetch_begins(self)
+            if batch is not MISSING:
+                return batch
+            batch = original(self)
+            events.fetch_ends(self, batch)
+            return batch
+
+        self._replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
+
+    def _put_scaler(self, events: Events) -> None:
+        step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
+
+        @functools.wraps(step)
+        def scaler_step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            events.scaler_step_begins(self, optimizer)
+            result = step(self, optimizer, *args, **kwargs)
+            events.scaler_step_ends(self, optimizer)
+            return result
+
+        @functools.wraps(scale)
+        def scaler_scale(self: Any, outputs: Any) -> Any:
+            result = scale(self, outputs)
+            events.scaler_scales(self)
+            return result
+
+        self._replace(torch.amp.GradScaler, "step", scaler_step)
+        self._replace(torch.amp.GradScaler, "scale", scaler_scale)
+
+    def _put_clip(self, events: Events) -> None:
+        clip = ClipGradNorm(torch.nn.utils.clip_grad_norm_, events.clip_begins)
+        self._replace(torch.nn.utils.clip_grad, "clip_grad_norm_", clip)
+        self._replace(torch.nn.utils, "clip_grad_norm_", clip)
+
+    def _put_compile(self, events: Events) -> None:
+        original = torch.compile
+
+        @functools.wraps(original)
+        def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            result = original(model, *args, **kwargs)
+            if isinstance(model, nn.Module) and isinstance(result, nn.Module):
+                events.module_compiled(result)
+            owner = getattr(model, "__self__", None)
+            if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == "_call_impl":
+                return _watched_call(owner, result, events)  # module.compile() keeps it as its call
+            return result
+
+        self._replace(torch, "compile", compile)
+
+
+def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
+    """Watch one module's calls; returns what takes the hooks off again."""
+    before = module.register_forward_pre_hook(ModuleHook(events.forward_begins), with_kwargs=True)
+    after = module.register_forward_hook(ModuleHook(events.forward_ends), with_kwargs=True, always_call=True)
+
+    def remove() -> None:
+        before.remove()
+        after.remove()
+
+    return remove
+
+
+def being_traced(roots: Any) -> bool:
+    """Whether a compiler is tracing: its backward runs on fake tensors and must not be touched (a wrapper that does
+    makes torch.compile fall back to eager without a word)."""
+    if torch.compiler.is_compiling() or torch._guards.TracingContext.try_get() is not None:
+        return True
+    first = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+    return type(first).__name__ in ("FakeTensor", "FunctionalTensor")
+
+
+def keep_compiler_out() -> None:
+    """Tell torch.compile to leave our frames alone when they run between two graphs of a compiled function."""
+    from torch._dynamo import trace_rules
+
+    for name in _SKIPPED_BY_COMPILER:
+        trace_rules.add(f"steadytrain.capture.{name}")
+
+
+def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return compiled(*args, **kwargs)
+        changed = events.forward_begins(module, args, kwargs)
+        if changed is not None:
+            args, kwargs = changed
+        output = None
+        try:
+            output = compiled(*args, **kwargs)
+        finally:
+            events.forward_ends(module, args, kwargs, output)
+        return output
+
+    return call

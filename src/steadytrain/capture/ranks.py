@@ -1,0 +1,56 @@
+"""Several processes training one model: who they are, and how they decide together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import timedelta
+
+import torch
+from torch import nn
+
+WAIT_S_MAX = 60.0
+_DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+
+
+def rank() -> int:
+    """This process's rank: of the initialised process group, else as the launcher says, else 0."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    value = os.environ.get("RANK", "0")
+    return int(value) if value.isdigit() else 0
+
+
+def world_size() -> int:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size()
+    value = os.environ.get("WORLD_SIZE", "1")
+    return int(value) if value.isdigit() else 1
+
+
+def trains_in_step(roots: Iterable[nn.Module], parameters: Iterable[torch.Tensor]) -> bool:
+    """Whether the ranks step together: a data-parallel wrapper or sharded parameters.
+
+    Processes may share a group and yet step at their own pace (reinforcement learning, pipelines); a collective
+    there would hang, so those decide alone.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return False
+    if torch.distributed.get_world_size() < 2:
+        return False
+    wrapped = any(type(module).__name__ in _DATA_PARALLEL for root in roots for module in _outer_modules(root))
+    return wrapped or any(hasattr(parameter, "to_local") for parameter in parameters)
+
+
+def agree(flag: float, device: torch.device) -> float:
+    """The largest ``flag`` over all ranks: one collective, waiting at most ``WAIT_S_MAX`` seconds."""
+    backend = torch.distributed.get_backend()
+    value = torch.tensor([flag], device=device if backend == "nccl" else "cpu")
+    work = torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX, async_op=True)
+    if work is not None:
+        work.wait(timedelta(seconds=WAIT_S_MAX))
+    return float(value.item())
+
+
+def _outer_modules(root: nn.Module) -> list[nn.Module]:
+    return [root, *root.children()]

@@ -1,0 +1,221 @@
+"""What a re-run needs, kept in bounded memory: micro-batches, random state, autocast state and buffers.
+
+Inputs are copied when they are small, so that a script may reuse or change its tensors; large ones are held by
+reference with their version counter, and the note says when they were changed after use. Buffers (BatchNorm
+statistics and the like) are copied only when their version moved, so constant tables cost one copy.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.frames import FrameLine, user_frames
+
+COPIED_BYTES_MAX = 16 << 20
+RING_STEPS = 4
+RING_BYTES_MAX = 64 << 20
+BUFFER_BYTES_MAX = 256 << 20
+DEPTH_MAX = 8
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The states of every global random generator: Python's, NumPy's, torch's on the CPU and on each GPU."""
+
+    python: Any
+    numpy: Any
+    torch: Tensor
+    cuda: tuple[Tensor, ...]
+
+    @staticmethod
+    def take() -> RandomState:
+        numpy_random = sys.modules.get("numpy.random")
+        cuda: tuple[Tensor, ...] = ()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            cuda = tuple(torch.cuda.get_rng_state_all())
+        return RandomState(
+            python=random.getstate(),
+            numpy=numpy_random.get_state(legacy=False) if numpy_random is not None else None,
+            torch=torch.get_rng_state(),
+            cuda=cuda,
+        )
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(self.numpy)
+        torch.set_rng_state(self.torch)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(list(self.cuda))
+
+
+@dataclass(frozen=True)
+class AutocastState:
+    """Autocast as it stood when the model was called: the device types looked at, and those that had it on."""
+
+    devices: tuple[str, ...]
+    enabled: tuple[tuple[str, torch.dtype], ...]
+    cache: bool
+
+    @staticmethod
+    def take(devices: Iterable[str]) -> AutocastState:
+        looked_at = tuple(sorted(set(devices)))
+        enabled = tuple(
+            (device, torch.get_autocast_dtype(device)) for device in looked_at if torch.is_autocast_enabled(device)
+        )
+        return AutocastState(looked_at, enabled, torch.is_autocast_cache_enabled())
+
+
+@dataclass
+class MicroBatch:
+    """One call of a root module with gradients on: enough to call it again."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    random: RandomState
+    random_before: RandomState | None
+    autocast: AutocastState
+    size_bytes: int
+    samples: int
+    tokens: int | None
+    frames: tuple[FrameLine, ...]
+    references: tuple[tuple[Tensor, int], ...] = ()
+    scalar_outputs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Sequence number of the graph node of each one-element output -> where it stands in the output."""
+
+    def changed_since(self) -> bool:
+        """Whether an input held by reference was modified in place after it was recorded."""
+        return any(tensor._version != version for tensor, version in self.references)
+
+
+def record_call(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], random_before: RandomState | None
+) -> MicroBatch:
+    """Freeze one call of ``module``, about to be made.
+
+    ``random_before`` is the random state at the end of the forward before this one: a script that draws its batches
+    itself draws them between the two.
+    """
+    tensors = list(tensors_in((args, dict(kwargs))))
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    references: list[tuple[Tensor, int]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        if size_bytes <= COPIED_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
+            return tensor.clone()
+        references.append((tensor, tensor._version))
+        return tensor
+
+    kept_args, kept_kwargs = map_tensors((tuple(args), dict(kwargs)), keep)
+    first = next((tensor for tensor in tensors if tensor.dim() > 0), None)
+    ids = [t for t in tensors if t.dim() == 2 and not t.is_floating_point() and t.dtype != torch.bool]
+    return MicroBatch(
+        module=module,
+        args=kept_args,
+        kwargs=kept_kwargs,
+        random=RandomState.take(),
+        random_before=random_before,
+        autocast=AutocastState.take({"cpu", *(tensor.device.type for tensor in tensors)}),
+        size_bytes=size_bytes,
+        samples=int(first.shape[0]) if first is not None else 0,
+        tokens=int(ids[0].numel()) if ids else None,
+        frames=user_frames(),
+        references=tuple(references),
+    )
+
+
+class BatchRing:
+    """The micro-batches of the last ``RING_STEPS`` steps, within ``RING_BYTES_MAX``; the newest step always stays."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, list[MicroBatch]]] = deque()
+
+    def add(self, step: int, batches: list[MicroBatch]) -> None:
+        self._steps.append((step, batches))
+        while len(self._steps) > 1 and (len(self._steps) > RING_STEPS or self.size_bytes > RING_BYTES_MAX):
+            self._steps.popleft()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for _, batches in self._steps for batch in batches)
+
+    def steps(self) -> list[tuple[int, list[MicroBatch]]]:
+        return list(self._steps)
+
+
+class BufferKeeper:
+    """The buffers of the watched modules as they were when the step began."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[Tensor, int, Tensor]] = {}
+        self._too_large = 0
+
+    def begin_step(self, roots: Iterable[nn.Module]) -> None:
+        """Copy every buffer that moved since its last copy."""
+        size_bytes = 0
+        for root in roots:
+            for buffer in root.buffers():
+                size_bytes += buffer.numel() * buffer.element_size()
+                if size_bytes > BUFFER_BYTES_MAX:
+                    self._too_large += 1
+                    continue
+                kept = self._copies.get(id(buffer))
+                if kept is None or kept[0] is not buffer or kept[2].shape != buffer.shape:
+                    self._copies[id(buffer)] = (buffer, buffer._version, buffer.detach().clone())
+                elif kept[1] != buffer._version:
+                    kept[2].copy_(buffer.detach())
+                    self._copies[id(buffer)] = (buffer, buffer._version, kept[2])
+
+    def moved(self) -> list[tuple[Tensor, Tensor]]:
+        """The buffers that moved since, each with a copy of what it holds now."""
+        return [
+            (buffer, buffer.detach().clone())
+            for buffer, version, _ in self._copies.values()
+            if buffer._version != version
+        ]
+
+    def restore(self) -> None:
+        """Put the buffers that moved back to what they were when the step began."""
+        with torch.no_grad():
+            for key, (buffer, version, copy) in list(self._copies.items()):
+                if buffer._version != version:
+                    buffer.copy_(copy)
+                    self._copies[key] = (buffer, buffer._version, copy)
+
+
+def tensors_in(value: Any) -> Iterable[Tensor]:
+    """Every tensor in nested lists, tuples, mappings and dataclasses."""
+    found: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(value, keep)
+    return found
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:
+    """``value`` with each tensor replaced; containers other than list, tuple, named tuple and dict stay as they are."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if depth >= DEPTH_MAX:
+        return value
+    if type(value) is list:
+        return [map_tensors(entry, change, depth + 1) for entry in value]
+    if type(value) is tuple:
+        return tuple(map_tensors(entry, change, depth + 1) for entry in value)
+    if type(value) is dict:
+        return {key: map_tensors(entry, change, depth + 1) for key, entry in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(entry, change, depth + 1) for entry in value))
+    return value

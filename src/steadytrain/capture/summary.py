@@ -1,0 +1,49 @@
+"""What is said when a watched script is over. Plain words; silence is never called health."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steadytrain.store.folder import RUN_FILE
+
+if TYPE_CHECKING:
+    from steadytrain.capture.watcher import Watcher
+
+
+def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
+    """One or two lines: how much was seen, what was raised, where it lies."""
+    recorded_elsewhere = (run_dir / RUN_FILE).is_file()
+    if watcher is None or not watcher.streams:
+        if recorded_elsewhere:
+            return [f"recorded by the processes that the script started; look: steadytrain show {run_dir}"]
+        return [_nothing_seen(watcher)]
+    if watcher.stopped is not None:
+        return []
+    steps = max(stream.step for stream in watcher.streams)
+    raised = sorted({symptom.name for symptom in watcher.symptoms.values()})
+    seen = f"{steps} steps seen"
+    if raised:
+        verdict = f"symptoms: {', '.join(raised)}"
+    else:
+        verdict = f"no symptom from {', '.join(watcher.detector_names) or 'no detector'} (all that was looked for)"
+    lines = [f"{seen}; {verdict}"]
+    if recorded_elsewhere:
+        lines.append(f"look: steadytrain show {run_dir}")
+    return lines
+
+
+def _nothing_seen(watcher: Watcher | None) -> str:
+    if watcher is None:
+        reason = (
+            "the script never imported torch" if "torch" not in sys.modules else "torch was there, the watch was not"
+        )
+    elif watcher.backward_calls:
+        reason = (
+            f"{watcher.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
+            "hand (or inside compiled code)"
+        )
+    else:
+        reason = "torch was imported, but no backward pass and no optimizer step was seen"
+    return f"no PyTorch training was seen: {reason}; nothing was recorded or guarded"

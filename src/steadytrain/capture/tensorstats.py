@@ -1,0 +1,107 @@
+"""Norms of many tensors at the price of one look: torch operations, any device. The reference for faster kernels.
+
+The L2 norm is nearly free and carries NaN and Inf with it, so one number a tensor tells both size and finiteness. A
+norm can overflow although its tensor is finite; :func:`exact_state` is the second look that tells them apart and runs
+only on tensors whose norm is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FLOAT32_MAX = 3.4028235e38
+
+
+@dataclass(frozen=True)
+class TensorState:
+    """An exact count over one tensor: NaN and Inf elements, and the finite L2 norm in float64 (of the rest)."""
+
+    nan: int
+    inf: int
+    count: int
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        return self.nan == 0 and self.inf == 0
+
+
+def dense_values(tensor: Tensor) -> Tensor | None:
+    """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
+
+    Sparse tensors give their stored values, sharded ones (DTensor) their local part, complex ones a real view.
+    """
+    tensor = tensor.detach()
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    if tensor.layout == torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout != torch.strided:
+        tensor = tensor.values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if tensor.device.type == "meta" or not tensor.is_floating_point() or tensor.is_quantized:
+        return None
+    return tensor
+
+
+def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """L2 norm of each tensor as 0-d float32 (float64 for float64 input) on its own device; no synchronisation."""
+    if not tensors:
+        return []
+    out: list[Tensor | None] = [None] * len(tensors)
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for position, tensor in enumerate(tensors):
+        if tensor.numel() == 0:
+            out[position] = torch.zeros((), device=tensor.device)
+        else:
+            groups.setdefault((tensor.device, tensor.dtype), []).append(position)
+    for (_, dtype), positions in groups.items():
+        accumulate = torch.float64 if dtype == torch.float64 else torch.float32
+        norms = torch._foreach_norm([tensors[position] for position in positions], 2, dtype=accumulate)
+        for position, norm in zip(positions, norms, strict=True):
+            out[position] = norm
+    return [norm for norm in out if norm is not None]
+
+
+def fetch(scalars: Sequence[Tensor]) -> list[float]:
+    """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
+    values = [math.nan] * len(scalars)
+    by_device: dict[torch.device, list[int]] = {}
+    for position, scalar in enumerate(scalars):
+        by_device.setdefault(scalar.device, []).append(position)
+    for device, positions in by_device.items():
+        wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+        stacked = torch.stack([scalars[position].detach().reshape(()).to(wide) for position in positions])
+        for position, value in zip(positions, stacked.tolist(), strict=True):
+            values[position] = value
+    return values
+
+
+def global_norm(norms: Sequence[float]) -> float:
+    """The L2 norm of the whole from the norms of its parts; NaN wins over Inf."""
+    return math.sqrt(sum(norm * norm for norm in norms))
+
+
+def exact_state(tensor: Tensor) -> TensorState:
+    """Count the NaN and Inf of ``tensor`` exactly. Synchronises; only for tensors whose norm is not finite."""
+    values = dense_values(tensor)
+    if values is None or values.numel() == 0:
+        return TensorState(0, 0, tensor.numel(), 0.0)
+    nan, inf = torch.isnan(values), torch.isinf(values)
+    rest = torch.where(nan | inf, torch.zeros_like(values), values).double()
+    return TensorState(int(nan.sum()), int(inf.sum()), values.numel(), float(torch.linalg.vector_norm(rest)))
+
+
+def recorded_norm(state: TensorState) -> float:
+    """The float that stands for ``state`` in a step record: NaN, Inf, or a finite norm that fits float32."""
+    if state.nan:
+        return math.nan
+    if state.inf:
+        return math.inf
+    return min(state.norm, FLOAT32_MAX)

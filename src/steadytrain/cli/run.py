@@ -1,0 +1,60 @@
+"""``steadytrain run``: run a training script under watch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import click
+
+from steadytrain.errors import UsageError
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module, run as `python -m` runs it.")
+@click.option(
+    "--policy",
+    default="stop",
+    show_default=True,
+    help="stop: refuse an update whose loss or gradients are not finite and end with status 70. "
+    "observe: record only, never touch the run.",
+)
+@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
+@click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
+@click.option(
+    "--state-mb",
+    default=4096,
+    show_default=True,
+    help="Largest model and optimizer state (10^6 bytes) that an incident bundle keeps; 0 keeps none.",
+)
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    as_module: bool,
+    policy: str,
+    runs_dir: str,
+    name: str | None,
+    state_mb: int,
+    script: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Run SCRIPT, unchanged, under watch.
+
+    The script keeps its own arguments, output, signals and exit status. Between backward and the update its loss and
+    gradients are checked; a NaN or Inf never reaches the weights. Put options before SCRIPT.
+    """
+    from steadytrain.attach import run_target
+    from steadytrain.capture.launch import module_target, script_target
+
+    target = module_target(script, arguments) if as_module else script_target(script, arguments)
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(
+            f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
+            "or use the steadytrain of the environment that has it"
+        )
+    if policy not in ("stop", "observe"):
+        raise UsageError(f"--policy {policy}: no such policy; one of stop, observe")
+    return run_target(target, policy=policy, runs_dir=runs_dir, name=name, state_mb=state_mb)  # type: ignore[arg-type]
