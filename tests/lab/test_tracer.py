@@ -370,6 +370,18 @@ def test_a_module_that_raises_does_not_confuse_the_path() -> None:
     assert blamed(trace(lambda: (model(x + 1) * 0).log().sum(), model, x=x)).phase == "loss"
 
 
+def test_telling_of_a_module_that_is_not_running_has_no_effect() -> None:
+    model, x = nn.Linear(2, 2), values(0.0, 1.0)
+    tracer = tracer_of(model, x=x)
+    with tracer:
+        tracer.enter_module(model)
+        tracer.enter_module(nn.Identity())
+        loss = (x.log() + model(x)).sum()
+        tracer.mark_loss(loss)
+        loss.backward()
+    assert blamed(tracer.finding()).phase == "loss"
+
+
 # What came in broken.
 
 
@@ -607,6 +619,34 @@ def test_results_are_the_same_bits_with_and_without(autocast: bool) -> None:
         found = step(twin)
     assert tracer.trouble is None
     assert len(expected) == len(found)
+    assert all(torch.equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (nn.LSTM(4, 4, 2, dropout=0.1), (5, 3, 4)),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(inplace=True), nn.Dropout(0.2)), (2, 1, 6, 6)),
+        (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), (3, 4)),
+        (nn.Sequential(nn.Linear(4, 4), nn.RMSNorm(4), nn.Softplus()), (3, 4)),
+    ],
+    ids=["lstm", "convolution and batch norm", "spectral norm", "rms norm"],
+)
+def test_other_layers_are_the_same_bits_too(model: nn.Module, shape: tuple[int, ...]) -> None:
+    def step(model: nn.Module) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        outputs = model(torch.randn(shape))
+        loss = (outputs[0] if isinstance(outputs, tuple) else outputs).pow(2).sum()
+        loss.backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        return [loss.detach(), *gradients, *model.buffers(), torch.get_rng_state()]
+
+    twin = copy.deepcopy(model)
+    expected = step(model)
+    tracer = tracer_of(twin)
+    with tracer:
+        found = step(twin)
+    assert tracer.trouble is None
     assert all(torch.equal(one, other) for one, other in zip(expected, found, strict=True))
 
 

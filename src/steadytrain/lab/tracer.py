@@ -15,7 +15,8 @@ operations, whoever wrote the loop. Only what is behind a loss or gradient that 
 and of that the earliest operation whose result held what none of its inputs held.
 
 Known limits. Values are followed per storage, not per element: where two independent faults share a tensor and only
-the later one is used afterwards, the earlier is named. What runs as one compiled kernel cannot be looked into.
+the later one is used afterwards, the earlier is named. What runs as one compiled kernel cannot be looked into, and
+torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
 """
 
 from __future__ import annotations
@@ -96,11 +97,6 @@ class OperationTracer:
     def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch") -> None:
         """Tell which tensors come into the run from outside, before it starts, so that a NaN in one can be named."""
         self._watch.guarded(lambda: self._watch.note(tensors, owner))
-
-    def enter_module(self, module: torch.nn.Module) -> None:
-        """Tell that ``module`` is being called already: a tracer entered from within its own pre-hook missed that."""
-        path = self._modules.get(module, "")
-        self._watch.guarded(lambda: self._watch.calls.enter(path))
 
     def mark_loss(self, loss: torch.Tensor) -> None:
         """Tell a root of backward, right before that backward starts; once for each root of each backward."""

@@ -150,8 +150,8 @@ class Watch:
                 self._explain_all(call, bad)
 
     def _explain_all(self, call: Call, bad: Sequence[tuple[_Made, Kinds]]) -> None:
-        held = [self._held(call, number) for number in range(len(call.operands))]
         place = place_here(self.calls, losses_before=self.losses_marked)
+        held = [self._held(call, number, place) for number in range(len(call.operands))]
         inputs = {_address(operand.value) for operand in call.operands if operand.argument not in call.written}
         explained: dict[tuple[int | None, Kinds], tuple[Record, ...]] = {}
         for made, kinds in bad:
@@ -193,7 +193,7 @@ class Watch:
         )
         return (birth,)
 
-    def _held(self, call: Call, number: int) -> _Held:
+    def _held(self, call: Call, number: int, place: Place) -> _Held:
         operand = call.operands[number]
         if not isinstance(operand.value, torch.Tensor) or operand.argument in call.unread:
             return _Held(operand.position, {})
@@ -205,6 +205,8 @@ class Watch:
         else:
             kinds = kinds_of(selected_part(call.operation, replace(operand, value=before.copy), call.operands))
         reader = f"{call.operation.name} as {operand.name}"
+        if place.line is not None:
+            reader += " at {}:{}".format(*place.line)
         return _Held(operand.position, {kind: self._origins(operand.value, kind, reader) for kind in each_kind(kinds)})
 
     def _origins(self, tensor: torch.Tensor, kind: Kinds, reader: str) -> tuple[Record, ...]:
