@@ -266,13 +266,16 @@ def _connect(file: Path) -> sqlite3.Connection:
         empty.executescript(_SCHEMA)
         return empty
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
+    if not file.with_name(f"{file.name}-wal").exists():
+        # Nobody has it open for writing: read it as it lies there, so that reading leaves no file behind.
+        return sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
     index = sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)
     try:
         index.execute("SELECT count(*) FROM facts")
     except sqlite3.OperationalError:
-        # A disk that cannot take the shared-memory file of the WAL: read the main file as it lies there.
+        # A disk that cannot take the shared-memory file of the WAL: what was checkpointed can still be read.
         index.close()
-        index = sqlite3.connect(address + "&immutable=1", uri=True, timeout=BUSY_WAIT_S)
+        index = sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
     return index
 
 

@@ -44,7 +44,7 @@ _AUTHORIZATION = re.compile(
 _ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"]{0,1000}@", re.IGNORECASE)
 
 # Text may be a megabyte of somebody's diff: every repetition below is bounded, or starts at a word and ends with it.
-_NAME = r"(?P<quote>['\"]?)(?<![A-Za-z0-9_-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,99})(?P=quote)"
+_NAME = r"(?P<quote>['\"]?)(?<![A-Za-z0-9_-])-{0,2}(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,99})(?P=quote)"
 _GIVEN = (
     # name = value, name: value, "name": value, name: str | None = value, os.environ["NAME"] = value
     re.compile(rf"{_NAME}\]?\s{{0,99}}(?::\s{{0,9}}[A-Za-z_][\w.\[\]| ]{{0,99}}=|:?=(?!=)|:)\s{{0,99}}"),

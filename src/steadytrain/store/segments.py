@@ -182,10 +182,9 @@ def read_stream(folder: Path) -> Window:
 
 def read_scalars(folder: Path) -> Window:
     """All whole steps of one stream without their tensors: one segment in memory at a time."""
-    windows = [
-        replace(read_segment(path), tensor_names=(), gradient_norms=np.zeros((0, 0), np.float32))
-        for path in _segment_paths(folder)
-    ]
+    none = np.zeros((0, 0), np.float32)
+    segments = (read_segment(path) for path in _segment_paths(folder))
+    windows = [replace(segment, tensor_names=(), gradient_norms=none) for segment in segments]
     return join_windows([window for window in windows if len(window)], stream=folder.name)
 
 
@@ -208,8 +207,9 @@ def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
     norms = np.full((total, len(names)), -1.0, np.float32)
     row = 0
     for window in windows:
-        columns = [column[name] for name in window.tensor_names]
-        norms[row : row + len(window), columns] = window.gradient_norms
+        if window.tensor_names:
+            columns = [column[name] for name in window.tensor_names]
+            norms[row : row + len(window), columns] = window.gradient_norms
         row += len(window)
     return Window(
         steps=_concatenate((w.steps for w in windows), np.int64),
