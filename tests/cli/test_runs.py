@@ -1,0 +1,62 @@
+"""``steadytrain runs``: the runs of a folder, newest first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import builders
+from steadytrain.cli.runs import command
+from steadytrain.errors import UsageError
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    builders.quiet_run(tmp_path / "quiet", started="2026-01-01T10:30:00+00:00")
+    builders.bad_run(tmp_path / "bad")
+    result = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)])
+    _, first, second = result.stdout.splitlines()
+    assert first.split() == ["bad", "2026-11-20", "02:58", "412", "stopped", "critical", "1"]
+    assert second.split() == ["quiet", "2026-01-01", "10:30", "1,000", "finished", "none", "seen", "0"]
+
+
+def test_runs_as_json(tmp_path: Path) -> None:
+    path = builders.bad_run(tmp_path / "bad")
+    document = json.loads(CliRunner().invoke(command, ["--runs-dir", str(tmp_path), "--json"]).stdout)
+    assert document == {
+        "schema": "steadytrain.runs/1",
+        "runs": [
+            {
+                "run": "bad",
+                "path": str(path),
+                "started": builders.DESCRIPTION["started"],
+                "command": "train.py --learning-rate 3e-4",
+                "ended": "stopped",
+                "steps": 412,
+                "worst": "critical",
+                "incidents": 1,
+            }
+        ],
+        "unreadable": [],
+    }
+
+
+def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    builders.quiet_run(tmp_path / "quiet")
+    builders.write_run(tmp_path / "newer", version=99)
+    result = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "quiet" in result.stdout
+    assert "not listed" in result.stderr
+    assert "version 99" in result.stderr
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    assert "steadytrain run SCRIPT" in CliRunner().invoke(command, ["--runs-dir", str(tmp_path)]).stdout
+
+
+def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        CliRunner().invoke(command, ["--runs-dir", str(tmp_path / "missing")], catch_exceptions=False)

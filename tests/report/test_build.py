@@ -1,0 +1,244 @@
+"""The report as a value: what it says of a run and of an incident, and what it does not claim."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import builders
+from steadytrain.model import Action, BadTensor, Finding, Series
+from steadytrain.report import build
+from steadytrain.report.curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
+from steadytrain.store.bundle import open_bundle
+from steadytrain.store.folder import open_run
+
+
+def of_bundle(path: Path, **changes: object) -> build.Report:
+    return build.from_bundle(open_bundle(builders.write_bundle(path / "bundle", builders.incident(**changes))))
+
+
+def everything(report: build.Report) -> str:
+    return repr(dataclasses.asdict(report))
+
+
+# Quiet runs first.
+
+
+def test_silence_is_not_called_health(tmp_path: Path) -> None:
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run")))
+    assert report.severity is None
+    assert (
+        report.verdict == "No symptom was seen: 2 detectors looked at 1,000 steps (nonfinite-loss, nonfinite-gradient)"
+    )
+    assert "Silence is not health" in report.summary[0]
+    assert "healthy" not in everything(report)
+
+
+def test_a_run_that_does_not_say_who_looked_says_so(tmp_path: Path) -> None:
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts={})))
+    assert "does not say which detectors looked" in report.verdict
+    assert "killed, or is still going" in " ".join(report.summary)
+
+
+def test_a_run_without_a_step(tmp_path: Path) -> None:
+    report = build.from_run(open_run(builders.write_run(tmp_path / "run")))
+    assert report.verdict == "No step was recorded"
+    assert report.curves == ()
+
+
+def test_a_run_folder_of_which_only_the_description_is_left(tmp_path: Path) -> None:
+    path = builders.quiet_run(tmp_path / "run")
+    shutil.rmtree(path / "steps")
+    for file in path.glob("index.sqlite*"):
+        file.unlink()
+    assert build.from_run(open_run(path)).verdict == "No step was recorded"
+
+
+def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
+    steps = [dataclasses.replace(record, scalars={"loss": 1.0}) for record in builders.records(3)]
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", steps=steps)))
+    assert "The gradient norm was not recorded, so nothing is said of it." in report.notes
+
+
+def test_a_failed_run_says_so_without_blaming(tmp_path: Path) -> None:
+    facts = {**builders.FACTS, "ended": "failed", "exit_status": 3}
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts=facts)))
+    assert "The script failed with status 3." in report.summary
+
+
+# Runs with symptoms.
+
+
+def test_a_stopped_run_leads_with_the_first_bad_operation(tmp_path: Path) -> None:
+    report = build.from_run(open_run(builders.bad_run(tmp_path / "run")))
+    assert report.severity == "critical"
+    assert report.verdict == (
+        "Step 412: the first Inf came from aten.log.default (forward) in model.head.norm, train.py:88"
+    )
+    assert report.summary == ("steadytrain touched this run: it refused the update of step 412.",)
+    assert [row.name for row in report.symptoms] == ["nonfinite-gradient"]
+    assert builders.FACTS["notes"][0] in report.notes
+
+
+def test_the_gravest_symptom_leads_where_there_is_no_incident(tmp_path: Path) -> None:
+    symptoms = [
+        builders.symptom(10, severity="note", name="loss-plateau"),
+        builders.symptom(20, last=24, severity="warning", name="loss-spike", message="rose"),
+    ]
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", symptoms=symptoms)))
+    assert report.verdict == "warning: loss-spike at steps 20 to 24: rose"
+
+
+def test_a_symptom_on_another_rank_is_not_lost(tmp_path: Path) -> None:
+    path = builders.quiet_run(tmp_path / "run")
+    builders.bad_run(path / "ranks" / "rank-2")
+    report = build.from_run(open_run(path))
+    assert report.severity == "critical"
+    assert report.symptoms[0].origin == "rank 2"
+    assert report.incidents[0].step == 412
+
+
+def test_an_incident_that_cannot_be_opened_is_a_note(tmp_path: Path) -> None:
+    path = builders.bad_run(tmp_path / "run")
+    (path / "incidents" / "step-412" / "window.steps").unlink()
+    report = build.from_run(open_run(path))
+    assert report.incidents == ()
+    assert any("window.steps is missing" in note for note in report.notes)
+    assert report.verdict.startswith("critical: nonfinite-gradient")
+
+
+def test_many_of_everything_stays_bounded(tmp_path: Path) -> None:
+    symptoms = [builders.symptom(step) for step in range(300)]
+    incidents = [builders.incident(step) for step in range(100, 112)]
+    report = build.from_run(open_run(builders.bad_run(tmp_path / "run", symptoms=symptoms, incidents=incidents)))
+    assert len(report.symptoms) == build.SYMPTOMS_MAX
+    assert len(report.incidents) == build.INCIDENTS_MAX
+    assert "300 symptoms are recorded; the first 100 are shown." in report.notes
+
+
+# Incidents.
+
+
+def test_an_incident_tells_operation_operands_parameters_and_action(tmp_path: Path) -> None:
+    report = of_bundle(tmp_path)
+    (part,) = report.incidents
+    assert part.place is not None
+    assert part.place.operation == "aten.log.default"
+    assert part.place.line == "/home/user/project/train.py:88"
+    assert part.place.inputs[0] == build.Fact("self", "float32 [32, 10], 0 to 0.981, 14 zeros")
+    assert part.parameters[0] == build.Fact("model.head.weight", "640 NaN of 640 elements, float32 [10, 64]")
+    assert "weights and optimizer state are as they were" in part.action
+    assert [found.name for found in report.curves] == ["loss", "gradient_norm", "learning_rate"]
+    assert not any("locate" in command.line for command in report.commands)
+
+
+def test_an_incident_without_a_known_operation_says_why_and_what_to_run(tmp_path: Path) -> None:
+    report = of_bundle(tmp_path, finding=Finding(None, "the batch was not kept"))
+    assert report.verdict == "Step 412: 2 of 3 gradients are not finite"
+    assert report.incidents[0].why == "the batch was not kept"
+    assert report.commands[0].line == f"steadytrain locate {tmp_path / 'bundle'}"
+
+
+def test_an_observed_step_does_not_claim_that_weights_were_kept(tmp_path: Path) -> None:
+    report = of_bundle(tmp_path, action=Action(412, "observe", "observed", ""))
+    assert report.summary == ("steadytrain only observed step 412 and changed nothing.",)
+
+
+def test_an_incident_of_almost_nothing_is_told(tmp_path: Path) -> None:
+    bare = builders.incident(
+        symptoms=(), parameters=(), losses=(), loss_origin=None, batch_note="", state_note="", finding=Finding(None, "")
+    )
+    bundle = open_bundle(builders.write_bundle(tmp_path / "bundle", bare, environment={}))
+    report = build.from_bundle(bundle)
+    assert report.severity is None
+    assert report.environment == ()
+
+
+@pytest.mark.parametrize("odd", [3, "text", [1], [{"a": [1, {"b": None}]}], {"class": 5, "gpus": "x"}, True, None])
+def test_an_environment_of_odd_types_is_shown(tmp_path: Path, odd: object) -> None:
+    environment = dict.fromkeys(builders.ENVIRONMENT, odd)
+    bundle = open_bundle(builders.write_bundle(tmp_path / "bundle", environment=environment))
+    build.from_bundle(bundle)
+    run = builders.bad_run(tmp_path / "run", facts=dict.fromkeys(builders.FACTS, odd), git=odd, argv=odd)
+    build.from_run(open_run(run))
+
+
+def test_many_parameters_are_counted_and_not_listed(tmp_path: Path) -> None:
+    many = tuple(BadTensor(f"p{index}", (1,), "torch.float32", 1, 0, 1) for index in range(500))
+    (part,) = of_bundle(tmp_path, parameters=many).incidents
+    assert len(part.parameters) == build.PARAMETERS_MAX + 1
+    assert part.parameters[-1].value == "and 476 more"
+
+
+def test_text_from_a_stranger_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07 \u202egnp.exe \udcff \x9b31m"
+    report = of_bundle(
+        tmp_path,
+        run=evil.replace("\udcff", ""),
+        loss_origin=evil,
+        batch_note=evil,
+        symptoms=(builders.symptom(message=evil, tensors=(evil,)),),
+        finding=Finding(builders.located(module=evil, code=evil, chain=(evil,)), evil),
+        parameters=(BadTensor(evil, (1,), "torch.float32", 1, 0, 1),),
+    )
+    drawn = report.verdict + report.title + str(report.incidents) + str(report.symptoms) + str(report.facts)
+    assert not any(character in drawn for character in "\x1b\x07\x9b\u202e\udcff")
+    assert "\\x1b" in report.verdict
+
+
+# Curves.
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=400), st.integers(20, 60))
+def test_thinning_keeps_both_extremes_the_ends_and_what_is_not_finite(values: list[float], points_max: int) -> None:
+    array = np.array(values)
+    kept = thin(array, points_max=points_max)
+    assert len(kept) <= points_max
+    assert {kept[0], kept[-1]} == {0, len(array) - 1}
+    finite = array[np.isfinite(array)]
+    thinned = array[kept]
+    if len(finite):
+        assert thinned[np.isfinite(thinned)].min() == finite.min()
+        assert thinned[np.isfinite(thinned)].max() == finite.max()
+    if len(finite) < len(array):
+        bad = np.flatnonzero(~np.isfinite(array))
+        assert bad[0] in kept
+
+
+def test_a_spike_and_a_nan_of_one_step_survive_a_million_steps() -> None:
+    values = np.ones(1_000_000)
+    values[123_456], values[654_321] = 1e6, np.nan
+    found = curve("loss", "loss", Series(np.arange(1_000_000), values))
+    assert found is not None
+    assert len(found.steps) <= POINTS_MAX
+    assert 1e6 in found.values
+    assert 654_321 in found.steps
+    assert (found.not_finite, found.count, found.largest) == (1, 1_000_000, 1e6)
+    assert found.spark.count(NOT_FINITE) == 1
+    assert "█" in found.spark
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, 1.0], "▁▁"),
+        ([0.0, 1.0], "▁█"),
+        ([np.nan, np.inf, -np.inf], NOT_FINITE * 3),
+        ([1.0, np.nan, 2.0], f"▁{NOT_FINITE}█"),
+        ([], ""),
+    ],
+)
+def test_sparklines(values: list[float], expected: str) -> None:
+    assert spark(np.array(values)) == expected
+
+
+def test_a_gradient_norm_of_zeros_is_not_drawn_on_a_logarithmic_axis() -> None:
+    zeros = curve("gradient_norm", "gradient norm", Series(np.arange(3), np.zeros(3)), scale="log")
+    assert zeros is not None
+    assert not zeros.logarithmic
