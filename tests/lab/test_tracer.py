@@ -524,6 +524,19 @@ def test_list_operations_keep_their_elements_apart() -> None:
     assert (located.operation, located.reached) == ("aten.sqrt_.default", "gradient of y")
 
 
+def test_a_value_that_is_overwritten_by_the_operation_it_breaks_keeps_its_origin() -> None:
+    x = values(0.0, 1.0)
+    tracer = tracer_of(x=x)
+    with tracer:
+        total, found = x.detach().log(), torch.zeros(1)
+        torch._amp_foreach_non_finite_check_and_unscale_([total], found, torch.zeros(1))
+        assert total.isnan().any()
+        loss = (x * total).sum()
+        tracer.mark_loss(loss)
+        loss.backward()
+    assert blamed(tracer.finding()).operation == "aten.log.default"
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointed_forward_and_backward(reentrant: bool) -> None:
     class Root(nn.Module):

@@ -139,15 +139,14 @@ class Watch:
         if call.operation.only_a_view:
             return
         with unseen():
-            bad: list[tuple[_Made, Kinds]] = []
-            for made in _made(call, result):
-                kinds = kinds_of(made.tensor)
-                if kinds:
-                    bad.append((made, kinds))
-                elif made.written and len(self.holdings):
-                    self.holdings.write(made.tensor, ())
+            found = [(made, kinds_of(made.tensor)) for made in _made(call, result)]
+            bad = [(made, kinds) for made, kinds in found if kinds]
             if bad:
                 self._explain_all(call, bad)
+            if len(self.holdings):  # only now: what was overwritten may be what explains the rest
+                for made, kinds in found:
+                    if made.written and not kinds:
+                        self.holdings.write(made.tensor, ())
 
     def _explain_all(self, call: Call, bad: Sequence[tuple[_Made, Kinds]]) -> None:
         place = place_here(self.calls, losses_before=self.losses_marked)
