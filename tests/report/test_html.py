@@ -84,7 +84,7 @@ def renderer(request: pytest.FixtureRequest) -> str:
 
 
 def page(report: build.Report, renderer: str) -> str:
-    return html.page(report, zoom.zoom(report) if renderer == "bokeh" else None)
+    return html.page(report, zoom.zoom(report) if renderer == "bokeh" else None, version="0.1.0")
 
 
 def test_nothing_is_loaded_from_anywhere(tmp_path: Path, renderer: str) -> None:

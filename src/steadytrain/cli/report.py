@@ -48,6 +48,7 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     output = output or Path(f"steadytrain-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}.html")
     _check_writable(output)
 
+    from steadytrain import __version__
     from steadytrain.report import build
     from steadytrain.report.html import page
     from steadytrain.report.zoom import zoom
@@ -57,7 +58,7 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     else:
         assert run is not None
         report = build.from_run(run)
-    text = page(report, zoom(report))
+    text = page(report, zoom(report), version=__version__)
     size = _write(output, text)
     click.echo(f"{output}  {size / 1024:,.0f} KiB")
 

@@ -81,7 +81,7 @@ def _table(runs: list[RunSummary]) -> Table:
     table.add_column("started", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
     table.add_column("ended", no_wrap=True)
-    table.add_column("worst symptom", no_wrap=True)
+    table.add_column("worst", no_wrap=True)
     table.add_column("incidents", justify="right", no_wrap=True)
     for run in runs:
         table.add_row(

@@ -289,12 +289,14 @@ def _run_summary(
 ) -> tuple[str, ...]:
     lines = []
     refused = sorted({action.step for action in actions if action.what == "refused-update"})
-    plural = "s" if len(refused) > 1 else ""
-    if refused:
+    if len(refused) == 1:
         lines.append(
-            f"steadytrain touched this run: it refused the update{plural} of step{plural} "
-            f"{_enumerate([_count(step) for step in refused], TENSORS_MAX)}."
+            f"steadytrain touched this run: it refused the update of step {_count(refused[0])}, "
+            "so weights and optimizer state are as they were before it."
         )
+    elif refused:
+        steps_refused = _enumerate([_count(step) for step in refused], TENSORS_MAX)
+        lines.append(f"steadytrain touched this run: it refused the updates of steps {steps_refused}.")
     if run.ended == "failed":
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")

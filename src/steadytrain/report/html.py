@@ -13,7 +13,6 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-import steadytrain
 from steadytrain.report import svg
 from steadytrain.report.build import Report
 from steadytrain.report.zoom import DARK, Zoom
@@ -41,8 +40,8 @@ _STARTER = """
 """
 
 
-def page(report: Report, zoom: Zoom | None) -> str:
-    """The HTML of ``report``, with the curves of ``zoom`` where there are such, else static ones."""
+def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
+    """The HTML of ``report``, with the curves of ``zoom`` where there are such, else static ones; ``version`` is the writer's."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # Bokeh reads its document in order: a reference must come after what it names.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -56,7 +55,7 @@ def page(report: Report, zoom: Zoom | None) -> str:
         scripts=[Markup(script) for script in scripts],
         hashes=" ".join(_policy_hash(script) for script in scripts) or "'none'",
         hint=INSTALL_HINT if zoom is None and report.curves else "",
-        version=steadytrain.__version__,
+        version=version,
     )
     return text
 

@@ -93,6 +93,8 @@ def _draw_values(drawn: Any, curve: Curve) -> None:
     line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
     # The marks at the edges have an axis of their own and must not stretch this one.
     drawn.y_range.renderers = [line]
+    # Bokeh's own span for a constant is 2, in which a learning rate of 3e-4 reads as 0.
+    drawn.y_range.default_span = max(abs(curve.largest or 0.0), 1e-12)
     # A line needs two points: one between two gaps would not be seen.
     drawn.scatter("step", "value", source=source, size=2, color=LINE, line_color=None)
     tooltips = [("step", "@step{0,0}"), (curve.title, "@shown")]
