@@ -41,7 +41,10 @@ _STARTER = """
 
 
 def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
-    """The HTML of ``report``, with the curves of ``zoom`` where there are such, else static ones; ``version`` is the writer's."""
+    """The HTML of ``report``, with the curves of ``zoom`` where there are such, else static ones.
+
+    ``version`` is that of the steadytrain that writes the page.
+    """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # Bokeh reads its document in order: a reference must come after what it names.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
