@@ -1,0 +1,72 @@
+# Everything runs from a fresh clone with Python 3.11, gcc and pip. `make` alone lists the targets.
+# Another interpreter: make test PYTHON=/path/to/python3.12
+
+PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
+
+# Development environment: this tree, editable, with the tools. Demo environment: an ordinary install, as users have it.
+VENV := .venv
+DEMO_VENV := .venv-demo
+READY := $(VENV)/ready
+DEMO_READY := $(DEMO_VENV)/ready
+
+DEMO_OUT := build/demo
+DEMO_RUN := $(DEMO_VENV)/bin/steadytrain run --policy stop examples/stdlib_gpt/train.py --out $(DEMO_OUT)
+STOPPED := 70
+
+PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
+
+.PHONY: help demo demo-healthy test test-all lint bench clean
+
+help:
+	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
+	@echo "make demo-healthy  the same run without its mistake, to the end"
+	@echo "make test          lint, types, layers and tests"
+	@echo "make test-all      the same with the tests that need a GPU"
+	@echo "make lint          lint, types and layers"
+	@echo "make bench         what watching costs, as a table; several minutes"
+	@echo "make clean         remove environments, caches and what the demo wrote"
+
+demo: $(DEMO_READY)
+	@mkdir -p $(DEMO_OUT)
+	$(DEMO_RUN); status=$$?; test $$status -eq $(STOPPED) || { echo "demo: expected exit status $(STOPPED), got $$status"; exit 1; }
+	$(DEMO_VENV)/bin/steadytrain show
+	$(DEMO_VENV)/bin/steadytrain report -o demo-report.html
+	@echo
+	@echo "The run was stopped with exit status $(STOPPED) before the bad update. Its report: demo-report.html"
+	@echo "Next: make demo-healthy    (the same run with the mistake mended)"
+
+demo-healthy: $(DEMO_READY)
+	@mkdir -p $(DEMO_OUT)
+	$(DEMO_RUN) --truncation-side left
+	$(DEMO_VENV)/bin/steadytrain show
+
+test: lint
+	$(VENV)/bin/pytest -m "not gpu"
+
+test-all: lint
+	$(VENV)/bin/pytest
+
+lint: $(READY)
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(READY)
+	$(VENV)/bin/python benchmarks/overhead.py
+
+clean:
+	rm -rf $(VENV) $(DEMO_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# torch goes in first and by itself, held by the constraints, so that nothing else chooses its version.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo]'
+	@touch $@
+
+$(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
+	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt '.[report,demo]'
+	@touch $@
