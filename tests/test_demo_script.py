@@ -68,7 +68,7 @@ def test_from_that_step_on_the_script_logs_nan_and_its_parameters_are_lost(
     train: ModuleType, batches: list, out: Path
 ) -> None:
     logged, parameters = run(out, "right")
-    bad = bad_step(train, batches)
+    bad = 1 + bad_step(train, batches)  # the log counts from 1
     assert {step: math.isfinite(loss) for step, loss in logged.items()} == {step: step < bad for step in logged}
     assert all(tensor.isnan().any() for tensor in parameters.values())
 
@@ -76,9 +76,9 @@ def test_from_that_step_on_the_script_logs_nan_and_its_parameters_are_lost(
 @pytest.mark.usefixtures("batches")  # they fill the cache in ``out``
 def test_cutting_the_left_end_trains_to_the_end(out: Path) -> None:
     logged, parameters = run(out, "left")
-    assert max(logged) == STEPS - 1
+    assert max(logged) == STEPS
     assert all(map(math.isfinite, logged.values()))
-    assert logged[STEPS - 1] < logged[0] - 0.5
+    assert logged[STEPS] < logged[1] - 0.5
     assert all(tensor.isfinite().all() for tensor in parameters.values())
 
 

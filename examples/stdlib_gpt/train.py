@@ -62,7 +62,7 @@ def main() -> None:
 
 def train(model, optimizer, schedule, batches: list[list[Document]], args: argparse.Namespace) -> None:
     recent, started = [], time.perf_counter()
-    for step, batch in enumerate(batches):
+    for step, batch in enumerate(batches, start=1):
         total = 0.0
         for part in range(args.accumulate):
             tensors = collate(batch[part :: args.accumulate], context=args.context, side=args.truncation_side)
@@ -76,7 +76,7 @@ def train(model, optimizer, schedule, batches: list[list[Document]], args: argpa
         optimizer.zero_grad()
 
         recent.append(total)
-        if step % 10 == 0 or step == len(batches) - 1:
+        if step % 10 == 0 or step in (1, len(batches)):
             mean, seconds = sum(recent) / len(recent), (time.perf_counter() - started) / len(recent)
             lr = schedule.get_last_lr()[0]
             print(f"step {step:4d}  loss {mean:.4f}  lr {lr:.2e}  {seconds * 1000:4.0f} ms a step", flush=True)
