@@ -19,6 +19,8 @@ from steadytrain.store.bundle import seal, write_json
 from steadytrain.store.segments import write_window
 from steadytrain.store.tree import encode, opaque_types
 
+FETCHED_BYTES_MAX = 64 << 20
+
 
 def write_bundle(
     folder: Path,
@@ -27,6 +29,7 @@ def write_bundle(
     window: Window,
     environment: Mapping[str, Any],
     batches: Sequence[tuple[int, list[MicroBatch]]],
+    fetched: Sequence[tuple[int, Any]],
     random_states: Mapping[str, RandomState],
     diff: str | None,
 ) -> None:
@@ -35,7 +38,7 @@ def write_bundle(
     write_json(folder / "incident.json", incident.to_json())
     write_json(folder / "environment.json", dict(environment))
     write_window(folder / "window", window)
-    _write_batches(folder, batches)
+    _write_batches(folder, batches, fetched)
     _write_tree(folder / "rng", {name: random_tree(state) for name, state in random_states.items()})
     if diff:
         (folder / "source.diff").write_text(diff, encoding="utf-8")
@@ -133,9 +136,21 @@ def autocast_tree(state: AutocastState) -> dict[str, Any]:
     return {"devices": list(state.devices), "enabled": enabled, "cache": state.cache}
 
 
-def _write_batches(folder: Path, batches: Sequence[tuple[int, list[MicroBatch]]]) -> None:
+def _write_batches(
+    folder: Path, batches: Sequence[tuple[int, list[MicroBatch]]], fetched: Sequence[tuple[int, Any]]
+) -> None:
+    """What the model got in the last steps, and what data loaders gave for the failing one (within a bound)."""
     documents: list[dict[str, Any]] = []
+    fetches: list[dict[str, Any]] = []
     tensors: dict[str, Tensor] = {}
+    size_bytes = 0
+    for number, (dataset, batch) in enumerate(fetched):
+        tree, found = encode(batch, _is_tensor, prefix=f"fetch{number}")
+        size_bytes += sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+        if size_bytes > FETCHED_BYTES_MAX:
+            break
+        tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+        fetches.append({"dataset": dataset, "not_kept": opaque_types(tree), "batch": tree})
     for step, micro_batches in batches:
         for number, batch in enumerate(micro_batches):
             lead = f"step{step}.{number}"
@@ -157,7 +172,8 @@ def _write_batches(folder: Path, batches: Sequence[tuple[int, list[MicroBatch]]]
                     "call": tree,
                 }
             )
-    write_json(folder / "batches.json", {"format": "steadytrain.batches", "version": 1, "calls": documents})
+    document = {"format": "steadytrain.batches", "version": 1, "calls": documents, "fetches": fetches}
+    write_json(folder / "batches.json", document)
     save_file(tensors, folder / "batches.safetensors")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadytrain.model import BadTensor, Finding, OperandRange
+from steadytrain.model import BadTensor, Finding, Located, OperandRange
 
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
@@ -13,16 +13,7 @@ TENSORS_SHOWN = 3
 
 def stop_message(step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path | None) -> str:
     """The verdict first, then where, then what to do next."""
-    lines = [f"STOPPED before the update of step {step}: {reason}."]
-    located = finding.located
-    if located is not None:
-        where = f"{located.file}:{located.line}" if located.file else "unknown"
-        lines.append(f"  first bad operation  {located.operation} made {located.produced} in {located.phase}")
-        lines.append(f"  layer                {located.module or '(outside the model)'}")
-        lines.append(f"  line                 {where}" + (f"   {located.code}" if located.code else ""))
-        lines += [f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]]
-    else:
-        lines.append(f"  first bad operation  not named: {finding.why}")
+    lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
@@ -36,6 +27,20 @@ def stop_message(step: int, reason: str, bad: Sequence[BadTensor], finding: Find
     return "\n".join(lines)
 
 
+def finding_lines(finding: Finding) -> list[str]:
+    """The first bad operation with its place and inputs, or why none is named."""
+    located = finding.located
+    if located is None:
+        return [f"  first bad operation  not named: {finding.why}"]
+    where = f"{located.file}:{located.line}" if located.file else "unknown"
+    return [
+        f"  first bad operation  {located.operation} made {located.produced} in {located.phase}",
+        f"  layer                {_layer(located)}",
+        f"  line                 {where}" + (f"   {located.code}" if located.code else ""),
+        *(f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]),
+    ]
+
+
 def operand_text(operand: OperandRange) -> str:
     """One input of an operation in a line."""
     if operand.text is not None:
@@ -46,3 +51,9 @@ def operand_text(operand: OperandRange) -> str:
     counts = ((operand.zeros, "zeros"), (operand.nan, "NaN"), (operand.inf, "Inf"))
     parts += [f"{count} {word}" for count, word in counts if count]
     return ", ".join(parts)
+
+
+def _layer(located: Located) -> str:
+    if located.module:
+        return located.module
+    return "the model itself" if located.phase == "forward" else "(outside the model)"

@@ -24,7 +24,8 @@ from steadytrain.model import Finding
 class Scene:
     """The failing step, with everything that is needed to do it again.
 
-    ``fetched`` are the batches that data loaders gave since the step before, with the loader's data set;
+    ``fetched`` are the batches that data loaders gave since the step before, with the number of the loader's data
+    set (in order of first use);
     ``loop`` is the function that called the model and backward for the last micro-batch, where it is still running.
     ``alone`` is False where other ranks step together with this one; ``no_lap`` says why the script cannot be let
     round once more, None when it can.
@@ -69,6 +70,22 @@ class Lap(ABC):
     @abstractmethod
     def abandon(self, why: str) -> Finding:
         """The lap will not reach the optimizer; leaves everything as it was."""
+
+
+class Rehearsal(ABC):
+    """A recorded step to be done again in this process, which was launched for that: see ``steadytrain locate``."""
+
+    @abstractmethod
+    def begins_after(self, step: int) -> bool:
+        """Whether the recorded step shall be next, now that the launched script has come to its own ``step``."""
+
+    @abstractmethod
+    def prepare(self, scene: Scene) -> Finding | Lap:
+        """Called at that gate: puts the recorded state into the model and gives the lap, or says why not."""
+
+    @abstractmethod
+    def done(self, finding: Finding) -> None:
+        """Takes the result; does not return."""
 
 
 class Investigator(ABC):

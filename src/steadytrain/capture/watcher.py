@@ -41,7 +41,7 @@ from steadytrain.capture.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.message import stop_message
 from steadytrain.capture.patches import MISSING, Patches, hook_module
 from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, record_call
-from steadytrain.capture.scene import Investigator, Lap, Scene
+from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.tensorstats import (
     TensorState,
     dense_values,
@@ -143,6 +143,7 @@ class Watcher:
         tell: Tell,
         detectors: Sequence[Detector] = (),
         investigator: Investigator | None = None,
+        rehearsal: Rehearsal | None = None,
         on_finished: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -157,13 +158,17 @@ class Watcher:
         self._tell = tell
         self._detectors = list(detectors)
         self._investigator = investigator
+        self._rehearsal = rehearsal
         self._clock = clock
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._closed = False
         self._run: RunWriter | None = None
-        self._recording = True
+        self._recording = rehearsal is None
         self._stream_of: dict[int, Stream] = {}
+        self._datasets: dict[int, int] = {}
+        self._models: list[Model] = []
+        self._compile_used = False
         self._hooked: dict[int, tuple[nn.Module, Callable[[], None]]] = {}
         self._roots_called: dict[int, nn.Module] = {}
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
@@ -195,19 +200,31 @@ class Watcher:
             with self.guard.part("finding the model"):
                 self._hook_model(find_model(optimizer_parameters([optimizer])))
 
-    def module_compiled(self, module: nn.Module) -> None:
-        if self._mine():
-            with self.guard.part("watching a compiled module"):
-                self._hook(module)
+    def compile_called(self, subject: Any, result: Any) -> None:
+        """Compiled code guards on the hooks that it was traced with: inner modules must have none that will go."""
+        if not self._mine():
+            return
+        with self.guard.part("watching compiled code"):
+            self._compile_used = True
+            inner = getattr(subject, "__self__", subject)
+            tops = {id(root) for model in self._models for root in model.roots}
+            for key, (_, remove) in list(self._hooked.items()):
+                if key not in tops:
+                    remove()
+                    del self._hooked[key]
+            if isinstance(inner, nn.Module) and id(inner) in self._hooked:
+                self._hooked.pop(id(inner))[1]()
+            if isinstance(subject, nn.Module) and isinstance(result, nn.Module):
+                self._hook(result)
 
     def fetch_begins(self, iterator: Any) -> Any:
         if self._lap is None or not self._mine():
             return MISSING
-        return self._lap.fetch(id(getattr(iterator, "_dataset", None)))
+        return self._lap.fetch(self._dataset_number(iterator))
 
     def fetch_ends(self, iterator: Any, batch: Any) -> None:
         if self._mine() and len(self._fetched) < FETCHED_MAX:
-            self._fetched.append((id(getattr(iterator, "_dataset", None)), batch))
+            self._fetched.append((self._dataset_number(iterator), batch))
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if not self._mine() or self._in_backward:
@@ -358,9 +375,13 @@ class Watcher:
             stream = self._lead(optimizer)
             if stream is None:
                 return
+            if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
+                self._rehearse(self._rehearsal, stream, optimizer, can_lap=can_lap)
+                return
             measured = self._measure(stream, optimizer, skipped=False)
-            if not measured.is_incident:
+            if self._rehearsal is not None or not measured.is_incident:
                 stream.pending = measured
+                return
         if stream is None or measured is None or not measured.is_incident:
             return
         if self.settings.policy == "observe":
@@ -619,7 +640,8 @@ class Watcher:
         if self._investigator is not None:
             answer = Finding(None, "the re-run failed by itself; see the warning above")
             with self.guard.part("re-running the step"), self._ourselves():
-                scene = self._scene(stream, optimizer, measured, can_lap=can_lap)
+                step, loss_finite = measured.record.step, measured.loss_finite
+                scene = self._scene(stream, optimizer, step=step, loss_finite=loss_finite, can_lap=can_lap)
                 answer = self._early or self._investigator.investigate(scene)
         if isinstance(answer, Finding):
             raise finish(answer)
@@ -675,6 +697,7 @@ class Watcher:
             window=stream.history.recent(),
             environment=self._environment(stream, roots),
             batches=batches,
+            fetched=self._fetched,
             random_states=random_states,
             diff=self.settings.diff,
         )
@@ -716,7 +739,7 @@ class Watcher:
         }
 
     def _scene(
-        self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_lap: bool
+        self, stream: Stream, optimizer: torch.optim.Optimizer, *, step: int, loss_finite: bool, can_lap: bool
     ) -> Scene:
         no_lap = None
         if not can_lap:
@@ -730,10 +753,10 @@ class Watcher:
                 f"the optimizer {type(optimizer).__qualname__} is not known to leave weights without gradient alone"
             )
         return Scene(
-            step=measured.record.step,
+            step=step,
             micro_batches=self._micro,
             losses=self._losses,
-            loss_finite=measured.loss_finite,
+            loss_finite=loss_finite,
             parameters=dict(zip(stream.tensor_names, stream.parameters, strict=True)),
             roots=list(self._roots(stream)),
             buffers=self._buffers,
@@ -754,6 +777,22 @@ class Watcher:
         self._lap_deadline = threading.Timer(LAP_S_MAX, _interrupt, (self._thread,))
         self._lap_deadline.daemon = True
         self._lap_deadline.start()
+
+    def _rehearse(
+        self, rehearsal: Rehearsal, stream: Stream, optimizer: torch.optim.Optimizer, *, can_lap: bool
+    ) -> None:
+        """In a process that was launched to do a recorded step again: this is the step before it."""
+        self._refresh(stream)
+        with self._ourselves():
+            answer = rehearsal.prepare(self._scene(stream, optimizer, step=0, loss_finite=True, can_lap=can_lap))
+
+        def finish(finding: Finding) -> RunStopped:
+            rehearsal.done(finding)
+            return RunStopped("the recorded step was done again")
+
+        if isinstance(answer, Finding):
+            raise finish(answer)
+        self._begin_lap(answer, stream, finish)
 
     def _finish_lap(self, finding: Finding) -> RunStopped:
         assert self._lap_finish is not None
@@ -826,13 +865,19 @@ class Watcher:
             self._buffers.begin_step([module])
         return record_call(module, args, kwargs, self._random_after)
 
+    def _dataset_number(self, iterator: Any) -> int:
+        """Data sets are told apart by the order in which the script first reads from them."""
+        dataset = getattr(iterator, "_dataset", None)
+        return self._datasets.setdefault(id(dataset), len(self._datasets))
+
     def _hook_model(self, model: Model) -> None:
+        self._models.append(model)
         for root in model.roots:
-            for module in root.modules():
+            for module in [root] if self._compile_used else root.modules():
                 self._hook(module)
 
     def _hook(self, module: nn.Module) -> None:
-        if id(module) not in self._hooked:
+        if id(module) not in self._hooked and getattr(module, "_compiled_call_impl", None) is None:
             self._hooked[id(module)] = (module, hook_module(module, self))
 
     def _unhook_inner_modules(self) -> None:

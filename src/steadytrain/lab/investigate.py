@@ -98,14 +98,12 @@ class LoopLap(Lap):
             return None
         call = self._calls.popleft()
         call.random.restore()
-        if self._tracer is None:
-            self._start()
-            assert self._tracer is not None
-            self._tracer.enter_module(_plain(module))
+        tracer = self._tracer or self._start()
+        tracer.enter_module(_plain(module))
         if call.changed_since():
             return None
         self._other_inputs |= not _same_inputs((args, kwargs), (call.args, call.kwargs))
-        self._tracer.note_sources(_named_tensors(call.args, call.kwargs))
+        tracer.note_sources(_named_tensors(call.args, call.kwargs))
         return call.args, call.kwargs
 
     def other_forward_ends(self) -> None:
@@ -136,13 +134,9 @@ class LoopLap(Lap):
         self._stop()
         return Finding(None, f"the loop was let round once more to find it, but {why}")
 
-    def _start(self) -> None:
-        self._tracer = OperationTracer(
-            modules=module_names(_plain(root) for root in self._scene.roots),
-            parameters=self._scene.parameters,
-            method=self._method,
-        )
-        self._tracer.__enter__()
+    def _start(self) -> OperationTracer:
+        self._tracer = _tracer(self._scene, self._method)
+        return self._tracer.__enter__()
 
     def _stop(self) -> None:
         if self._tracer is not None:

@@ -1,0 +1,149 @@
+"""Do the failing step of an incident again in a new process.
+
+The recorded command is launched once more under a watcher of its own. It makes its own steps up to the one before (or, if
+that takes too long, only its first); then the recorded weights, random state and batch take the place of its own, and
+it goes round its loop once under the tracer. The process ends right there, without running the script's exit code, so nothing is saved over what the real run saved.
+
+Run as ``python -m steadytrain.lab.relaunch BUNDLE RESULT.json``; :func:`locate_again` does that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steadytrain.errors import UsageError
+from steadytrain.model import Finding
+from steadytrain.store.bundle import Bundle, open_bundle, write_json
+
+NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
+LOG_LINES_SHOWN = 5
+
+
+def locate_again(bundle: Bundle, *, wait_s: float) -> Finding:
+    """Launch the recorded command again and search the failing step; takes at most ``wait_s`` seconds.
+
+    Raises:
+        UsageError: the bundle does not hold what is needed, or the script is gone.
+    """
+    environment = bundle.environment
+    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
+    if not script and not module:
+        raise UsageError(f"{bundle.path}: the bundle does not say what command was run, so it cannot be launched again")
+    if script and not Path(script).is_file():
+        raise UsageError(f"{script}: the script is gone; the incident can be shown, but not run again")
+    if folder and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: the folder that the script ran in is gone")
+    if not (bundle.path / "model.safetensors").is_file():
+        note = bundle.incident.state_note
+        raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
+    with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
+        result, log = Path(scratch) / "result.json", Path(scratch) / "output.txt"
+        command = [sys.executable, "-m", "steadytrain.lab.relaunch", str(bundle.path.absolute()), str(result)]
+        with log.open("wb") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    timeout=wait_s,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return Finding(None, f"not searched: the launched script took more than {wait_s:.0f} s (--wait-s)")
+        if result.is_file():
+            return Finding.from_json(json.loads(result.read_text(encoding="utf-8")))
+        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+        said = f"; it said: {' | '.join(tail)}" if tail else ""
+        return Finding(None, f"not searched: the launched script ended with {done.returncode} before its step{said}")
+
+
+def main(bundle_path: str, result_path: str) -> int:
+    """The launched side: run the recorded command with its step rehearsed."""
+    from steadytrain.capture.import_hook import after_import
+    from steadytrain.capture.launch import execute, module_target, script_target
+
+    bundle = open_bundle(Path(bundle_path))
+    environment = bundle.environment
+    command = list(environment["argv"])
+    if environment.get("module"):
+        target = module_target(environment["module"], command[2:])
+    else:
+        target = script_target(environment["script"], command[1:])
+    after_import("torch", lambda: _attach(bundle, Path(result_path)))
+    return execute(target, lambda how, status: None)
+
+
+def _attach(bundle: Bundle, result_path: Path) -> None:
+    from steadytrain.capture.watcher import Settings, Watcher
+    from steadytrain.lab.rehearse import BundleRehearsal
+
+    def tell(text: str) -> None:
+        print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+    def done(finding: Finding) -> None:
+        write_json(result_path, finding.to_json())
+        sys.stdout.flush()
+        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
+        os._exit(0)
+
+    settings = Settings(run_dir=result_path.parent / "unused", run_name="locate", policy="observe")
+    Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done))
+
+
+def keep_better(bundle: Bundle, finding: Finding) -> bool:
+    """Put ``finding`` into the bundle when it names an operation and the bundle has none; tells whether it did."""
+    from steadytrain.store.bundle import update_incident
+
+    if finding.located is None or bundle.incident.finding.located is not None:
+        return False
+    update_incident(bundle.path, replace(bundle.incident, finding=finding))
+    return True
+
+
+def is_named_input(finding: Finding) -> bool:
+    """No operation is to blame, but what came into the step broken is named."""
+    return "already h" in finding.why and not finding.why.startswith("not searched")
+
+
+def verdict(recorded: Finding, again: Finding) -> str:
+    """In words: what the new search says about the one at the moment of the incident."""
+    one, other = recorded.located, again.located
+    if one is None and other is None:
+        return "neither search named an operation"
+    if one is None:
+        return "named only now, in the new process"
+    if other is None:
+        return f"named at the incident; in the new process: {again.why}"
+    same = (one.operation, one.module, one.line, one.phase) == (other.operation, other.module, other.line, other.phase)
+    return "the same in the new process as at the incident" if same else "another one than at the incident"
+
+
+def best(recorded: Finding, again: Finding) -> Finding:
+    """The search that names an operation, the newer one where both do."""
+    return again if again.located is not None or recorded.located is None else recorded
+
+
+def located_document(path: Path, recorded: Finding, again: Finding) -> Mapping[str, Any]:
+    """The ``steadytrain.locate/1`` document."""
+    return {
+        "schema": "steadytrain.locate/1",
+        "incident": str(path),
+        **best(recorded, again).to_json(),
+        "recorded": recorded.to_json(),
+        "again": again.to_json(),
+        "verdict": verdict(recorded, again),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))
