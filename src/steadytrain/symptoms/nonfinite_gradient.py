@@ -1,0 +1,100 @@
+"""A gradient holds NaN or Inf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.model import Symptom, Window
+from steadytrain.reference import known_first_step, newest_episode, stride_of
+from steadytrain.symptoms import Detector
+
+
+@final
+@dataclass(frozen=True)
+class NonfiniteGradient(Detector):
+    """The gradient of a step holds NaN or Inf.
+
+    Means:
+        The backward pass made a value that is no number. An optimizer that applies it loses the weights, and Adam
+        keeps the NaN in its moments even if the update itself is multiplied by zero. Steps that a gradient scaler
+        skipped by itself do not count: that is how it finds its scale.
+
+    Causes:
+        - the loss is already NaN or Inf (see nonfinite-loss): then every tensor is named, and that is the place to look
+        - a backward formula that is infinite where the forward is not: sqrt, norm or log at zero, a power below one
+        - 0 * NaN behind a `where` or a mask: the branch that is not taken still sends NaN back
+        - float16 overflow in backward without a scaler, or clipping before `scaler.unscale_`
+        - clipping by a norm that is itself Inf turns finite gradients into NaN
+
+    Next:
+        1. Count the tensors. All of them: look at the loss. A few: the fault lies at or above the deepest one.
+        2. Open the incident: it names the first operation of backward that made the value, and its line of forward.
+        3. Move the epsilon inside the sqrt or norm, or mask the input of the operation, not its result.
+        4. If only the global norm is Inf and no tensor is, the sum of squares overflowed: compute it in float32.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "gradient_norm")
+
+    tensors_max: int = field(
+        default=16,
+        metadata={"about": "tensor names listed in the symptom; the count of all is among its numbers. Fits a screen"},
+    )
+    recent_steps: int = field(
+        default=16,
+        metadata={
+            "about": "how far back from the newest step the last non-finite one may lie: one interval between two looks"
+        },
+    )
+
+    def check(self, window: Window) -> Symptom | None:
+        counted = ~window.skipped
+        steps = window.steps[counted]
+        bad_tensors = ~np.isfinite(window.gradient_norms[counted]) if window.tensor_names else None
+        bad = np.zeros(len(steps), np.bool_)
+        if bad_tensors is not None:
+            bad |= bad_tensors.any(axis=1)
+        if "gradient_norm" in window.signals:
+            measured = window.present["gradient_norm"][counted]
+            bad |= measured & ~np.isfinite(window.signals["gradient_norm"][counted])
+        run = newest_episode(bad)
+        if run is None:
+            return None
+        first, last = run
+        stride = stride_of(window.steps)
+        if steps[last] <= window.steps[-1] - self.recent_steps * stride:
+            return None
+        first_step = known_first_step(steps, first, first_seen=int(window.steps[0]), stride=stride)
+        at_first = int(np.searchsorted(steps, first_step))
+        named: list[str] = []
+        nan = 0
+        if bad_tensors is not None:
+            named = [name for name, is_bad in zip(window.tensor_names, bad_tensors[at_first], strict=True) if is_bad]
+            nan = int(np.isnan(window.gradient_norms[counted][at_first]).sum())
+        return Symptom(
+            name="nonfinite-gradient",
+            severity="critical",
+            first_step=first_step,
+            last_step=int(steps[last]),
+            message=_message(named, nan, len(window.tensor_names), first_step, int(steps[last])),
+            signals=("gradient_norms",) if named else ("gradient_norm",),
+            tensors=tuple(named[: self.tensors_max]),
+            numbers={
+                "steps": float(last - first + 1),
+                "tensors": float(len(named)),
+                "nan_tensors": float(nan),
+                "inf_tensors": float(len(named) - nan),
+            },
+        )
+
+
+def _message(named: list[str], nan: int, tensors: int, first_step: int, last_step: int) -> str:
+    when = f"at step {first_step}" if first_step == last_step else f"from step {first_step} to {last_step}"
+    if not named:
+        beside = ", though that of every tensor is finite" if tensors else ""
+        return f"the global gradient norm is not finite {when}{beside}"
+    kind = "NaN" if nan == len(named) else "Inf" if nan == 0 else "NaN or Inf"
+    which = named[0] if len(named) == 1 else f"{len(named)} of {tensors} tensors, {named[0]} first,"
+    return f"the gradient of {which} holds {kind} {when}"
