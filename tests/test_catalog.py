@@ -1,0 +1,216 @@
+"""Every detector keeps the promises of its kind, and a broken stranger costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar, final
+
+import numpy as np
+import pytest
+
+from steadytrain import catalog
+from steadytrain.errors import UsageError
+from steadytrain.model import SIGNALS, Symptom, Window
+from steadytrain.symptoms import Detector
+from steadytrain.testing import healthy_loss, steps
+
+ROOT = Path(__file__).parents[1]
+DETECTORS = catalog.detectors()
+every_detector = pytest.mark.parametrize("detector", DETECTORS, ids=[type(entry).__name__ for entry in DETECTORS])
+
+
+def sick_windows() -> Iterator[Window]:
+    """Windows in which something or other is wrong, so that every detector has something to say."""
+    spiked = healthy_loss(1000)
+    spiked[-3] = 9.0
+    yield steps(loss=spiked)
+    drifted = healthy_loss(1500)
+    drifted[1400:] += 0.5
+    yield steps(loss=drifted)
+    norms = {"a": [1.0, math.nan], "b": [1.0, 1.0]}
+    yield steps(loss=[2.0, math.nan], gradient_norm=[1.0, math.nan], gradient_norms=norms)
+
+
+def test_the_shipped_detectors_are_found() -> None:
+    names = [catalog.detector_name(type(detector)) for detector in DETECTORS]
+    assert names == sorted(names)
+    assert set(names) >= {"divergence", "loss-spike", "nonfinite-gradient", "nonfinite-loss"}
+
+
+@every_detector
+def test_its_name_derives_file_and_test(detector: Detector) -> None:
+    cls = type(detector)
+    stem = catalog.detector_name(cls).replace("-", "_")
+    assert cls.__module__ == f"steadytrain.symptoms.{stem}"
+    assert (ROOT / "tests" / "symptoms" / f"test_{stem}.py").is_file()
+
+
+@every_detector
+def test_it_is_a_final_frozen_dataclass(detector: Detector) -> None:
+    assert is_dataclass(detector)
+    assert not type(detector).__subclasses__()
+    if sys.version_info >= (3, 11):
+        assert type(detector).__final__  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError):
+        detector.anything = 1  # type: ignore[attr-defined]
+
+
+@every_detector
+def test_its_docstring_explains(detector: Detector) -> None:
+    found = catalog.explanation_of(detector)
+    assert found.summary.endswith(".")
+    assert found.summary.count(". ") == 0
+    assert found.means
+    assert found.causes.startswith("- ")
+    assert found.next.startswith("1. ")
+
+
+@every_detector
+def test_every_threshold_says_where_its_number_comes_from(detector: Detector) -> None:
+    for threshold in catalog.explanation_of(detector).thresholds:
+        assert threshold.about != "not documented", threshold.name
+        assert re.search(r"_(steps|max|min|nats|scales)$|^z$", threshold.name), f"{threshold.name} names no unit"
+    assert len(catalog.explanation_of(detector).thresholds) == len(fields(detector))
+
+
+@every_detector
+def test_it_needs_signals_that_exist(detector: Detector) -> None:
+    assert detector.needs
+    assert set(detector.needs) <= {*SIGNALS, "gradient_norms"}
+
+
+@every_detector
+def test_it_is_pure(detector: Detector) -> None:
+    windows = list(sick_windows())
+    first = [detector.check(window) for window in windows]
+    copies = [window.signals["loss"].copy() for window in windows]
+    again = [detector.check(window) for window in reversed(windows)]
+    assert [str(symptom) for symptom in first] == [str(symptom) for symptom in reversed(again)]
+    for window, before in zip(windows, copies, strict=True):
+        np.testing.assert_array_equal(window.signals["loss"], before)
+
+
+@every_detector
+def test_its_symptoms_carry_its_name_and_survive_json(detector: Detector) -> None:
+    found = [symptom for window in sick_windows() if (symptom := detector.check(window)) is not None]
+    assert found
+    for symptom in found:
+        assert symptom.name == catalog.detector_name(type(detector))
+        assert Symptom.from_json(symptom.to_json()) == symptom
+
+
+@every_detector
+def test_it_is_silent_on_an_empty_window(detector: Detector) -> None:
+    assert detector.check(steps()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("LossSpike", "loss-spike"), ("Divergence", "divergence"), ("HTTPErrorRate", "http-error-rate")],
+)
+def test_detector_name(name: str, expected: str) -> None:
+    assert catalog.detector_name(type(name, (), {})) == expected
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    assert (ROOT / "docs" / "symptoms.md").read_text(encoding="utf-8") == catalog.catalog_page()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [("loss_spike", "loss-spike"), ("lossspike", "loss-spike"), ("nonfinite", "nonfinite-loss"), ("zzz", "divergence")],
+)
+def test_an_unknown_name_lists_what_is_near(wrong: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=hint):
+        catalog.explain(wrong)
+
+
+# Detectors of other packages.
+
+
+@final
+@dataclass(frozen=True)
+class StrangerSpike(Detector):
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    level: float = 3.0
+
+    def check(self, window: Window) -> Symptom | None:
+        return None
+
+
+@final
+@dataclass(frozen=True)
+class LossSpike(Detector):
+    """Has a name that is taken."""
+
+    def check(self, window: Window) -> Symptom | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Unfinished(Detector):
+    """Lacks check."""
+
+
+@dataclass(frozen=True)
+class Demanding(Detector):
+    """Has a field without a default."""
+
+    level: float
+
+    def check(self, window: Window) -> Symptom | None:
+        return None
+
+
+NOT_A_DETECTOR = 7
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    points = [EntryPoint(name, f"{__name__}:{name}", catalog.GROUP) for name in names]
+    monkeypatch.setattr(catalog, "entry_points", lambda group: points if group == catalog.GROUP else [])
+    importlib.import_module(__name__)
+
+
+def test_a_detector_of_another_package_is_found_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "StrangerSpike")
+    assert StrangerSpike() in catalog.detectors()
+    assert catalog.broken() == ()
+    assert "level = 3.0" in catalog.explain("stranger-spike")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("LossSpike", "is taken"),
+        ("Unfinished", "abstract"),
+        ("Demanding", "level"),
+        ("NOT_A_DETECTOR", "not a subclass"),
+        ("Missing", "AttributeError"),
+    ],
+)
+def test_a_broken_one_is_reported_and_the_others_work(monkeypatch: pytest.MonkeyPatch, name: str, why: str) -> None:
+    install(monkeypatch, name, "StrangerSpike")
+    assert len(catalog.detectors()) == len(DETECTORS) + 1
+    (failed,) = catalog.broken()
+    assert why in failed.why
+    assert name in failed.entry_point
+
+
+def test_a_package_that_fails_to_import_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("gone", "no_such_package_anywhere:Gone", catalog.GROUP)]
+    monkeypatch.setattr(catalog, "entry_points", lambda group: points)
+    assert catalog.detectors() == DETECTORS
+    assert "ModuleNotFoundError" in catalog.broken()[0].why
+
+
+def test_the_page_leaves_other_packages_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = catalog.catalog_page()
+    install(monkeypatch, "StrangerSpike")
+    assert catalog.catalog_page() == before
