@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.model import Symptom, Window
 from steadytrain.reference import known_first_step, newest_episode, stride_of
@@ -50,29 +51,21 @@ class NonfiniteGradient(Detector):
     )
 
     def check(self, window: Window) -> Symptom | None:
+        if not _bad_steps(window.last(self.recent_steps)).any():  # the quiet path looks at no more than it must
+            return None
         counted = ~window.skipped
         steps = window.steps[counted]
-        bad_tensors = ~np.isfinite(window.gradient_norms[counted]) if window.tensor_names else None
-        bad = np.zeros(len(steps), np.bool_)
-        if bad_tensors is not None:
-            bad |= bad_tensors.any(axis=1)
-        if "gradient_norm" in window.signals:
-            measured = window.present["gradient_norm"][counted]
-            bad |= measured & ~np.isfinite(window.signals["gradient_norm"][counted])
-        run = newest_episode(bad)
-        if run is None:
-            return None
+        run = newest_episode(_bad_steps(window)[counted])
+        assert run is not None
         first, last = run
         stride = stride_of(window.steps)
-        if steps[last] <= window.steps[-1] - self.recent_steps * stride:
-            return None
         first_step = known_first_step(steps, first, first_seen=int(window.steps[0]), stride=stride)
-        at_first = int(np.searchsorted(steps, first_step))
         named: list[str] = []
         nan = 0
-        if bad_tensors is not None:
-            named = [name for name, is_bad in zip(window.tensor_names, bad_tensors[at_first], strict=True) if is_bad]
-            nan = int(np.isnan(window.gradient_norms[counted][at_first]).sum())
+        if window.tensor_names:
+            norms = window.gradient_norms[np.searchsorted(window.steps, first_step)]
+            named = [window.tensor_names[position] for position in np.flatnonzero(~np.isfinite(norms))]
+            nan = int(np.isnan(norms).sum())
         return Symptom(
             name="nonfinite-gradient",
             severity="critical",
@@ -88,6 +81,16 @@ class NonfiniteGradient(Detector):
                 "inf_tensors": float(len(named) - nan),
             },
         )
+
+
+def _bad_steps(window: Window) -> NDArray[np.bool_]:
+    """Whether each step was not skipped and has a norm, of a tensor or of all, that is not finite."""
+    bad = np.zeros(len(window), np.bool_)
+    if window.tensor_names:
+        bad |= ~np.isfinite(window.gradient_norms).all(axis=1)
+    if "gradient_norm" in window.signals:
+        bad |= window.present["gradient_norm"] & ~np.isfinite(window.signals["gradient_norm"])
+    return bad & ~window.skipped
 
 
 def _message(named: list[str], nan: int, tensors: int, first_step: int, last_step: int) -> str:
