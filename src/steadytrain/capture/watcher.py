@@ -370,31 +370,34 @@ class Watcher:
 
     def _gate(self, optimizer: torch.optim.Optimizer, *, can_lap: bool) -> None:
         """Look at the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
-        stream, measured = None, None
+        looked: list[tuple[Stream, Measurement]] = []
         with self.guard.part("the gate"):
-            stream = self._lead(optimizer)
-            if stream is None:
-                return
-            if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
-                self._rehearse(self._rehearsal, stream, optimizer, can_lap=can_lap)
-                return
-            measured = self._measure(stream, optimizer, skipped=False)
-            if self._rehearsal is not None or not measured.is_incident:
-                stream.pending = measured
-                return
-        if stream is None or measured is None or not measured.is_incident:
-            return
-        if self.settings.policy == "observe":
-            with self.guard.part("writing an incident"):
-                self._observe(stream, measured)
+            looked += self._look(optimizer, can_lap=can_lap)
+        for stream, measured in looked:
             stream.pending = measured
+            if not measured.is_incident or self._rehearsal is not None:
+                continue
+            if self.settings.policy == "observe":
+                with self.guard.part("writing an incident"):
+                    self._observe(stream, measured)
+                continue
+            stream.pending = None
+            try:
+                self._stop(stream, optimizer, measured, can_lap=can_lap)
+            except Exception as error:  # the update must not be applied, whatever of ours broke on the way
+                self.guard.report("handling the incident", error)
+                self.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
+                raise self.stopped from None
+
+    def _look(self, optimizer: torch.optim.Optimizer, *, can_lap: bool) -> Iterator[tuple[Stream, Measurement]]:
+        """The stream and the measurement of this step, if ``optimizer`` leads it."""
+        stream = self._lead(optimizer)
+        if stream is None:
             return
-        try:
-            self._stop(stream, optimizer, measured, can_lap=can_lap)
-        except Exception as error:  # the update must not be applied, whatever of ours broke on the way
-            self.guard.report("handling the incident", error)
-            self.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
-            raise self.stopped from None
+        if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
+            self._rehearse(self._rehearsal, stream, optimizer, can_lap=can_lap)
+            return
+        yield stream, self._measure(stream, optimizer, skipped=False)
 
     def _lead(self, optimizer: torch.optim.Optimizer) -> Stream | None:
         """The stream that ``optimizer`` steps for; None when another optimizer already led this step."""

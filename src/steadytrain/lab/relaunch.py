@@ -1,8 +1,9 @@
 """Do the failing step of an incident again in a new process.
 
-The recorded command is launched once more under a watcher of its own. It makes its own steps up to the one before (or, if
-that takes too long, only its first); then the recorded weights, random state and batch take the place of its own, and
-it goes round its loop once under the tracer. The process ends right there, without running the script's exit code, so nothing is saved over what the real run saved.
+The recorded command is launched once more under a watcher of its own. It makes its own steps up to the one before (or,
+if that takes too long, only its first); then the recorded weights, random state and batch take the place of its own,
+and it goes round its loop once under the tracer. The process ends right there, without running the script's exit code,
+so nothing is saved over what the real run saved.
 
 Run as ``python -m steadytrain.lab.relaunch BUNDLE RESULT.json``; :func:`locate_again` does that.
 """
