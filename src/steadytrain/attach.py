@@ -158,7 +158,7 @@ def _arm(settings: dict[str, Any]) -> None:
 def _attach(settings: dict[str, Any]) -> Watcher:
     global _active
     from steadytrain.capture.watcher import Settings, Watcher
-    from steadytrain.catalog import detectors
+    from steadytrain.catalog import broken, detectors
     from steadytrain.lab.investigate import StepInvestigator
 
     watcher = Watcher(
@@ -175,6 +175,8 @@ def _attach(settings: dict[str, Any]) -> Watcher:
         investigator=StepInvestigator(),
     )
     _active = watcher
+    for plug_in in broken():
+        tell(f"warning: the detector plug-in {plug_in.entry_point} is left out: {plug_in.why}")
     atexit.register(_finish, watcher, "finished", None)
     os.register_at_fork(after_in_child=watcher.forget)
     return watcher

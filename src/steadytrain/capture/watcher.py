@@ -52,7 +52,17 @@ from steadytrain.capture.tensorstats import (
     recorded_norm,
 )
 from steadytrain.catalog import detector_name
-from steadytrain.model import GRADIENT_ABSENT, Action, BadTensor, Finding, Incident, Policy, Symptom
+from steadytrain.model import (
+    GRADIENT_ABSENT,
+    SEVERITIES,
+    SIGNALS,
+    Action,
+    BadTensor,
+    Finding,
+    Incident,
+    Policy,
+    Symptom,
+)
 from steadytrain.store.bundle import update_incident
 from steadytrain.store.folder import RUN_FILE, RunWriter
 from steadytrain.store.segments import SegmentWriter, StepRecord
@@ -152,6 +162,7 @@ class Watcher:
         self.incidents: list[Path] = []
         self.symptoms: dict[tuple[str, str, int], Symptom] = {}
         self.backward_calls = 0
+        self._told_symptoms: dict[tuple[str, str, int], str] = {}
         self.stopped: RunStopped | None = None
         self.streams: list[Stream] = []
         self.notes: list[str] = []
@@ -232,6 +243,9 @@ class Watcher:
         outermost, training = not self._calls, torch.is_grad_enabled()
         call: MicroBatch | None = None
         changed = None
+        if outermost and self._lap is None:
+            with self.guard.part("keeping the buffers"):
+                self._buffers.keep(module)
         if outermost and training:
             with self.guard.part("recording the batch"):
                 if self._lap is not None:
@@ -554,7 +568,7 @@ class Watcher:
         self._forget_step()
         stream.since_detect += 1
         if stream.since_detect >= DETECT_EVERY_STEPS:
-            self._detect(stream)
+            self._tell_symptoms(self._detect(stream))
         if stream.step == 1:
             self._unhook_inner_modules()
 
@@ -562,6 +576,7 @@ class Watcher:
         self._micro, self._losses, self._fetched = [], [], []
         self._early = None
         self._clip_norms, self._clip_states = {}, {}
+        self._buffers.step_ends()
         self._step_end = time.perf_counter()
 
     def _commit(self, stream: Stream, measured: Measurement) -> None:
@@ -582,7 +597,7 @@ class Watcher:
             self.guard.report("recording to the run folder", error)
 
     def _detect(self, stream: Stream) -> list[Symptom]:
-        """Run every detector; record what is new or has grown, and tell of it once."""
+        """Run every detector and record what is new or has grown. Worst first; at the same severity the loss leads."""
         stream.since_detect = 0
         found = []
         for detector in list(self._detectors):
@@ -597,14 +612,19 @@ class Watcher:
                 found.append(replace(symptom, stream=stream.name))
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
-            known = self.symptoms.get(key)
-            self.symptoms[key] = symptom
-            if known is None and symptom.severity != "note":
-                self._tell(f"{symptom.severity}: {symptom.message}")
-            if known != symptom:
+            if self.symptoms.get(key) != symptom:
+                self.symptoms[key] = symptom
                 with self.guard.part("recording a symptom"):
                     self._open_run().raise_symptom(symptom)
-        return found
+        return sorted(found, key=_by_weight)
+
+    def _tell_symptoms(self, found: Sequence[Symptom]) -> None:
+        """Say each once, and again when it has become graver. A note is for the report only."""
+        for symptom in found:
+            key = (symptom.name, symptom.stream, symptom.first_step)
+            if symptom.severity != "note" and self._told_symptoms.get(key) != symptom.severity:
+                self._told_symptoms[key] = symptom.severity
+                self._tell(f"{symptom.severity}: {symptom.message}")
 
     # -- an incident -----------------------------------------------------------------------------------------------
 
@@ -612,6 +632,7 @@ class Watcher:
         seen_before = self._is_bad_already(stream)
         self._commit(stream, measured)
         symptoms = self._detect(stream)
+        self._tell_symptoms(symptoms)
         if seen_before or len(self.incidents) >= OBSERVED_INCIDENTS_MAX:
             return
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
@@ -825,7 +846,7 @@ class Watcher:
         with self.guard.part("the last look of the detectors"):
             for stream in self.streams:
                 if stream.since_detect and self.stopped is None:
-                    self._detect(stream)
+                    self._tell_symptoms(self._detect(stream))
                 if stream.writer is not None:
                     stream.writer.close()
         if self._run is not None:
@@ -864,8 +885,6 @@ class Watcher:
             self._in_backward, self._busy = in_backward, False
 
     def _record_call(self, module: nn.Module, args: Any, kwargs: Any) -> MicroBatch:
-        if not self._micro:
-            self._buffers.begin_step([module])
         return record_call(module, args, kwargs, self._random_after)
 
     def _dataset_number(self, iterator: Any) -> int:
@@ -983,6 +1002,14 @@ class Watcher:
                 f"{self.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
                 "hand, so nothing is recorded or guarded"
             )
+
+
+def _by_weight(symptom: Symptom) -> tuple[int, int, int]:
+    """Gravest first, then the newest, then in the order in which a step computes the signals."""
+    order = (
+        list(SIGNALS).index(symptom.signals[0]) if symptom.signals and symptom.signals[0] in SIGNALS else len(SIGNALS)
+    )
+    return -SEVERITIES.index(symptom.severity), -symptom.last_step, order
 
 
 def _kind(value: float) -> str:
