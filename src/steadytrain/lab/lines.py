@@ -111,9 +111,8 @@ def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.s
         if not (stored & needed or _touched(statement) & needed):
             continue
         statements.insert(0, statement)
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.With)):
-            needed -= stored  # made here for certain; behind an `if` or in a loop it may also come from before
-        needed |= _loaded(statement)
+        # What it stores need not come from before: a branch that is not taken again leaves the variable as it is.
+        needed = (needed - stored) | _loaded(statement)
     return statements, needed - set(dir(builtins))
 
 
