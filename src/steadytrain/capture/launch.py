@@ -64,7 +64,7 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
     try:
         with tokenize.open(path) as file:
             source = file.read()
-        code = compile(source, script, "exec", dont_inherit=True)
+        code = compile(source, str(path.absolute()), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise UsageError(f"{script}:{error.lineno}: syntax error: {error.msg}; nothing was run") from None
     except (UnicodeDecodeError, ValueError) as error:
@@ -133,10 +133,12 @@ def _run_as_main(target: Target) -> None:
         # The public run_module tears its __main__ down while atexit handlers may still need it.
         runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
         return
-    sys.path[0] = str(Path(target.name).absolute().parent)
-    main.__file__ = target.name
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", target.name)
-    main.__dict__["__cached__"] = None
+    path = Path(target.name).absolute()
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = str(path.resolve().parent)
+    main.__file__ = str(path)
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
+    main.__dict__.update({"__cached__": None, "__annotations__": {}})
     exec(target.code, main.__dict__)
 
 

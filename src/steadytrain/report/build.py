@@ -544,6 +544,8 @@ def _command(argv: Any) -> str:
 
 def _class_of(value: Any) -> str:
     """``model`` and ``optimizer`` facts in one line: the class and how large it is."""
+    if isinstance(value, list):
+        return "; ".join(map(_class_of, value))
     if not isinstance(value, Mapping):
         return str(value or "")
     name, size, tensors = value.get("class"), value.get("parameters"), value.get("tensors")
