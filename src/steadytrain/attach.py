@@ -62,9 +62,16 @@ class Watch:
         return self._watcher.memory_bytes
 
     def close(self) -> None:
-        """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end."""
+        """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end.
+
+        Raises:
+            RunStopped: an update was refused and the loop ended before that could be raised in it.
+        """
         if not self._borrowed:
+            raised_before = self._watcher.stopped
             _finish(self._watcher, "finished", None)
+            if self._watcher.stopped is not None and raised_before is None:
+                raise self._watcher.stopped
 
     def __enter__(self) -> Watch:
         return self
@@ -75,7 +82,7 @@ class Watch:
         if self._borrowed:
             return
         _finish(self._watcher, "finished" if kind is None else "failed", None)
-        if self._watcher.stopped is not None and kind is not None and error is not self._watcher.stopped:
+        if self._watcher.stopped is not None and error is not self._watcher.stopped:
             raise self._watcher.stopped
 
 

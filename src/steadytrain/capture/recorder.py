@@ -2,7 +2,7 @@
 
 Inputs are copied when they are small, so that a script may reuse or change its tensors; large ones are held by
 reference with their version counter, and the note says when they were changed after use. Buffers (BatchNorm
-statistics and the like) are copied only when their version moved, so constant tables cost one copy.
+statistics and the like) are copied before a module's first call in a step.
 """
 
 from __future__ import annotations
@@ -152,44 +152,84 @@ class BatchRing:
         return list(self._steps)
 
 
-class BufferKeeper:
-    """The buffers of the watched modules as they were when the step began."""
+@dataclass
+class KeptBuffer:
+    """A buffer of ``owner`` with a copy of its values; ``restore`` also undoes that a new tensor took its place."""
 
-    def __init__(self) -> None:
-        self._copies: dict[int, tuple[Tensor, int, Tensor]] = {}
-        self._too_large = 0
+    owner: nn.Module
+    name: str
+    buffer: Tensor
+    version: int
+    values: Tensor
 
-    def begin_step(self, roots: Iterable[nn.Module]) -> None:
-        """Copy every buffer that moved since its last copy."""
-        size_bytes = 0
-        for root in roots:
-            for buffer in root.buffers():
-                size_bytes += buffer.numel() * buffer.element_size()
-                if size_bytes > BUFFER_BYTES_MAX:
-                    self._too_large += 1
-                    continue
-                kept = self._copies.get(id(buffer))
-                if kept is None or kept[0] is not buffer or kept[2].shape != buffer.shape:
-                    self._copies[id(buffer)] = (buffer, buffer._version, buffer.detach().clone())
-                elif kept[1] != buffer._version:
-                    kept[2].copy_(buffer.detach())
-                    self._copies[id(buffer)] = (buffer, buffer._version, kept[2])
-
-    def moved(self) -> list[tuple[Tensor, Tensor]]:
-        """The buffers that moved since, each with a copy of what it holds now."""
-        return [
-            (buffer, buffer.detach().clone())
-            for buffer, version, _ in self._copies.values()
-            if buffer._version != version
-        ]
+    @staticmethod
+    def take(owner: nn.Module, name: str, buffer: Tensor) -> KeptBuffer:
+        return KeptBuffer(owner, name, buffer, buffer._version, buffer.detach().clone())
 
     def restore(self) -> None:
-        """Put the buffers that moved back to what they were when the step began."""
-        with torch.no_grad():
-            for key, (buffer, version, copy) in list(self._copies.items()):
-                if buffer._version != version:
-                    buffer.copy_(copy)
-                    self._copies[key] = (buffer, buffer._version, copy)
+        self.owner._buffers[self.name] = self.buffer
+        if not torch.equal(self.buffer, self.values):
+            # Past the version counter: a graph that saved the buffer finds what it saved.
+            self.buffer.data.copy_(self.values)
+
+
+class BufferKeeper:
+    """The buffers of the modules that the script calls, as they were before their first call in the step.
+
+    Constant integer tables are copied once. Floating-point buffers are copied in every step, because their version
+    counter tells nothing: batch normalisation and code that writes through ``.data`` pass it by.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], KeptBuffer] = {}
+        self._roots: set[int] = set()
+        self._this_step: dict[tuple[int, str], KeptBuffer] = {}
+        self._size_bytes = 0
+
+    def keep(self, root: nn.Module) -> None:
+        """Copy the buffers of ``root``, which is about to be called, if this is its first call in the step."""
+        if id(root) in self._roots:
+            return
+        self._roots.add(id(root))
+        moving: list[KeptBuffer] = []
+        for owner in root.modules():
+            for name, buffer in owner._buffers.items():
+                key = (id(owner), name)
+                if buffer is None or key in self._this_step or not _can_be_kept(buffer):
+                    continue
+                self._size_bytes += buffer.numel() * buffer.element_size()
+                if self._size_bytes > BUFFER_BYTES_MAX:
+                    continue
+                kept = self._kept.get(key)
+                if kept is None or kept.buffer is not buffer or kept.values.shape != buffer.shape:
+                    kept = self._kept[key] = KeptBuffer.take(owner, name, buffer)
+                elif buffer.is_floating_point() or kept.version != buffer._version:
+                    moving.append(kept)
+                self._this_step[key] = kept
+        if moving:
+            torch._foreach_copy_([kept.values for kept in moving], [kept.buffer.detach() for kept in moving])
+        for kept in moving:
+            kept.version = kept.buffer._version
+
+    def step_ends(self) -> None:
+        """The next call of a module begins a new step."""
+        if len(self._kept) > len(self._this_step):
+            self._kept = dict(self._this_step)  # modules that are gone must not be kept alive
+        self._roots, self._this_step, self._size_bytes = set(), {}, 0
+
+    def as_now(self) -> list[KeptBuffer]:
+        """The same buffers as they are now, for putting them back to this."""
+        now = ((kept, kept.owner._buffers.get(kept.name)) for kept in self._this_step.values())
+        return [KeptBuffer.take(kept.owner, kept.name, buffer) for kept, buffer in now if buffer is not None]
+
+    def restore(self) -> None:
+        """Put the buffers back to what they were when the step began."""
+        for kept in self._this_step.values():
+            kept.restore()
+
+
+def _can_be_kept(buffer: Tensor) -> bool:
+    return buffer.layout == torch.strided and buffer.device.type != "meta" and not buffer.is_quantized
 
 
 def tensors_in(value: Any) -> Iterable[Tensor]:

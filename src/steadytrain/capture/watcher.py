@@ -182,6 +182,8 @@ class Watcher:
         self._compile_used = False
         self._hooked: dict[int, tuple[nn.Module, Callable[[], None]]] = {}
         self._roots_called: dict[int, nn.Module] = {}
+        self._called_outermost: set[int] = set()
+        self._called_inside: set[int] = set()
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._micro: list[MicroBatch] = []
         self._losses: list[LossTerm] = []
@@ -241,6 +243,7 @@ class Watcher:
         if not self._mine() or self._in_backward:
             return None
         outermost, training = not self._calls, torch.is_grad_enabled()
+        (self._called_outermost if outermost else self._called_inside).add(id(module))
         call: MicroBatch | None = None
         changed = None
         if outermost and self._lap is None:
@@ -251,7 +254,7 @@ class Watcher:
                 if self._lap is not None:
                     changed = self._lap.forward_begins(module, args, kwargs)
                 else:
-                    call = self._record_call(module, args, kwargs)
+                    call = record_call(module, args, kwargs, self._random_after)
         self._calls.append((module, call))
         return changed
 
@@ -884,9 +887,6 @@ class Watcher:
         finally:
             self._in_backward, self._busy = in_backward, False
 
-    def _record_call(self, module: nn.Module, args: Any, kwargs: Any) -> MicroBatch:
-        return record_call(module, args, kwargs, self._random_after)
-
     def _dataset_number(self, iterator: Any) -> int:
         """Data sets are told apart by the order in which the script first reads from them."""
         dataset = getattr(iterator, "_dataset", None)
@@ -903,13 +903,9 @@ class Watcher:
             self._hooked[id(module)] = (module, hook_module(module, self))
 
     def _unhook_inner_modules(self) -> None:
-        """After the first step it is known which modules the script calls itself; the others are left alone."""
-        if not self._roots_called:
-            return
-        for key, (_, remove) in list(self._hooked.items()):
-            if key not in self._roots_called:
-                remove()
-                del self._hooked[key]
+        """After the first step it is known which modules are only called by others: those are left alone."""
+        for key in (self._called_inside - self._called_outermost) & set(self._hooked):
+            self._hooked.pop(key)[1]()
 
     def _refresh(self, stream: Stream) -> None:
         """Parameters may be added to an optimizer mid-run; names are looked up only when they change."""

@@ -268,21 +268,25 @@ def autocast_as(state: AutocastState) -> Iterator[None]:
 def untouched(scene: Scene) -> Iterator[None]:
     """Gradients, random state and buffers are afterwards what they were; inside, buffers are as the step found them."""
     random = RandomState.take()
-    moved = scene.buffers.moved()
-    gradients = [(parameter, parameter.grad) for parameter in scene.parameters.values()]
-    try:
-        for parameter, _ in gradients:
-            parameter.grad = None
-        scene.buffers.restore()
-        yield
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        scene.buffers.restore()
-        with torch.no_grad():
-            for buffer, value in moved:
-                buffer.copy_(value)
-        random.restore()
+    buffers = scene.buffers.as_now()
+    called = (parameter for batch in scene.micro_batches for parameter in batch.module.parameters())
+    parameters = {id(parameter): parameter for parameter in [*scene.parameters.values(), *called]}.values()
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    with contextlib.ExitStack() as versions:
+        # The script's graph may have saved a buffer for a backward still to come: the same values, the same version.
+        for kept in buffers:
+            versions.enter_context(torch.autograd.grad_mode._unsafe_preserve_version_counter(kept.buffer))
+        try:
+            for parameter, _ in gradients:
+                parameter.grad = None
+            scene.buffers.restore()
+            yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            for kept in buffers:
+                kept.restore()
+            random.restore()
 
 
 def _no_backward(loss: Tensor) -> None:
