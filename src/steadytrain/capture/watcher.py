@@ -368,7 +368,11 @@ class Watcher:
             self._gate(optimizer, can_lap=True)
             return None
 
+        micro_batches, losses = len(self._micro), len(self._losses)
+
         def watched_closure() -> Any:
+            # LBFGS evaluates several times in a step, and the last stands for it. What was accumulated before stays.
+            del self._micro[micro_batches:], self._losses[losses:]
             loss = closure()
             self._gate(optimizer, can_lap=False)
             return loss
@@ -391,6 +395,8 @@ class Watcher:
         with self.guard.part("the gate"):
             looked += self._look(optimizer, can_lap=can_lap)
         for stream, measured in looked:
+            if stream.pending is not None and stream.pending.committed:
+                continue  # a closure is evaluated again, in a step that is on record as an incident
             stream.pending = measured
             if not measured.is_incident or self._rehearsal is not None:
                 continue
