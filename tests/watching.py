@@ -1,0 +1,27 @@
+"""A watcher in the test's own process, put together as ``steadytrain run`` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from steadytrain.capture.watcher import Settings, Watcher
+from steadytrain.catalog import detectors
+from steadytrain.lab.investigate import StepInvestigator
+from steadytrain.model import Policy
+
+
+@contextmanager
+def watching(run_dir: Path, policy: Policy) -> Iterator[Watcher]:
+    """Watch what trains inside the block."""
+    watcher = Watcher(
+        Settings(run_dir=run_dir, run_name=run_dir.name, policy=policy),
+        tell=lambda text: None,
+        detectors=detectors(),
+        investigator=StepInvestigator(),
+    )
+    try:
+        yield watcher
+    finally:
+        watcher.close(ended="finished")
