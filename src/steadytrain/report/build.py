@@ -366,7 +366,7 @@ def _place(located: Located) -> Place:
         operation=clean(located.operation),
         produced=_produced(located),
         phase=located.phase,
-        module=clean(located.module) if located.module else "outside the model's modules",
+        module=_module(located),
         line=clean(f"{located.file}:{located.line}") if located.file else "not known",
         code=clean((located.code or "").strip()),
         inputs=tuple(Fact(clean(operand.name), _operand(operand)) for operand in located.inputs[:PARAMETERS_MAX]),
@@ -540,6 +540,12 @@ def _sentences(value: Any) -> tuple[str, ...]:
 
 def _command(argv: Any) -> str:
     return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _module(located: Located) -> str:
+    if located.module:
+        return clean(located.module)
+    return "the model itself" if located.phase == "forward" else "outside the model's modules"
 
 
 def _class_of(value: Any) -> str:
