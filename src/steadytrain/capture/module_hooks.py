@@ -8,6 +8,7 @@ compiled optimizer step is transparent. Everything that does work lies in other 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,18 @@ class OptimizerHook:
         if torch.compiler.is_compiling():
             return None
         return self.function(optimizer, args, kwargs)
+
+
+def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], None]) -> Callable[..., None]:
+    """``zero_grad`` of an optimizer or a module, telling ``before`` whose it is."""
+
+    @functools.wraps(original)
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not torch.compiler.is_compiling():
+            before(self)
+        original(self, *args, **kwargs)
+
+    return zero_grad
 
 
 class ClipGradNorm:

@@ -8,6 +8,7 @@
 | ``_BaseDataLoaderIter.__next__`` | which batch was fetched |
 | ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
 | ``torch.nn.utils.clip_grad_norm_`` | gradients before clipping |
+| ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
 | ``torch.compile`` | the module that a compiled model is called through |
 
 No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
@@ -25,7 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data import dataloader
 
 from steadytrain.capture.import_hook import after_import
-from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook
+from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook, zero_grad_wrapper
 
 _SKIPPED_BY_COMPILER = ("patches", "watcher", "recorder", "loss", "tensorstats", "failopen", "discover")
 
@@ -46,6 +47,7 @@ class Events(Protocol):
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_scales(self, scaler: Any) -> None: ...
+    def gradients_zeroed(self, owner: Any) -> None: ...
     def clip_begins(self, parameters: Any) -> None: ...
     def compile_called(self, subject: Any, result: Any) -> None: ...
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
@@ -63,6 +65,7 @@ class Patches:
         self._put_fetch(events)
         self._put_scaler(events)
         self._put_clip(events)
+        self._put_zero_grad(events)
         self._put_compile(events)
         after_import("torch._dynamo", keep_compiler_out)
 
@@ -150,6 +153,10 @@ class Patches:
         clip = ClipGradNorm(torch.nn.utils.clip_grad_norm_, events.clip_begins)
         self._replace(torch.nn.utils.clip_grad, "clip_grad_norm_", clip)
         self._replace(torch.nn.utils, "clip_grad_norm_", clip)
+
+    def _put_zero_grad(self, events: Events) -> None:
+        for owner in (torch.optim.Optimizer, nn.Module):
+            self._replace(owner, "zero_grad", zero_grad_wrapper(owner.zero_grad, events.gradients_zeroed))
 
     def _put_compile(self, events: Events) -> None:
         original = torch.compile

@@ -31,6 +31,10 @@ class TensorState:
         return self.nan == 0 and self.inf == 0
 
 
+OVERFLOWED = TensorState(0, 0, 0, math.inf)
+"""Of a tensor of which no more is known than that it is finite and its norm is not."""
+
+
 def dense_values(tensor: Tensor) -> Tensor | None:
     """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
 

@@ -43,6 +43,7 @@ from steadytrain.capture.patches import MISSING, Patches, hook_module
 from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, record_call
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.tensorstats import (
+    OVERFLOWED,
     TensorState,
     dense_values,
     exact_state,
@@ -186,6 +187,8 @@ class Watcher:
         self._called_inside: set[int] = set()
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._micro: list[MicroBatch] = []
+        self._micro_used = 0
+        self._micro_stale = 0
         self._losses: list[LossTerm] = []
         self._fetched: list[tuple[int, Any]] = []
         self._scalers: dict[int, Any] = {}
@@ -283,6 +286,10 @@ class Watcher:
             return False
         self._in_backward = True
         self.backward_calls += 1
+        if len(self._micro) > self._micro_stale:
+            del self._micro[: self._micro_stale]
+            self._micro_stale = 0
+        self._micro_used = len(self._micro)
         with self.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
             if self._lap is not None and scalars:
@@ -325,6 +332,20 @@ class Watcher:
 
     def backward_ends(self) -> None:
         self._in_backward = False
+
+    def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
+        """What was accumulated is thrown away: a script that skips a bad step by itself is left alone."""
+        if not self._mine() or self._lap is not None or len(self.streams) != 1:
+            return
+        stream = self.streams[0]
+        with self.guard.part("forgetting gradients that are thrown away"):
+            if [owner] != stream.optimizers and (stream.model is None or (owner,) != stream.model.roots):
+                return
+            del self._micro[: self._micro_used]
+            # A call of the model that no backward followed may be the one before backward, or one that was given up.
+            self._micro_used, self._micro_stale = 0, len(self._micro)
+            self._losses, self._early = [], None
+            self._clip_norms, self._clip_states = {}, {}
 
     def scaler_scales(self, scaler: Any) -> None:
         if self._mine():
@@ -518,6 +539,9 @@ class Watcher:
         Clipping by a norm that is NaN makes every gradient NaN. Where the norms before clipping are known, only the
         tensors that were bad by then are named.
         """
+        for position, norm in norms.items():
+            if not math.isfinite(norm) and math.isfinite(applied[position]):  # clipped: only the norm had overflowed
+                norms[position] = recorded_norm(self._clip_states.get(id(stream.parameters[position]), OVERFLOWED))
         suspects = [(position, gradient) for position, gradient in gradients if not math.isfinite(applied[position])]
         if not suspects:
             return ()
@@ -583,6 +607,7 @@ class Watcher:
 
     def _forget_step(self) -> None:
         self._micro, self._losses, self._fetched = [], [], []
+        self._micro_used = self._micro_stale = 0
         self._early = None
         self._clip_norms, self._clip_states = {}, {}
         self._buffers.step_ends()

@@ -63,6 +63,9 @@ def compile_lines(loop: LoopLines) -> Lines:
         raise CannotRunAgainError(f"{filename} was changed since it was loaded") from None
     block, first, last = _common_block(tree, loop.first_line, loop.last_line)
     root = _backward_root(block[last], loop.last_line)
+    inside = sorted(_stored(block[last]) & _loaded(root))
+    if inside:
+        raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
     start, statements = _slice(block, first, last, root)
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
