@@ -72,8 +72,13 @@ class StepInvestigator(Investigator):
             return LoopLap(scene)
         if obstacle is None and roots is None:
             finding = rerun_forward(scene)
-            if finding.located is not None:
+            if is_answer(finding):
                 return finding
+            finding = Finding(
+                None,
+                "the model's outputs came out finite when it was run again; what comes after them (the loss code, "
+                f"backward) could not be run again: {scene.no_lap}",
+            )
         return finding or Finding(None, _no_way(scene, obstacle))
 
 
