@@ -484,3 +484,35 @@ def test_one_look_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert ending is None
     assert len(looks) == 20
+
+
+def test_the_lap_leaves_the_schedule_as_it_was(tmp_path: Path) -> None:
+    """The script's own loop steps its schedulers on the way round; the refused step must not count for them."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=3)
+    decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[3])
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    before: list[Any] = []
+
+    def schedule() -> list[Any]:
+        return copy.deepcopy([part.state_dict() for part in (optimizer, scheduler, warmup, decay, plateau)])
+
+    def backward(step: int) -> None:  # its frame is gone at the gate, and the loss is finite before
+        loss = model(torch.randn(5, 4)).mean()
+        (loss + (loss * 0).sqrt() if step >= 5 else loss).backward()
+
+    with stopping(model, optimizer, tmp_path):
+        for step in range(1, 9):
+            if step == 5:
+                before = schedule()
+            optimizer.zero_grad()
+            backward(step)
+            optimizer.step()
+            scheduler.step()
+            plateau.step(float(step))
+    located = open_bundle(recorded(tmp_path).incidents[0]).incident.finding.located
+    assert located is not None
+    assert located.phase == "backward"
+    assert same(before, schedule())

@@ -7,10 +7,11 @@ statistics and the like) are copied before a module's first call in a step.
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -226,6 +227,44 @@ class BufferKeeper:
         """Put the buffers back to what they were when the step began."""
         for kept in self._this_step.values():
             kept.restore()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Hyper-parameters of optimizers and the learning rate schedulers that move them, at one moment."""
+
+    groups: tuple[tuple[dict[str, Any], dict[str, Any]], ...]
+    schedulers: tuple[tuple[Any, dict[str, Any]], ...]
+
+    @staticmethod
+    def take(optimizers: Sequence[torch.optim.Optimizer]) -> Schedule:
+        """Schedulers are searched among all objects of the process, about 50 ms in a large one."""
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        kinds = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+        found = [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+        return Schedule(
+            tuple(
+                (group, {key: _copied(value) for key, value in group.items() if key != "params"}) for group in groups
+            ),
+            tuple((one, {key: _copied(value) for key, value in vars(one).items()}) for one in found),
+        )
+
+    def restore(self) -> None:
+        for group, before in self.groups:
+            for key, value in before.items():
+                if isinstance(value, Tensor) and isinstance(group[key], Tensor):
+                    group[key].copy_(value)
+                else:
+                    group[key] = value
+        for scheduler, before in self.schedulers:
+            vars(scheduler).update(before)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what a scheduler changes in place."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value.copy() if type(value) in (list, dict) else value
 
 
 def _can_be_kept(buffer: Tensor) -> bool:

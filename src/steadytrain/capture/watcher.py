@@ -40,7 +40,7 @@ from steadytrain.capture.history import History
 from steadytrain.capture.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.message import stop_message
 from steadytrain.capture.patches import MISSING, Patches, hook_module
-from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, record_call
+from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, Schedule, record_call
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.tensorstats import (
     OVERFLOWED,
@@ -72,6 +72,7 @@ from steadytrain.symptoms import Detector
 STOPPED_STATUS = 70
 DETECT_EVERY_STEPS = 16
 MICRO_BATCHES_MAX = 256
+MICRO_BYTES_MAX = 1 << 30
 LOSSES_MAX = 4096
 FETCHED_MAX = 64
 OBSERVED_INCIDENTS_MAX = 3
@@ -92,6 +93,13 @@ class RunStopped(SystemExit):
 
     def __str__(self) -> str:
         return self.message
+
+
+class LapTooLong(SystemExit):
+    """Raised in the training thread when one more lap takes too long; the update has been refused before."""
+
+    def __init__(self) -> None:
+        super().__init__(STOPPED_STATUS)
 
 
 @dataclass(frozen=True)
@@ -206,6 +214,7 @@ class Watcher:
         self._lap: Lap | None = None
         self._lap_finish: Callable[[Finding], RunStopped] | None = None
         self._lap_deadline: threading.Timer | None = None
+        self._schedule: Schedule | None = None
         self._told_hand_written = False
         self._patches = Patches(self)
 
@@ -236,7 +245,10 @@ class Watcher:
     def fetch_begins(self, iterator: Any) -> Any:
         if self._lap is None or not self._mine():
             return MISSING
-        return self._lap.fetch(self._dataset_number(iterator))
+        batch = MISSING
+        with self.guard.part("one more lap"):
+            batch = self._lap.fetch(self._dataset_number(iterator))
+        return batch  # noqa: RET504 (a guarded part may end without it)
 
     def fetch_ends(self, iterator: Any, batch: Any) -> None:
         if self._mine() and len(self._fetched) < FETCHED_MAX:
@@ -274,7 +286,8 @@ class Watcher:
             if call is not None:
                 self._roots_called.setdefault(id(module), module)
                 call.scalar_outputs.update(_scalar_outputs(output))
-                if len(self._micro) < MICRO_BATCHES_MAX:
+                waiting = sum(batch.size_bytes for batch in self._micro)
+                if len(self._micro) < MICRO_BATCHES_MAX and waiting < MICRO_BYTES_MAX:
                     self._micro.append(call)
             elif self._lap is not None and not torch.is_grad_enabled():
                 self._lap.other_forward_ends()
@@ -300,6 +313,7 @@ class Watcher:
                 self._look_at_loss(scalars[0])
             if not self._stream_of and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
                 self._tell_hand_written()
+                self._forget_step()
         return True
 
     def _look_at_loss(self, root: Tensor) -> None:
@@ -363,7 +377,7 @@ class Watcher:
         if seen or not scaler.is_enabled():
             return
         if self._lap is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
-            raise self._finish_lap(self._lap.gate())
+            raise self._finish_lap(self._lap.gate)
         with self.guard.part("recording a skipped step"):
             stream = self._lead(optimizer)
             if stream is not None:
@@ -381,9 +395,11 @@ class Watcher:
         if self._scaler_step is not None and self._scaler_step[0] == id(optimizer):
             self._scaler_step = (id(optimizer), True)
         if self.stopped is not None:
+            with self.guard.part("restoring buffers"):
+                self._buffers.restore()
             raise self.stopped
         if self._lap is not None:
-            raise self._finish_lap(self._lap.gate())
+            raise self._finish_lap(self._lap.gate)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer itself
         if not callable(closure):
             self._gate(optimizer, can_lap=True)
@@ -413,8 +429,12 @@ class Watcher:
     def _gate(self, optimizer: torch.optim.Optimizer, *, can_lap: bool) -> None:
         """Look at the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
         looked: list[tuple[Stream, Measurement]] = []
+        whole = False
         with self.guard.part("the gate"):
             looked += self._look(optimizer, can_lap=can_lap)
+            whole = True
+        if not whole:
+            self._forget_step()  # or the batches of every step to come would pile up
         for stream, measured in looked:
             if stream.pending is not None and stream.pending.committed:
                 continue  # a closure is evaluated again, in a step that is on record as an incident
@@ -831,6 +851,8 @@ class Watcher:
         for parameter in stream.parameters:
             parameter.grad = None
         self._lap, self._lap_finish = lap, finish
+        with self.guard.part("keeping the schedule"):
+            self._schedule = Schedule.take(stream.optimizers)
         self._tell("the update was refused; going round once more with the same batch to find the operation")
         self._lap_deadline = threading.Timer(LAP_S_MAX, _interrupt, (self._thread,))
         self._lap_deadline.daemon = True
@@ -852,18 +874,26 @@ class Watcher:
             raise finish(answer)
         self._begin_lap(answer, stream, finish)
 
-    def _finish_lap(self, finding: Finding) -> RunStopped:
+    def _finish_lap(self, ask: Callable[[], Finding]) -> RunStopped:
         assert self._lap_finish is not None
         if self._lap_deadline is not None:
             self._lap_deadline.cancel()
         self._lap, finish = None, self._lap_finish
+        finding = Finding(None, "the lap failed by itself; see the warning above")
+        with self.guard.part("one more lap"):
+            finding = ask()
+        with self.guard.part("restoring the schedule"):
+            if self._schedule is not None:
+                self._schedule.restore()
         return finish(finding)
 
     def abandon_lap(self, why: str) -> None:
         """The script ended, failed or was interrupted during the lap: settle the incident without it."""
         if self._lap is not None:
             lap = self._lap
-            self._finish_lap(lap.abandon(why))
+            late = self._lap_deadline is not None and self._lap_deadline.finished.is_set()
+            why = f"it did not come to the optimizer again within {LAP_S_MAX:g} s" if late else why
+            self._finish_lap(lambda: lap.abandon(why))
 
     # -- books -----------------------------------------------------------------------------------------------------
 
@@ -904,7 +934,8 @@ class Watcher:
     @property
     def memory_bytes(self) -> int:
         """What steadytrain itself holds: the ring of batches and the history."""
-        return self._ring.size_bytes + sum(stream.history.size_bytes for stream in self.streams)
+        waiting = sum(batch.size_bytes for batch in self._micro)
+        return waiting + self._ring.size_bytes + sum(stream.history.size_bytes for stream in self.streams)
 
     def _mine(self) -> bool:
         return not self._closed and not self._busy and threading.get_ident() == self._thread
@@ -1101,10 +1132,10 @@ def _as_tensors(roots: Any) -> list[Tensor]:
 
 
 def _interrupt(thread: int) -> None:
-    """End a lap that does not come round: raise ``RunStopped`` in the training thread."""
+    """End a lap that does not come round: raise :class:`LapTooLong` in the training thread."""
     import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LapTooLong))
 
 
 def _utc_now() -> str:
