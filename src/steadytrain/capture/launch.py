@@ -5,6 +5,7 @@ Torch-free: it is loaded before the script, and the script decides when torch is
 
 from __future__ import annotations
 
+import builtins
 import importlib.machinery
 import importlib.util
 import json
@@ -64,8 +65,10 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
     try:
         with tokenize.open(path) as file:
             source = file.read()
-        code = compile(source, str(path.absolute()), "exec", dont_inherit=True)
+        code = compile(source, _absolute(script), "exec", dont_inherit=True)
     except SyntaxError as error:
+        if error.lineno is None:  # null bytes, or no encoding that fits
+            raise UsageError(f"{script}: not Python source ({error.msg}); nothing was run") from None
         raise UsageError(f"{script}:{error.lineno}: syntax error: {error.msg}; nothing was run") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{script}: not Python source ({error}); nothing was run") from None
@@ -76,7 +79,8 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
 
 def module_target(module: str, arguments: Sequence[str]) -> Target:
     """Check that ``python -m module`` would find something to run."""
-    sys.path.insert(0, os.getcwd())  # as -m does
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd()  # as -m does
     try:
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -127,19 +131,24 @@ def execute(target: Target, finish: Callable[[str, int | None], int | None]) -> 
 def _run_as_main(target: Target) -> None:
     sys.argv = [target.name, *target.arguments]
     main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
     sys.modules["__main__"] = main
     if target.code is None:
         # The public run_module tears its __main__ down while atexit handlers may still need it.
         runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
         return
-    path = Path(target.name).absolute()
+    path = _absolute(target.name)
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = str(path.resolve().parent)
-    main.__file__ = str(path)
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
-    main.__dict__.update({"__cached__": None, "__annotations__": {}})
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main.__file__ = path
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__["__cached__"] = None
     exec(target.code, main.__dict__)
+
+
+def _absolute(script: str) -> str:
+    """Python's own way: the folder it was started in and the name as it was given, ``./`` included."""
+    return os.path.join(os.getcwd(), script)
 
 
 def _exit_status(ending: SystemExit) -> int:
