@@ -15,7 +15,7 @@ import builtins
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -26,6 +26,9 @@ UNSAFE_METHODS = frozenset({"step", "backward", "save", "update", "barrier", "al
 """Methods that change the run, or that other processes wait for: lines that call one are not run again."""
 
 UNSAFE_FUNCTIONS = frozenset({"next", "input", "open", "exit", "quit"})
+
+CHANGING_METHODS = frozenset({"append", "extend", "insert", "add", "setdefault", "pop", "remove", "discard", "clear"})
+"""Methods without the underscore of torch's in-place ones that change the object they are called on."""
 
 _LOSS = "__steadytrain_loss"
 
@@ -66,7 +69,9 @@ def compile_lines(loop: LoopLines) -> Lines:
     inside = sorted(_stored(block[last]) & _loaded(root))
     if inside:
         raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
-    start, statements = _slice(block, first, last, root)
+    variables = {**loop.frame.f_globals, **loop.frame.f_locals}
+    modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
+    start, statements = _slice(block, first, last, root, constant=modules)
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
     assignment = ast.copy_location(ast.Assign([target], root), root)
@@ -91,18 +96,21 @@ def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
     return loss
 
 
-def _slice(block: Sequence[ast.stmt], first: int, last: int, root: ast.expr) -> tuple[int, list[ast.stmt]]:
+def _slice(
+    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, *, constant: set[str]
+) -> tuple[int, list[ast.stmt]]:
     """Where to start, and the statements from there on that ``root`` depends on.
 
-    Starts at the model's call, and further up as long as a variable that goes in is overwritten on the way.
+    Starts at the model's call, and further up as long as a variable that goes in is overwritten or changed on the way.
     """
     for start in range(first, -1, -1):
         statements, needed = _dependencies(block[start:last], root)
-        overwritten = needed & {name for statement in statements for name in _stored(statement)}
+        changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
+        overwritten = needed & changed - constant
         if not overwritten:
             return start, statements
     names = ", ".join(sorted(overwritten))
-    raise CannotRunAgainError(f"{names} is overwritten by what would be run again, and comes from outside the loop")
+    raise CannotRunAgainError(f"{names} is changed by what would be run again, and comes from outside the loop")
 
 
 def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.stmt], set[str]]:
@@ -123,20 +131,40 @@ def _loaded(node: ast.AST) -> set[str]:
     loaded = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
     updated = {p.target.id for p in ast.walk(node) if isinstance(p, ast.AugAssign) and isinstance(p.target, ast.Name)}
     # What a compound statement makes for itself does not come from before.
-    own = _stored(node) if isinstance(node, ast.With) else set()
-    return (loaded - own) | updated
+    own = _stored(node) if isinstance(node, ast.With) else _names(node.target) if isinstance(node, ast.For) else set()
+    return (loaded - own - _comprehended(node)) | updated
 
 
 def _stored(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return stored - _comprehended(node)
+
+
+def _comprehended(node: ast.AST) -> set[str]:
+    """The variables of comprehensions, which live in these alone."""
+    return {name for part in ast.walk(node) if isinstance(part, ast.comprehension) for name in _names(part.target)}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _touched(statement: ast.stmt) -> set[str]:
-    """The variables that a statement without assignment may change: ``x`` of ``x.clamp_()``, ``x[i] = 0``."""
+    """The variables that a statement may change without assigning: ``x.clamp_()``, ``f(y, out=x)``, ``x[i] = 0``.
+
+    A method is taken to change its object by its name alone: what logs (``self.log(loss)``) is not to be run again.
+    """
     touched = set()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(statement, ast.Expr):
-            touched |= _loaded(node.func.value)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            changed: list[ast.AST] = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+            if isinstance(call.func, ast.Attribute) and (name.endswith("_") or name in CHANGING_METHODS):
+                changed.append(call.func.value)
+            if name.endswith("_"):
+                changed += call.args
+            touched |= {variable for part in changed for variable in _loaded(part)}
         if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
             touched |= _loaded(node.value)
     return touched
