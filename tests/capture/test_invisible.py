@@ -1,0 +1,148 @@
+"""Invisible: losses, gradients, weights and random states of a healthy run are the same to the last bit under watch."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.utils.data import dataloader
+
+from fingerprint import random_digest
+from scripts import TESTS, Ended, Started, bare, recorded, watched
+from steadytrain.model import Policy
+from watching import watching
+
+SCRIPT = str(TESTS / "small_gpt.py")
+STEPS = list(range(1, 7))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Variants of ``small_gpt.py`` that are trained one after the other in one process."""
+
+    variants: tuple[str, ...]
+    policies: tuple[Policy, ...] = ("stop",)
+    streams: tuple[str, ...] = ("main",)
+    told: str = "6 steps seen"
+
+    def __str__(self) -> str:
+        return "+".join(self.variants)
+
+
+CASES = [
+    Case(("eager", "accumulation", "autocast"), ("observe", "stop"), streams=("main", "optimizer-2", "optimizer-3")),
+    Case(("model-first",), ("observe", "stop")),
+    Case(("model-last",)),
+    Case(("method-first",)),
+    Case(("method-last",)),
+    Case(("loss", "blocks"), streams=("main", "optimizer-2")),
+    Case(("step",), ("observe", "stop")),
+    Case(("optimizer",), streams=(), told="6 backward passes and no torch.optim optimizer step"),
+    Case(("eager", "model-first", "eager"), streams=("main", "optimizer-2", "optimizer-3")),
+]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Kernels that one run has built, the others load: what is compared is which ones."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.mktemp("kernels")), "PYTHONWARNINGS": "ignore"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_run_is_the_same_bit_for_bit_with_as_many_graphs(
+    case: Case, compiled: dict[str, str], tmp_path: Path
+) -> None:
+    plain, ours_by_policy = side_by_side(case, compiled, tmp_path)
+    assert plain.status == 0, plain.err
+    for policy, ours in ours_by_policy.items():
+        assert ours.out == plain.out
+        assert ours.status == 0
+        assert timeless(ours.err) == timeless(plain.err)
+        assert case.told in ours.told
+        assert not ours.warned
+        if case.streams:
+            run = recorded(tmp_path / policy)
+            assert tuple(run.streams()) == case.streams
+            assert [run.scalars(stream).steps.tolist() for stream in case.streams] == [STEPS] * len(case.streams)
+            assert not run.scalars().skipped.any()
+            assert run.scalars().present["loss"].all()
+
+
+def test_a_watch_draws_no_random_number_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    def places() -> list[Any]:
+        return [
+            torch.autograd._engine_run_backward,
+            torch.optim.Optimizer.__init__,
+            dataloader._BaseDataLoaderIter.__next__,
+            torch.amp.GradScaler.step,
+            torch.amp.GradScaler.scale,
+            torch.nn.utils.clip_grad_norm_,
+            torch.nn.utils.clip_grad.clip_grad_norm_,
+            torch.compile,
+            dict(_global_optimizer_pre_hooks),
+            dict(_global_optimizer_post_hooks),
+        ]
+
+    np.random.seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    before, at_start = places(), random_digest()
+    with watching(tmp_path / "run", "stop"):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        inputs = torch.arange(12.0).view(4, 3)
+        for _ in range(40):
+            model(inputs).mean().backward()
+            optimizer.step()
+        assert places() != before
+    assert random_digest() == at_start
+    assert places() == before
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert not module._forward_hooks_with_kwargs
+        assert not module._forward_hooks_always_called
+
+
+def test_random_numbers_of_all_kinds_go_on_as_they_would(tmp_path: Path) -> None:
+    def draw() -> list[Any]:
+        random.seed(1)
+        np.random.seed(1)
+        torch.manual_seed(1)
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        drawn: list[Any] = []
+        for _ in range(5):
+            drawn += [random.random(), np.random.rand(), torch.rand(()).item()]
+            model(torch.randn(4, 3)).mean().backward()
+            drawn += [random.gauss(0, 1), np.random.randn(), torch.randn(()).item()]
+            optimizer.step()
+        return drawn
+
+    plain = draw()
+    with watching(tmp_path / "run", "stop"):
+        ours = draw()
+    assert ours == plain
+
+
+def side_by_side(case: Case, environment: dict[str, str], folder: Path) -> tuple[Ended, dict[Policy, Ended]]:
+    """Bare, and one run a policy, each in a folder of its own."""
+    plain = Started(bare(SCRIPT, *case.variants), folder, environment=environment)
+    started = {}
+    for policy in case.policies:
+        (folder / policy).mkdir()
+        command = watched(SCRIPT, *case.variants, policy=policy)
+        started[policy] = Started(command, folder / policy, environment=environment)
+    return plain.end(), {policy: process.end() for policy, process in started.items()}
+
+
+def timeless(err: str) -> str:
+    """What torch logs, without times and process numbers."""
+    return re.sub(r"^([VIWE])\d{4} [\d:.]+ \d+ ", r"\1 ", err, flags=re.MULTILINE)
