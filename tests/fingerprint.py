@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 STEPS = 6
@@ -61,6 +61,12 @@ class Training:
         self.lines.append(f"{step} {moment} {digest(values)} random {random_digest()}")
 
 
+def seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
 def digest(value: Any) -> str:
     """A hash over every byte of nested containers of tensors and plain values."""
     sha = hashlib.sha256()
@@ -69,9 +75,8 @@ def digest(value: Any) -> str:
 
 
 def random_digest() -> str:
-    """The global random states: Python's, torch's, and NumPy's where it is loaded."""
-    numpy_random = sys.modules.get("numpy.random")
-    return digest([random.getstate(), torch.get_rng_state(), numpy_random and numpy_random.get_state()])
+    """The global random states: Python's, NumPy's and torch's."""
+    return digest([random.getstate(), np.random.get_state(), torch.get_rng_state()])
 
 
 def _feed(sha: Any, value: Any) -> None:

@@ -5,17 +5,15 @@ It prints every step's losses, gradients, weights and random state as hashes, an
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fingerprint import Training
+from fingerprint import Training, seed
 
 WORDS, WIDTH, BLOCKS = 40, 16, 1
 
@@ -58,9 +56,7 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 def train(variant: str) -> list[str]:
     """Train with ``variant``'s way of compiling; returns the diary."""
-    torch.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)
+    seed(0)
     model: Any = GPT()
     call: Callable[..., Tensor] = model
     criterion: Callable[..., Tensor] = cross_entropy

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils.data import dataloader
 
-from fingerprint import random_digest
+from fingerprint import random_digest, seed
 from scripts import TESTS, Ended, Started, bare, recorded, watched
 from steadytrain.model import Policy
 from watching import watching
@@ -92,7 +92,6 @@ def test_a_watch_draws_no_random_number_and_leaves_nothing_behind(tmp_path: Path
             dict(_global_optimizer_post_hooks),
         ]
 
-    np.random.seed(0)
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
     before, at_start = places(), random_digest()
     with watching(tmp_path / "run", "stop"):
@@ -113,9 +112,7 @@ def test_a_watch_draws_no_random_number_and_leaves_nothing_behind(tmp_path: Path
 
 def test_random_numbers_of_all_kinds_go_on_as_they_would(tmp_path: Path) -> None:
     def draw() -> list[Any]:
-        random.seed(1)
-        np.random.seed(1)
-        torch.manual_seed(1)
+        seed(1)
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         drawn: list[Any] = []

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from fingerprint import STEPS, Training  # noqa: E402 (torch is optional for an install of steadytrain)
+from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
 from steadytrain.capture.watcher import RunStopped  # noqa: E402
 from steadytrain.model import Policy  # noqa: E402
 from steadytrain.store.bundle import open_bundle  # noqa: E402
@@ -492,7 +490,5 @@ def train(case: Case, **options: Any) -> Training:
 
 
 def seeded(case: Case, training: Training) -> None:
-    torch.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)
+    seed(0)
     case.loop(training)
