@@ -21,6 +21,8 @@ from steadytrain.store.tree import encode, opaque_types
 
 FETCHED_BYTES_MAX = 64 << 20
 
+STATE_FILES = ("model.safetensors", "optimizer.json", "optimizer.safetensors")
+
 
 def write_bundle(
     folder: Path,
@@ -48,12 +50,17 @@ def write_bundle(
 def write_state(
     folder: Path, roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
 ) -> None:
-    """Weights, buffers and optimizer state, as they are now; seals the bundle again."""
-    save_file(model_tensors(roots), folder / "model.safetensors")
-    tree, tensors = optimizer_tree(optimizers, names)
-    write_json(folder / "optimizer.json", tree)
-    save_file(tensors, folder / "optimizer.safetensors")
-    seal(folder, "model.safetensors", "optimizer.json", "optimizer.safetensors")
+    """Weights, buffers and optimizer state, as they are now; seals the bundle again. A failure leaves no part."""
+    try:
+        save_file(model_tensors(roots), folder / "model.safetensors")
+        tree, tensors = optimizer_tree(optimizers, names)
+        write_json(folder / "optimizer.json", tree)
+        save_file(tensors, folder / "optimizer.safetensors")
+        seal(folder, *STATE_FILES)
+    except Exception:
+        for name in STATE_FILES:
+            (folder / name).unlink(missing_ok=True)
+        raise
 
 
 def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> int:

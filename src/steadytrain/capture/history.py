@@ -27,6 +27,7 @@ class History:
         self._tensor_names: tuple[str, ...] = ()
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
+        self._resize(())
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
         if tensor_names != self._tensor_names:

@@ -615,10 +615,10 @@ class Watcher:
     def _finish_step(self, stream: Stream) -> None:
         measured, stream.pending = stream.pending, None
         assert measured is not None
-        self._commit(stream, measured)
-        stream.step = measured.record.step
-        self._ring.add(stream.step, self._micro)
+        batches, stream.step = self._micro, measured.record.step
         self._forget_step()
+        self._ring.add(stream.step, batches)
+        self._commit(stream, measured)
         stream.since_detect += 1
         if stream.since_detect >= DETECT_EVERY_STEPS:
             self._tell_symptoms(self._detect(stream))
@@ -697,11 +697,11 @@ class Watcher:
         """Refuse the update: write what there is, find the first bad operation, end the process."""
         step = measured.record.step
         measured.record = replace(measured.record, refused=True)
-        action = Action(step, "stop", "refused-update", self._reason(measured))
         frozen: tuple[Path, Incident] | None = None
         symptoms: list[Symptom] = []
         with self.guard.part("restoring buffers"):
             self._buffers.restore()
+        action = Action(step, "stop", "refused-update", self._reason(measured))
         with self.guard.part("recording the refused step"):
             self._commit(stream, measured)
             symptoms = self._detect(stream)
@@ -726,14 +726,15 @@ class Watcher:
         self._begin_lap(answer, stream, finish)
 
     def _finish_stop(self, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding) -> RunStopped:
-        reason = self._reason(measured)
-        with self.guard.part("restoring buffers"):
-            self._buffers.restore()
+        step = measured.record.step
+        self.stopped = RunStopped(f"steadytrain refused the update of step {step}")
         if frozen is not None:
             with self.guard.part("adding the located operation to the bundle"):
                 update_incident(frozen[0], replace(frozen[1], finding=finding))
-        self._tell(stop_message(measured.record.step, reason, measured.bad, finding, frozen[0] if frozen else None))
-        self.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}: {reason}")
+        with self.guard.part("telling of the incident"):
+            reason = self._reason(measured)
+            self._tell(stop_message(step, reason, measured.bad, finding, frozen[0] if frozen else None))
+            self.stopped = RunStopped(f"steadytrain refused the update of step {step}: {reason}")
         return self.stopped
 
     def _freeze(
@@ -780,10 +781,17 @@ class Watcher:
             diff=self.settings.diff,
         )
         self.incidents.append(path)
-        run.add_incident(path, step)
+        with self.guard.part("recording the incident"):
+            run.add_incident(path, step)
         if keep_state:
+            kept = False
             with self.guard.part("writing model and optimizer state"):
                 freeze.write_state(path, roots, stream.optimizers, model.names if model else {})
+                kept = True
+            if not kept:
+                incident = replace(incident, state_note="not kept: it could not be written")
+                with self.guard.part("noting what the bundle lacks"):
+                    update_incident(path, incident)
         return path, incident
 
     def _state_plan(self, folder: Path, roots: Sequence[nn.Module], stream: Stream) -> tuple[str, bool]:
@@ -882,10 +890,16 @@ class Watcher:
         finding = Finding(None, "the lap failed by itself; see the warning above")
         with self.guard.part("one more lap"):
             finding = ask()
+        with self.guard.part("restoring buffers"):
+            self._buffers.restore()
         with self.guard.part("restoring the schedule"):
             if self._schedule is not None:
                 self._schedule.restore()
-        return finish(finding)
+        ending = RunStopped("steadytrain refused the update")
+        with self.guard.part("handling the incident"):
+            ending = finish(finding)
+        self.stopped = self.stopped or ending
+        return ending
 
     def abandon_lap(self, why: str) -> None:
         """The script ended, failed or was interrupted during the lap: settle the incident without it."""
@@ -976,7 +990,6 @@ class Watcher:
         )
         if signature == stream.signature:
             return
-        stream.signature = signature
         stream.parameters = optimizer_parameters(stream.optimizers)
         model = name_parameters(list(self._roots_called.values()), stream.parameters)
         if model.nameless or stream.model is None:
@@ -988,6 +1001,7 @@ class Watcher:
         stream.model = model
         stream.tensor_names = tuple(model.names[id(parameter)] for parameter in stream.parameters)
         stream.together = ranks.trains_in_step(model.roots, stream.parameters)
+        stream.signature = signature
         if model.nameless and not model.roots:
             self._note("no torch.nn.Module holds the parameters: they are named by their position in the optimizer")
         elif model.nameless:
