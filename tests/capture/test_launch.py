@@ -22,7 +22,8 @@ for _ in range(3):
 """
 
 SETS_UP_TORCH = """
-import os, sys
+import importlib.util, os, sys
+assert importlib.util.find_spec("torch") is not None
 assert "torch" not in sys.modules, "the script decides when torch is imported"
 os.environ["OMP_NUM_THREADS"] = "2"
 """

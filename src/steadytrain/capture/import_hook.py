@@ -13,6 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
@@ -29,28 +30,40 @@ def forget_imports() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    """Stays until the module has run: libraries ask ``importlib.util.find_spec`` whether it exists long before that."""
+
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self._name = name
         self._callback = callback
+        self._searching = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != self._name or self._searching:
             return None
-        # Out of the way first: the search below walks the other finders, and an import that fails must not loop.
+        self._searching = True  # the search below walks the other finders, and comes by here again
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._searching = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self)
+        return spec
+
+    def module_has_run(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._callback)
-        return spec
+            self._callback()
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, callback: Callable[[], None]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, finder: _Finder) -> None:
         self._loader = loader
-        self._callback = callback
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -61,4 +74,4 @@ class _Loader(importlib.abc.Loader):
             spec.loader = self._loader  # so that the module looks as it would without us
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        self._callback()
+        self._finder.module_has_run()
