@@ -61,8 +61,10 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
     several = len(roots) > 1
     for root in roots:
         lead = f"{type(root).__name__}." if several else ""
-        for name, parameter in root.named_parameters(remove_duplicate=False):
-            names.setdefault(id(parameter), lead + plain_name(name))
+        for path, module in root.named_modules():  # each module once, so that a cycle of modules ends
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    names.setdefault(id(parameter), lead + plain_name(f"{path}.{name}" if path else name))
     nameless = 0
     for position, tensor in enumerate(parameters):
         if id(tensor) not in names:
