@@ -95,7 +95,7 @@ def global_norm(norms: Sequence[float]) -> float:
 def exact_state(tensor: Tensor) -> TensorState:
     """Count the NaN and Inf of ``tensor`` exactly. Synchronises; only for tensors whose norm is not finite."""
     values = dense_values(tensor)
-    if values is None or values.numel() == 0:
+    if values is None:
         return TensorState(0, 0, tensor.numel(), 0.0)
     nan, inf = torch.isnan(values), torch.isinf(values)
     rest = torch.where(nan | inf, torch.zeros_like(values), values).double()
