@@ -16,7 +16,9 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+import fingerprint  # noqa: E402 (torch is optional for an install of steadytrain)
 from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
+from scripts import Started, bare, write  # noqa: E402
 from steadytrain.capture.watcher import RunStopped  # noqa: E402
 from steadytrain.model import Policy  # noqa: E402
 from steadytrain.store.bundle import open_bundle  # noqa: E402
@@ -481,6 +483,62 @@ def test_a_step_that_the_scaler_skips_itself_is_no_incident(case: Case, policy: 
     window = open_run(tmp_path / "run").window()
     assert window.steps[window.skipped].tolist() == [NAN_AT]
     assert window.steps.tolist() == list(range(1, STEPS + 1))
+
+
+def test_a_module_saved_as_a_whole_loads_where_nobody_knows_us(tmp_path: Path) -> None:
+    model = Normed().double()
+    model.__class__ = nn.Sequential  # a class that the other process has
+    plain = copy.deepcopy(model.state_dict())
+    with watching(tmp_path / "run", "stop"):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        assert list(model.state_dict()) == list(plain)
+        torch.save(model, tmp_path / "before.pt")
+        for _ in range(3):
+            model.eval()(torch.ones(4, 8).double()).mean().backward()
+            optimizer.step()
+        torch.save([model, copy.deepcopy(model)], tmp_path / "after.pt")
+        assert fingerprint.digest(model.state_dict()) == fingerprint.digest(plain)
+    script = """
+        import sys
+        sys.modules["steadytrain"] = None
+        import torch
+        models = [torch.load("before.pt", weights_only=False), *torch.load("after.pt", weights_only=False)]
+        print([model.eval()(torch.ones(1, 8).double()).item() for model in models])
+    """
+    ended = Started(bare(write(tmp_path, script)), tmp_path).end()
+    expected = model.eval()(torch.ones(1, 8).double()).item()
+    assert (ended.err, ended.out) == ("", f"{[expected] * 3}\n")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_copy_of_a_watched_model_is_a_model_of_its_own(tmp_path: Path) -> None:
+    with watching(tmp_path / "run", "stop") as watcher:
+        model = Normed()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        twin = copy.deepcopy(model)
+        for _ in range(3):
+            twin(torch.full((4, 8), float("nan"))).mean()  # nobody trains on this
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).mean().backward()
+            optimizer.step()
+    assert watcher.incidents == []
+    assert open_run(tmp_path / "run").window().signals["samples"].tolist() == [4.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("policy", ["observe", "stop"])
+def test_a_cycle_of_modules_is_watched(policy: Policy, tmp_path: Path) -> None:
+    with watching(tmp_path / "run", policy):
+        first, second = nn.Linear(4, 4), nn.Linear(4, 1)
+        first.partner, second.partner = second, first
+        optimizer = torch.optim.SGD([first.weight, second.weight], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            second(first(torch.randn(3, 4))).pow(2).mean().backward()
+            optimizer.step()
+    window = open_run(tmp_path / "run").window()
+    assert window.steps.tolist() == [1, 2, 3]
+    assert not [name for name in window.tensor_names if name.startswith("parameter.")]
+    del first.partner
 
 
 def train(case: Case, **options: Any) -> Training:
