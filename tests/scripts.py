@@ -38,7 +38,7 @@ class Started:
     def __init__(
         self, command: Sequence[str], folder: Path, *, environment: Mapping[str, str] = {}, text: str = ""
     ) -> None:
-        pythonpath = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(TESTS)]))
+        pythonpath = os.pathsep.join(filter(None, [{**os.environ, **environment}.get("PYTHONPATH"), str(TESTS)]))
         threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._text = text
         self.process = subprocess.Popen(

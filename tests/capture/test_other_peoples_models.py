@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fingerprint  # noqa: E402 (torch is optional for an install of steadytrain)
 from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
-from scripts import Started, bare, write  # noqa: E402
+from scripts import Started, bare, watched, write  # noqa: E402
 from steadytrain.capture.watcher import RunStopped  # noqa: E402
 from steadytrain.model import Policy  # noqa: E402
 from steadytrain.store.bundle import open_bundle  # noqa: E402
@@ -403,6 +403,39 @@ class Case:
     note: str | None = None
 
 
+COMPILED = """
+import sys, torch
+class Root(torch.nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.root, self.last = torch.nn.Linear(4, 8), Root(), torch.nn.Linear(8, 1)
+    def forward(self, x):
+        return self.last(self.root(self.first(x).exp() * x[:, :1].abs()))
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = Model()
+call = model
+if sys.argv[1] == "function":
+    call = torch.compile(model, fullgraph=True, backend="aot_eager")
+if sys.argv[1] == "method":
+    model.compile(fullgraph=True, backend="aot_eager")
+if sys.argv[1] == "part":
+    model.root.compile(fullgraph=True, backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+try:
+    for step in range(1, 7):
+        x = torch.randn(8, 4)
+        x[0, 0] = 0.0 if step == 4 else 1.0
+        optimizer.zero_grad()
+        call(x).pow(2).mean().backward()
+        optimizer.step()
+finally:
+    print("all finite" if all(parameter.isfinite().all() for parameter in model.parameters()) else "spoiled")
+"""
+
 NO_MODULE = "no torch.nn.Module holds the parameters: they are named by their position in the optimizer"
 CASES = [
     Case("in-place", plain(InPlace())),
@@ -539,6 +572,19 @@ def test_a_cycle_of_modules_is_watched(policy: Policy, tmp_path: Path) -> None:
     assert window.steps.tolist() == [1, 2, 3]
     assert not [name for name in window.tensor_names if name.startswith("parameter.")]
     del first.partner
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["function", "method", "part"])
+def test_compiled_code_is_looked_into_once_an_update_is_refused(how: str, tmp_path: Path) -> None:
+    write(tmp_path, COMPILED)
+    ended = Started(watched("script.py", how), tmp_path, environment={"PYTHONWARNINGS": "ignore"}).end()
+    assert (ended.status, ended.err) == (70, "")
+    assert "warning:" not in ended.told
+    assert "STOPPED before the update of step 4" in ended.told
+    assert "aten.log.default made" in ended.told
+    assert "return torch.log(x)" in ended.told
+    assert ended.out == "all finite\n"
 
 
 def train(case: Case, **options: Any) -> Training:

@@ -21,7 +21,9 @@ torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -61,6 +63,7 @@ class OperationTracer:
         self._watch = Watch()
         self._mode = _Mode(self._watch)
         self._anomaly = (False, True)
+        self._eager: AbstractContextManager[Any] = nullcontext()
 
     @property
     def trouble(self) -> str | None:
@@ -72,6 +75,9 @@ class OperationTracer:
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
         # Only for the stacks that it stores in backward nodes: it must not raise at the NaN that we came to see.
         torch.set_anomaly_enabled(True, False)
+        if "torch._dynamo" in sys.modules:
+            # Compiled code cannot be looked into, and with fullgraph=True it refuses to run under a dispatch mode.
+            self._eager = torch.compiler.set_stance("force_eager")
         self._watch.calls.watch(self._modules)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -82,6 +88,7 @@ class OperationTracer:
         try:
             self._mode.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         finally:
+            self._eager.__exit__(None, None, None)
             torch.set_anomaly_enabled(*self._anomaly)
             self._watch.calls.unwatch()
 
