@@ -130,14 +130,14 @@ def test_random_numbers_of_all_kinds_go_on_as_they_would(tmp_path: Path) -> None
 
 
 def side_by_side(case: Case, environment: dict[str, str], folder: Path) -> tuple[Ended, dict[Policy, Ended]]:
-    """Bare, and one run a policy, each in a folder of its own."""
-    plain = Started(bare(SCRIPT, *case.variants), folder, environment=environment)
+    """Bare, which builds the kernels, then one run a policy, each in a folder of its own."""
+    plain = Started(bare(SCRIPT, *case.variants), folder, environment=environment).end()
     started = {}
     for policy in case.policies:
         (folder / policy).mkdir()
         command = watched(SCRIPT, *case.variants, policy=policy)
         started[policy] = Started(command, folder / policy, environment=environment)
-    return plain.end(), {policy: process.end() for policy, process in started.items()}
+    return plain, {policy: process.end() for policy, process in started.items()}
 
 
 def timeless(err: str) -> str:
