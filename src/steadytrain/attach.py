@@ -111,8 +111,6 @@ def watch(
     """
     import torch
 
-    from steadytrain.capture.discover import name_parameters, optimizer_parameters
-
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -123,8 +121,7 @@ def watch(
     script = sys.argv[0] or "python"
     settings = _settings(script, Path(script).stem or "run", [*sys.argv], runs_dir, name, policy, state_mb, False)
     watcher = _attach(settings)
-    watcher.optimizer_made(optimizer)
-    watcher._hook_model(name_parameters([model], optimizer_parameters([optimizer])))
+    watcher.watch_model(model, optimizer)
     return Watch(watcher, borrowed="")
 
 
@@ -164,7 +161,8 @@ def _arm(settings: dict[str, Any]) -> None:
 
 def _attach(settings: dict[str, Any]) -> Watcher:
     global _active
-    from steadytrain.capture.watcher import Settings, Watcher
+    from steadytrain.capture.books import Settings
+    from steadytrain.capture.watcher import Watcher
     from steadytrain.catalog import broken, detectors
     from steadytrain.lab.investigate import StepInvestigator
 

@@ -21,10 +21,12 @@ from torch import Tensor, nn
 
 import steadytrain
 from steadytrain import catalog
-from steadytrain.capture import environment, freeze, recorder
+from steadytrain.capture import environment, freeze, gate, incident, recorder
 from steadytrain.capture import watcher as watcher_module
+from steadytrain.capture.books import Books
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.history import History
+from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.watcher import Watcher
 from steadytrain.lab.investigate import LoopLap, StepInvestigator
 from steadytrain.store.bundle import open_bundle
@@ -111,17 +113,17 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "reading the random state": (recorder.RandomState, "take", broken),
     "outputs of the model": (watcher_module, "_scalar_outputs", broken),
     "taking the loss apart": (watcher_module, "loss_term", broken),
-    "reading before clipping": (Watcher, "_read_before_clip", broken),
+    "reading before clipping": (watcher_module, "read_before_clip", broken),
     "leading": (Watcher, "_lead", broken),
     "refreshing": (Watcher, "_refresh", broken),
-    "the look": (watcher_module, "fetch", broken),
-    "norms": (watcher_module, "l2_norms", broken),
-    "the loss without its scale": (watcher_module, "unscaled", broken),
-    "the learning rate": (watcher_module, "_learning_rate", broken),
+    "the look": (gate, "fetch", broken),
+    "norms": (gate, "l2_norms", broken),
+    "the loss without its scale": (gate, "unscaled", broken),
+    "the learning rate": (gate, "_learning_rate", broken),
     "finishing a step": (Watcher, "_finish_step", broken),
     "the ring of batches": (recorder.BatchRing, "add", broken),
     "the history": (History, "append", broken),
-    "opening the run": (Watcher, "_open_run", broken),
+    "opening the run": (Books, "open", broken),
     "facts of the model": (environment, "model_facts", broken),
     "the folder": (RunWriter, "__init__", disk_full),
     "the facts of the run": (RunWriter, "set_fact", locked),
@@ -129,12 +131,13 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "closing a segment": (SegmentWriter, "close", disk_full),
     "closing the folder": (RunWriter, "close", locked),
     "a detector": (LossSpike, "check", broken),
-    "unhooking": (Watcher, "_unhook_inner_modules", broken),
+    "unhooking": (HookedModules, "settle", broken),
 }
 
 # An error in what several entry points share is told once for each.
 TOLD_MORE_THAN_ONCE = {
     "finding the model": 2,
+    "naming parameters": 2,
     "norms": 2,
     "the facts of the run": 2,
     "closing a segment": 2,
@@ -185,9 +188,9 @@ def test_an_error_of_ours_is_told_once_and_changes_nothing(
 
 AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "restoring buffers": (recorder.BufferKeeper, "restore", broken),
-    "committing": (Watcher, "_commit", broken),
-    "detecting": (Watcher, "_detect", broken),
-    "planning": (Watcher, "_state_plan", broken),
+    "committing": (Books, "commit", broken),
+    "detecting": (Books, "detect", broken),
+    "planning": (incident, "state_plan", broken),
     "the environment": (environment, "versions", broken),
     "the bundle": (freeze, "write_bundle", disk_full),
     "the state": (freeze, "write_state", disk_full),
@@ -198,7 +201,7 @@ AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the lap begins": (LoopLap, "__init__", broken),
     "the finding": (watcher_module, "update_incident", disk_full),
     "the message": (watcher_module, "stop_message", broken),
-    "the reason": (Watcher, "_reason", broken),
+    "the reason": (watcher_module, "reason", broken),
     "the end": (Watcher, "_finish_stop", broken),
     "keeping the schedule": (recorder.Schedule, "take", broken),
     "the fetch of the lap": (LoopLap, "fetch", broken),

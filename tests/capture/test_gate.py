@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
-from steadytrain.capture import watcher as watcher_module
+from steadytrain.capture import gate
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import RunRecord, open_run
 from watched import run_script, stopping
@@ -474,8 +474,8 @@ def test_observe_writes_one_incident_an_episode_and_three_at_most(tmp_path: Path
 def test_one_look_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is read from the device in a step comes over in one copy."""
     looks: list[int] = []
-    fetch = watcher_module.fetch
-    monkeypatch.setattr(watcher_module, "fetch", lambda scalars: looks.append(len(scalars)) or fetch(scalars))
+    fetch = gate.fetch
+    monkeypatch.setattr(gate, "fetch", lambda scalars: looks.append(len(scalars)) or fetch(scalars))
     _, _, ending = train(
         lambda model, step: [healthy(model) / 3 for _ in range(3)],
         steps=20,

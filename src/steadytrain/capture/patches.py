@@ -28,7 +28,10 @@ from torch.utils.data import dataloader
 from steadytrain.capture.import_hook import after_import
 from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook, zero_grad_wrapper
 
-_SKIPPED_BY_COMPILER = ("patches", "watcher", "recorder", "loss", "tensorstats", "failopen", "discover")
+_SKIPPED_BY_COMPILER = (
+    *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss"),
+    *("tensorstats", "failopen", "discover", "ranks"),
+)
 
 MISSING: Any = object()
 """Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen."""

@@ -69,7 +69,11 @@ class Lap(ABC):
 
     @abstractmethod
     def abandon(self, why: str) -> Finding:
-        """The lap will not reach the optimizer; leaves everything as it was."""
+        """The lap will not reach the optimizer: what that means for the search."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Let go of the process, whatever has happened; may be called twice."""
 
 
 class Rehearsal(ABC):

@@ -22,7 +22,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if watcher.stopped is not None:
         return []
     steps = max(stream.step for stream in watcher.streams)
-    raised = sorted({symptom.name for symptom in watcher.symptoms.values()})
+    raised = sorted({symptom.name for symptom in watcher.symptoms})
     seen = f"{steps} steps seen"
     if raised:
         verdict = f"symptoms: {', '.join(raised)}"

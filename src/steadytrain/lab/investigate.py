@@ -93,6 +93,7 @@ class LoopLap(Lap):
         for dataset, batch in scene.fetched:
             self._feed.setdefault(dataset, deque()).append(batch)
         self._tracer: OperationTracer | None = None
+        self._tracing = False
         self._other_inputs = False
         self._restore_random()
         if not scene.micro_batches:
@@ -123,7 +124,7 @@ class LoopLap(Lap):
         return waiting.popleft() if waiting else MISSING
 
     def gate(self) -> Finding:
-        self._stop()
+        self.end()
         if self._tracer is None:
             return Finding(None, "the script came to the optimizer again without calling the model: nothing was re-run")
         finding = self._tracer.finding()
@@ -136,15 +137,17 @@ class LoopLap(Lap):
         return finding
 
     def abandon(self, why: str) -> Finding:
-        self._stop()
+        self.end()
         return Finding(None, f"the loop was let round once more to find it, but {why}")
 
     def _start(self) -> OperationTracer:
         self._tracer = _tracer(self._scene, self._method)
+        self._tracing = True
         return self._tracer.__enter__()
 
-    def _stop(self) -> None:
-        if self._tracer is not None:
+    def end(self) -> None:
+        if self._tracer is not None and self._tracing:
+            self._tracing = False
             self._tracer.__exit__(None, None, None)
 
     def _restore_random(self) -> None:

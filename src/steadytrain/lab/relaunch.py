@@ -85,7 +85,8 @@ def main(bundle_path: str, result_path: str) -> int:
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:
-    from steadytrain.capture.watcher import Settings, Watcher
+    from steadytrain.capture.books import Settings
+    from steadytrain.capture.watcher import Watcher
     from steadytrain.lab.rehearse import BundleRehearsal
 
     def tell(text: str) -> None:

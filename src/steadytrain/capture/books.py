@@ -1,0 +1,149 @@
+"""The run's books: its steps, its symptoms, its ledger, in memory and in the run folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steadytrain.capture import environment, ranks
+from steadytrain.capture.failopen import Guard, Tell
+from steadytrain.capture.gate import Measurement
+from steadytrain.capture.streams import Stream
+from steadytrain.catalog import detector_name
+from steadytrain.model import SEVERITIES, SIGNALS, Policy, Symptom
+from steadytrain.store.folder import RUN_FILE, RunWriter
+from steadytrain.store.segments import SegmentWriter
+from steadytrain.symptoms import Detector
+
+STATE_BYTES_MAX_DEFAULT = 4 << 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to watch: ``run_dir`` is made when the first step is seen, not before."""
+
+    run_dir: Path
+    run_name: str
+    policy: Policy = "stop"
+    state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
+    description: dict[str, Any] = field(default_factory=dict)
+    diff: str | None = None
+
+
+class Books:
+    """Writes what is seen, and runs the detectors over it. An error of a disk is told once; then nothing is written."""
+
+    def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector]) -> None:
+        self.settings = settings
+        self.symptoms: dict[tuple[str, str, int], Symptom] = {}
+        self.recording = True
+        self._guard = guard
+        self._tell = tell
+        self._told: dict[tuple[str, str, int], str] = {}
+        self._detectors = list(detectors)
+        self._run: RunWriter | None = None
+
+    @property
+    def detector_names(self) -> list[str]:
+        """The detectors that look, by the name that `explain` knows."""
+        return [detector_name(type(detector)) for detector in self._detectors]
+
+    def open(self, stream: Stream) -> RunWriter:
+        """The run folder, made when the first step of ``stream`` is seen and not before."""
+        if self._run is None:
+            run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
+            self._run = run
+            run.set_fact("torch", torch.__version__)
+            run.set_fact("detectors", self.detector_names)
+            run.set_fact("model", environment.model_facts(list(stream.roots()), stream.parameters))
+            run.set_fact("optimizer", environment.optimizer_facts(stream.optimizers[0]))
+        return self._run
+
+    def _own_folder(self) -> Path:
+        """The run folder for the first process that trains; a folder under ``ranks`` for the others."""
+        rank = ranks.rank()
+        if rank:
+            return self.settings.run_dir / "ranks" / f"{rank:04d}"
+        if (self.settings.run_dir / RUN_FILE).exists():
+            return self.settings.run_dir / "ranks" / f"process-{os.getpid()}"
+        return self.settings.run_dir
+
+    def commit(self, stream: Stream, measured: Measurement) -> None:
+        """Put a step into memory and on disk, once."""
+        if measured.committed:
+            return
+        measured.committed = True
+        stream.history.append(measured.record, measured.tensor_names)
+        if not self.recording:
+            return
+        try:
+            run = self.open(stream)
+            if stream.writer is None:
+                stream.writer = SegmentWriter(run.path / "steps" / stream.name, stream=stream.name)
+            stream.writer.append(measured.record, measured.tensor_names)
+        except Exception as error:
+            self.recording = False
+            self._guard.report("recording to the run folder", error)
+
+    def detect(self, stream: Stream) -> list[Symptom]:
+        """Run every detector and record what is new or has grown. Worst first; at the same severity the loss leads."""
+        stream.since_detect = 0
+        found = []
+        for detector in list(self._detectors):
+            window = stream.history.recent() if "gradient_norms" in detector.needs else stream.history.window()
+            try:
+                symptom = detector.check(window)
+            except Exception as error:
+                self._detectors.remove(detector)
+                self._guard.report(f"the detector {type(detector).__name__}", error)
+                continue
+            if symptom is not None:
+                found.append(replace(symptom, stream=stream.name))
+        for symptom in found:
+            key = (symptom.name, symptom.stream, symptom.first_step)
+            if self.symptoms.get(key) != symptom:
+                self.symptoms[key] = symptom
+                with self._guard.part("recording a symptom"):
+                    self.open(stream).raise_symptom(symptom)
+        return sorted(found, key=_by_weight)
+
+    def tell_symptoms(self, found: Sequence[Symptom]) -> None:
+        """Say each once, and again when it has become graver. A note is for the report only."""
+        for symptom in found:
+            key = (symptom.name, symptom.stream, symptom.first_step)
+            if symptom.severity != "note" and self._told.get(key) != symptom.severity:
+                self._told[key] = symptom.severity
+                self._tell(f"{symptom.severity}: {symptom.message}")
+
+    def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
+        """Close the segments and the folder, with how the run ended."""
+        for stream in streams:
+            if stream.writer is not None:
+                stream.writer.close()
+        if self._run is not None:
+            for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
+                self._run.set_fact(name, value)
+            self._run.close()
+
+
+def utc_now() -> str:
+    """The time as it stands in every document."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _rank_facts() -> dict[str, Any]:
+    return {"rank": ranks.rank(), "world_size": ranks.world_size(), "pid": os.getpid()}
+
+
+def _by_weight(symptom: Symptom) -> tuple[int, int, int]:
+    """Gravest first, then the newest, then in the order in which a step computes the signals."""
+    order = (
+        list(SIGNALS).index(symptom.signals[0]) if symptom.signals and symptom.signals[0] in SIGNALS else len(SIGNALS)
+    )
+    return -SEVERITIES.index(symptom.severity), -symptom.last_step, order

@@ -1,0 +1,231 @@
+"""The check between backward and the update: one look at the loss and at every gradient.
+
+L2 norms carry NaN and Inf, so a healthy step costs one norm a tensor and one copy to the host. Only where that is not
+finite the tensors are counted exactly. Not here: what is done about it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture import ranks
+from steadytrain.capture.loss import unscaled
+from steadytrain.capture.streams import Seen, Stream
+from steadytrain.capture.tensorstats import (
+    OVERFLOWED,
+    dense_values,
+    exact_state,
+    fetch,
+    global_norm,
+    l2_norms,
+    recorded_norm,
+)
+from steadytrain.model import GRADIENT_ABSENT, BadTensor
+from steadytrain.store.segments import StepRecord
+
+
+@dataclass
+class Measurement:
+    """One look at the gate."""
+
+    losses: tuple[float, ...]
+    record: StepRecord
+    tensor_names: tuple[str, ...]
+    bad: tuple[BadTensor, ...]
+    elsewhere: bool
+    committed: bool = False
+
+    @property
+    def loss_finite(self) -> bool:
+        return all(math.isfinite(loss) for loss in self.losses)
+
+    @property
+    def is_incident(self) -> bool:
+        return not self.record.skipped and (not self.loss_finite or bool(self.bad) or self.elsewhere)
+
+
+@torch.no_grad()
+def measure(
+    stream: Stream,
+    optimizer: torch.optim.Optimizer,
+    seen: Seen,
+    scalers: Collection[Any],
+    *,
+    skipped: bool,
+    time_s: float,
+) -> Measurement:
+    """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
+
+    Args:
+        scalers: the gradient scalers whose scale stands in front of the losses.
+        skipped: whether a scaler is known to have skipped this step.
+        time_s: wall-clock time of the record, in seconds since the epoch.
+    """
+    gradients, parameters = _gradients(stream.parameters), _dense(stream.parameters)
+    found_inf, grad_scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+    extras = [value for value in (found_inf, grad_scale) if isinstance(value, Tensor)]
+    clipped = [seen.clip_norms.get(id(p)) for p in stream.parameters]
+    numbers = iter(
+        fetch(
+            [
+                *(term.root for term in seen.losses),
+                *(factor.value for term in seen.losses for factor in term.factors),
+                *(scale for scaler in scalers if (scale := scaler._scale) is not None),
+                *extras,
+                *l2_norms([gradient for _, gradient in gradients]),
+                *(norm for norm in clipped if norm is not None),
+                *l2_norms(parameters),
+            ]
+        )
+    )
+    roots = [next(numbers) for _ in seen.losses]
+    factors = [[(next(numbers), factor.power) for factor in term.factors] for term in seen.losses]
+    scales = {next(numbers) for scaler in scalers if scaler._scale is not None}
+    scaler_skips = isinstance(found_inf, Tensor) and next(numbers) > 0
+    scale = next(numbers) if isinstance(grad_scale, Tensor) else 1.0
+    applied = {position: next(numbers) / scale for position, _ in gradients}
+    before = {position: next(numbers) / scale for position, norm in enumerate(clipped) if norm is not None}
+    parameter_norm = global_norm(list(numbers))
+
+    losses = tuple(
+        unscaled(root, terms, scales=scales, backward_calls=len(roots))
+        for root, terms in zip(roots, factors, strict=True)
+    )
+    skipped = skipped or scaler_skips
+    norms = {position: before.get(position, norm) for position, norm in applied.items()}
+    bad = _exact_look(stream, seen, gradients, applied, norms) if not skipped else ()
+    row = torch.full((len(stream.parameters),), GRADIENT_ABSENT).numpy()
+    for position, norm in norms.items():
+        row[position] = norm
+    is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
+    elsewhere = stream.together and ranks.agree(float(is_bad), stream.device) > 0 and not is_bad
+    tokens = [batch.tokens for batch in seen.micro_batches if batch.tokens is not None]
+    record = StepRecord(
+        step=stream.step + 1,
+        time=time_s,
+        scalars={
+            "loss": math.fsum(losses) / len(losses) if losses else None,
+            "gradient_norm": global_norm(list(norms.values())) if norms else None,
+            "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
+            "parameter_norm": parameter_norm,
+            "learning_rate": _learning_rate(optimizer),
+            "samples": float(sum(batch.samples for batch in seen.micro_batches)) if seen.micro_batches else None,
+            "tokens": float(sum(tokens)) if tokens else None,
+            "step_s": time.perf_counter() - seen.began,
+        },
+        gradient_norms=row,
+        skipped=skipped,
+    )
+    return Measurement(losses, record, stream.tensor_names, bad, elsewhere)
+
+
+@torch.no_grad()
+def read_before_clip(seen: Seen, parameters: Sequence[Tensor]) -> None:
+    """Keep the norms of the gradients as they are before the script clips them."""
+    gradients = [(p, values) for p in parameters if p.grad is not None and (values := dense_values(p.grad)) is not None]
+    for (parameter, values), norm in zip(gradients, l2_norms([values for _, values in gradients]), strict=True):
+        seen.clip_norms.setdefault(id(parameter), norm)
+        # On the CPU a look costs no synchronisation; the counts are lost once clipping has spread the NaN.
+        if norm.device.type == "cpu" and not math.isfinite(norm.item()):
+            seen.clip_states.setdefault(id(parameter), exact_state(values))
+
+
+def reason(measured: Measurement) -> str:
+    """Why the step is an incident, in a few words."""
+    if not measured.loss_finite:
+        bad = next(loss for loss in measured.losses if not math.isfinite(loss))
+        return f"the loss is {_kind(bad)}"
+    if measured.bad:
+        first = measured.bad[0]
+        more = f" and {len(measured.bad) - 1} more" if len(measured.bad) > 1 else ""
+        return f"the gradient of {first.name}{more} holds {_contents(first)}"
+    return "another rank's loss or gradient is not finite"
+
+
+def _exact_look(
+    stream: Stream,
+    seen: Seen,
+    gradients: Sequence[tuple[int, Tensor]],
+    applied: Mapping[int, float],
+    norms: dict[int, float],
+) -> tuple[BadTensor, ...]:
+    """The tensors that are really not finite; writes their exact norm into ``norms``.
+
+    Clipping by a norm that is NaN makes every gradient NaN. Where the norms before clipping are known, only the
+    tensors that were bad by then are named.
+    """
+    for position, norm in norms.items():
+        if not math.isfinite(norm) and math.isfinite(applied[position]):  # clipped: only the norm had overflowed
+            norms[position] = recorded_norm(seen.clip_states.get(id(stream.parameters[position]), OVERFLOWED))
+    suspects = [(position, gradient) for position, gradient in gradients if not math.isfinite(applied[position])]
+    if not suspects:
+        return ()
+    before = {at: seen.clip_states.get(id(stream.parameters[at])) for at, _ in gradients}
+    clip_seen = any(id(stream.parameters[at]) in seen.clip_norms for at, _ in gradients)
+    bad = []
+    for position, gradient in suspects:
+        state = exact_state(gradient)
+        if state.finite:  # only the norm overflowed
+            norms[position] = recorded_norm(state)
+            continue
+        if clip_seen and math.isfinite(norms[position]):
+            continue
+        state = before[position] or state
+        if state.finite:
+            continue
+        norms[position] = recorded_norm(state)
+        parameter = stream.parameters[position]
+        bad.append(
+            BadTensor(
+                name=stream.tensor_names[position],
+                shape=tuple(parameter.shape),
+                dtype=str(gradient.dtype),
+                nan=state.nan,
+                inf=state.inf,
+                count=state.count,
+            )
+        )
+    if not bad and any(not exact_state(gradient).finite for _, gradient in suspects):
+        # The norm overflowed before clipping and the clip turned finite gradients into NaN: name what is bad now.
+        for position, gradient in suspects:
+            state = exact_state(gradient)
+            if not state.finite:
+                norms[position] = recorded_norm(state)
+                name, shape = stream.tensor_names[position], tuple(gradient.shape)
+                bad.append(BadTensor(name, shape, str(gradient.dtype), state.nan, state.inf, state.count))
+    return tuple(bad)
+
+
+def _gradients(parameters: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
+    found = []
+    for position, parameter in enumerate(parameters):
+        if parameter.grad is not None and (values := dense_values(parameter.grad)) is not None:
+            found.append((position, values))
+    return found
+
+
+def _dense(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [values for parameter in parameters if (values := dense_values(parameter)) is not None]
+
+
+def _learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
+    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(rate, Tensor):
+        return float(rate) if rate.device.type == "cpu" else None
+    return float(rate) if isinstance(rate, (int, float)) else None
+
+
+def _kind(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+
+
+def _contents(tensor: BadTensor) -> str:
+    parts = [f"{count} {word}" for count, word in ((tensor.nan, "NaN"), (tensor.inf, "Inf")) if count]
+    return f"{' and '.join(parts)} of {tensor.count} values"

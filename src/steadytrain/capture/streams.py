@@ -1,0 +1,91 @@
+"""What belongs to one optimizer over the whole run, and what belongs to one step while it forms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.discover import Model
+from steadytrain.capture.history import History
+from steadytrain.capture.loss import LossTerm
+from steadytrain.capture.recorder import MicroBatch
+from steadytrain.capture.tensorstats import TensorState
+from steadytrain.model import Finding
+from steadytrain.store.segments import SegmentWriter
+
+if TYPE_CHECKING:
+    from steadytrain.capture.gate import Measurement
+
+
+@dataclass
+class Seen:
+    """What was seen of the step that is forming; a new one begins when the step ends.
+
+    ``clip_norms`` and ``clip_states`` are the gradients before clipping, by ``id(parameter)``. ``early`` is what a look
+    at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
+    backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
+    """
+
+    began: float = field(default_factory=time.perf_counter)
+    micro_batches: list[MicroBatch] = field(default_factory=list)
+    used: int = 0
+    stale: int = 0
+    losses: list[LossTerm] = field(default_factory=list)
+    fetched: list[tuple[int, Any]] = field(default_factory=list)
+    clip_norms: dict[int, Tensor] = field(default_factory=dict)
+    clip_states: dict[int, TensorState] = field(default_factory=dict)
+    early: Finding | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the recorded inputs."""
+        return sum(batch.size_bytes for batch in self.micro_batches)
+
+    def backward_begins(self) -> None:
+        """The calls so far belong to this backward; those of gradients thrown away go when newer ones are here."""
+        if len(self.micro_batches) > self.stale:
+            del self.micro_batches[: self.stale]
+            self.stale = 0
+        self.used = len(self.micro_batches)
+
+    def gradients_zeroed(self) -> None:
+        """Forget what led to gradients that are thrown away."""
+        del self.micro_batches[: self.used]
+        # A call of the model that no backward followed may be the one before backward, or one that was given up.
+        self.used, self.stale = 0, len(self.micro_batches)
+        self.losses, self.early = [], None
+        self.clip_norms, self.clip_states = {}, {}
+
+
+@dataclass
+class Stream:
+    """The steps of one optimizer, or of several that step together after the same backward."""
+
+    name: str
+    history: History
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    parameters: list[Tensor] = field(default_factory=list)
+    signature: tuple[int, ...] = ()
+    model: Model | None = None
+    tensor_names: tuple[str, ...] = ()
+    writer: SegmentWriter | None = None
+    step: int = 0
+    pending: Measurement | None = None
+    together: bool = False
+    since_detect: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        return self.parameters[0].device if self.parameters else torch.device("cpu")
+
+    def roots(self) -> Iterator[nn.Module]:
+        """The modules whose state is the model's: the top ones that hold a parameter of the optimizer."""
+        wanted = {id(parameter) for parameter in self.parameters}
+        for root in self.model.roots if self.model else ():
+            if any(id(parameter) in wanted for parameter in root.parameters()):
+                yield root
