@@ -41,10 +41,10 @@ demo-healthy: $(DEMO_READY)
 	$(DEMO_VENV)/bin/steadytrain show
 
 test: lint
-	$(VENV)/bin/pytest -m "not gpu"
+	$(VENV)/bin/pytest -n 2 -m "not gpu"
 
 test-all: lint
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n 2
 
 lint: $(READY)
 	$(VENV)/bin/ruff check

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steadytrain.capture.watcher import Settings, Watcher
+from steadytrain.capture.books import Settings
+from steadytrain.capture.watcher import Watcher
 from steadytrain.catalog import detectors
 from steadytrain.lab.investigate import StepInvestigator
 from steadytrain.model import Policy

@@ -266,7 +266,7 @@ class Action:
 
     step: int
     policy: Policy
-    what: Literal["refused-update", "observed"]
+    what: Literal["refused-update", "refused-rest-of-update", "observed"]
     reason: str
 
     def to_json(self) -> dict[str, Any]:

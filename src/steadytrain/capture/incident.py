@@ -38,7 +38,7 @@ def freeze_incident(
     path = run.path / "incidents" / name
     model = stream.model
     roots = list(stream.roots())
-    state_note, keep_state = state_plan(run.path, roots, stream, books.settings.state_bytes_max)
+    state_note, keep_state = state_plan(run.path, roots, stream, seen, books.settings.state_bytes_max)
     batches = [*ring.steps(), (step, seen.micro_batches)]
     incident = Incident(
         run=books.settings.run_name,
@@ -81,7 +81,7 @@ def freeze_incident(
     return path, incident
 
 
-def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, bound: int) -> tuple[str, bool]:
+def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: Seen, bound: int) -> tuple[str, bool]:
     """Whether model and optimizer state are kept, and that in words."""
     size = freeze.state_bytes(roots, stream.optimizers)
     if size > bound:
@@ -89,7 +89,8 @@ def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, bound: 
     free = freeze.free_bytes(folder)
     if 2 * size > free:
         return f"not kept: {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)", False
-    return f"kept as it was before step {stream.step + 1}: {size / 1e6:.1f} MB", True
+    when = "in the midst of" if seen.moved_weights else "before"
+    return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB", True
 
 
 def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:

@@ -11,14 +11,20 @@ INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
 
 
-def stop_message(step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path | None) -> str:
+UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
+PARTLY_APPLIED = "the optimizer had moved the weights within this step already: they are finite, but in its midst"
+
+
+def stop_message(
+    step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, state: str, path: Path | None
+) -> str:
     """The verdict first, then where, then what to do next."""
     lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
         lines.append(f"  bad gradients        {names}{more}")
-    lines.append("  weights, optimizer state and buffers are as they were before the step")
+    lines.append(f"  {state}")
     if path is not None:
         lines.append(f"  bundle               {path}")
         lines.append(f"  next                 steadytrain show {path}")

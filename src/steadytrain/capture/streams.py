@@ -29,6 +29,7 @@ class Seen:
     ``clip_norms`` and ``clip_states`` are the gradients before clipping, by ``id(parameter)``. ``early`` is what a look
     at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
     backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
+    ``evaluations`` counts how often the optimizer has called its closure.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -40,6 +41,12 @@ class Seen:
     clip_norms: dict[int, Tensor] = field(default_factory=dict)
     clip_states: dict[int, TensorState] = field(default_factory=dict)
     early: Finding | None = None
+    evaluations: int = 0
+
+    @property
+    def moved_weights(self) -> bool:
+        """Whether the optimizer has moved the weights within this step already (LBFGS, between evaluations)."""
+        return self.evaluations > 1
 
     @property
     def size_bytes(self) -> int:

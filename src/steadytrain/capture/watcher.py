@@ -41,7 +41,7 @@ from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.incident import freeze_incident
 from steadytrain.capture.loss import loss_term
-from steadytrain.capture.message import stop_message
+from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
 from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, Schedule, record_call
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
@@ -319,6 +319,7 @@ class Watcher:
         def watched_closure() -> Any:
             # LBFGS evaluates several times in a step, and the last stands for it. What was accumulated before stays.
             del self._seen.micro_batches[micro_batches:], self._seen.losses[losses:]
+            self._seen.evaluations += 1
             loss = closure()
             self._gate(optimizer, can_lap=False)
             return loss
@@ -453,7 +454,8 @@ class Watcher:
         symptoms: list[Symptom] = []
         with self.guard.part("restoring buffers"):
             self._buffers.restore()
-        action = Action(step, "stop", "refused-update", reason(measured))
+        what: Any = "refused-rest-of-update" if self._seen.moved_weights else "refused-update"
+        action = Action(step, "stop", what, reason(measured))
         with self.guard.part("recording the refused step"):
             self._books.commit(stream, measured)
             symptoms = self._books.detect(stream)
@@ -485,7 +487,8 @@ class Watcher:
                 update_incident(frozen[0], replace(frozen[1], finding=finding))
         with self.guard.part("telling of the incident"):
             why = reason(measured)
-            self._tell(stop_message(step, why, measured.bad, finding, frozen[0] if frozen else None))
+            state = PARTLY_APPLIED if self._seen.moved_weights else UNTOUCHED
+            self._tell(stop_message(step, why, measured.bad, finding, state, frozen[0] if frozen else None))
             self.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
         return self.stopped
 

@@ -288,7 +288,13 @@ def _run_summary(
     run: RunRecord, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int
 ) -> tuple[str, ...]:
     lines = []
+    partly = sorted({action.step for action in actions if action.what == "refused-rest-of-update"})
     refused = sorted({action.step for action in actions if action.what == "refused-update"})
+    if partly:
+        lines.append(
+            f"steadytrain touched this run: it refused the rest of the update of step {_count(partly[0])}, whose "
+            "optimizer had moved the weights in earlier evaluations of its closure."
+        )
     if len(refused) == 1:
         lines.append(
             f"steadytrain touched this run: it refused the update of step {_count(refused[0])}, "
@@ -314,6 +320,11 @@ def _action_sentence(incident: Incident) -> str:
         return (
             f"The update of step {_count(action.step)} was refused: "
             f"weights and optimizer state are as they were before it{reason}."
+        )
+    if action.what == "refused-rest-of-update":
+        return (
+            f"The rest of the update of step {_count(action.step)} was refused: its optimizer had moved the weights in "
+            f"earlier evaluations of its closure{reason}."
         )
     return f"steadytrain only observed step {_count(action.step)} and changed nothing{reason}."
 
