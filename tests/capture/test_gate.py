@@ -516,3 +516,37 @@ def test_the_lap_leaves_the_schedule_as_it_was(tmp_path: Path) -> None:
     assert located is not None
     assert located.phase == "backward"
     assert same(before, schedule())
+
+
+def test_a_later_evaluation_of_a_closure_does_not_claim_untouched_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LBFGS moves the weights between evaluations: refusing a later one cannot take back the earlier ones."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1.0, max_iter=5)
+    inputs = torch.randn(32, 4)
+    evaluations = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        optimizer.zero_grad()
+        loss = (model(inputs) - inputs.sum(1, keepdim=True) ** 2).pow(2).mean()
+        if evaluations == 2:
+            loss = loss * float("nan")
+        loss.backward()
+        return loss
+
+    watch = steadytrain.watch(model, optimizer, runs_dir=tmp_path)
+    with pytest.raises(SystemExit):
+        optimizer.step(closure)
+    watch.close()
+    (path,) = open_run(watch.run_dir).incidents
+    incident = open_bundle(path).incident
+    assert incident.action.what == "refused-rest-of-update"
+    assert incident.state_note.startswith("kept as it was in the midst of step 1")
+    message = capsys.readouterr().err
+    assert "had moved the weights within this step already" in message
+    assert "as they were before the step" not in message
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
