@@ -13,6 +13,7 @@ import multiprocessing.util
 import os
 import sys
 import time
+import weakref
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -183,8 +184,20 @@ def _attach(settings: dict[str, Any]) -> Watcher:
     for plug_in in broken():
         tell(f"warning: the detector plug-in {plug_in.entry_point} is left out: {plug_in.why}")
     atexit.register(_finish, watcher, "finished", None)
-    os.register_at_fork(after_in_child=watcher.forget)
+    _forget_in_children(watcher)
     return watcher
+
+
+def _forget_in_children(watcher: Watcher) -> None:
+    """A forked child does not train for us. What is registered stays for ever and must not keep the watcher."""
+    reference = weakref.ref(watcher)
+
+    def forget() -> None:
+        kept = reference()
+        if kept is not None:
+            kept.forget()
+
+    os.register_at_fork(after_in_child=forget)
 
 
 def _finish(watcher: Watcher, how: str, status: int | None) -> None:

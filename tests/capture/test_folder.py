@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import signal
 import subprocess
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,7 @@ def test_a_killed_run_loses_at_most_the_step_in_flight(kill: int, tmp_path: Path
 
 
 COMPUTES = """
+import gc
 import json
 import torch
 from torch import nn
@@ -194,3 +197,16 @@ def test_two_watches_after_each_other_have_a_folder_each(tmp_path: Path) -> None
     for name in ("one", "two"):
         run = open_run(tmp_path / name)
         assert (run.ended, run.window().steps.tolist()) == ("finished", [1])
+
+
+def test_a_closed_watch_lets_go_of_the_model(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with steadytrain.watch(model, optimizer, runs_dir=tmp_path, name="run"):
+        optimizer.zero_grad()
+        model(torch.randn(3, 2)).sum().backward()
+        optimizer.step()
+    gone = weakref.ref(model)
+    del model, optimizer
+    gc.collect()
+    assert gone() is None
