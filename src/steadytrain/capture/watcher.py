@@ -63,7 +63,6 @@ LOSSES_MAX = 4096
 FETCHED_MAX = 64
 OBSERVED_INCIDENTS_MAX = 3
 LAP_S_MAX = 120.0
-STATE_BYTES_MAX_DEFAULT = 4 << 30
 HAND_WRITTEN_AFTER_BACKWARDS = 200
 
 
@@ -99,7 +98,6 @@ class Watcher:
         detectors: Sequence[Detector] = (),
         investigator: Investigator | None = None,
         rehearsal: Rehearsal | None = None,
-        on_finished: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
