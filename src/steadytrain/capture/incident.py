@@ -84,6 +84,8 @@ def freeze_incident(
 def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: Seen, bound: int) -> tuple[str, bool]:
     """Whether model and optimizer state are kept, and that in words."""
     size = freeze.state_bytes(roots, stream.optimizers)
+    if bound == 0:
+        return "not kept: --state-mb 0 keeps none", False
     if size > bound:
         return f"not kept: {size / 1e6:.1f} MB is over the bound of {bound / 1e6:.1f} MB (--state-mb)", False
     free = freeze.free_bytes(folder)
