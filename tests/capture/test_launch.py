@@ -53,8 +53,11 @@ if __name__ == "__main__":
 WAITS = (
     TRAINS
     + """
-import time
-print("ready", flush=True)
+import threading, time
+# Said from a thread, when the main one has long been asleep: the signal must find it there and not on its way.
+announcement = threading.Timer(1.0, print, ["ready"], {"flush": True})
+announcement.daemon = True
+announcement.start()
 try:
     time.sleep(60)
 finally:
