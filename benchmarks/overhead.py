@@ -3,7 +3,8 @@
 The arms are processes that compute the same steps from the same seed and take turns, one step each, so that whatever
 else the machine does hits all of them alike. A round is one step of every arm, in a new order each time; within a
 round the ratio to the bare step is taken, and the median of these ratios is reported. The second bare arm shows what
-the measurement itself can tell apart. The losses of all arms must be the same to the last bit, or there is no table.
+the measurement itself can tell apart. The losses of all arms must be the same but
+for rounding, or there is no table.
 
     python benchmarks/overhead.py            # both models, several minutes
     python benchmarks/overhead.py --quick    # a smoke test: small model, few rounds, numbers without meaning
@@ -48,6 +49,7 @@ class Size:
 SIZES = [Size("10 M", layers=6, width=320, rounds=40), Size("30 M", layers=8, width=512, rounds=24)]
 QUICK = [Size("1 M", layers=1, width=64, rounds=5)]
 ARMS = ["bare", "bare again", "watched"]
+LOSS_TOLERANCE = 1e-4
 
 
 def main() -> None:
@@ -120,7 +122,8 @@ def measure(size: Size, *, rounds: int) -> dict[str, Any]:
                 losses[arm.name] = answer["loss"]
                 if number >= WARM_UP_ROUNDS:
                     seconds[arm.name].append(answer["seconds"])
-            if len(set(losses.values())) != 1:
+            # With several threads two bare processes may differ in the last bits; bit-identity is for the tests.
+            if not all(math.isclose(loss, losses["bare"], rel_tol=LOSS_TOLERANCE) for loss in losses.values()):
                 raise SystemExit(f"the arms differ: losses of step {number} are {losses}")
             progress(size, number + 1, WARM_UP_ROUNDS + rounds)
         facts = arms[0].facts
