@@ -81,13 +81,18 @@ def free_bytes(folder: Path) -> int:
 
 
 def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Parameters and buffers by plain name; each of several roots leads with its number."""
+    """Copies of parameters and buffers on the host, named as by :func:`named_state`."""
+    return {name: _savable(tensor) for name, tensor in named_state(roots).items()}
+
+
+def named_state(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """Parameters and buffers themselves by plain name; each of several roots leads with its number."""
     found: dict[str, Tensor] = {}
     for number, root in enumerate(roots):
         lead = f"{number}:" if len(roots) > 1 else ""
         named = [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]
         for name, tensor in named:
-            found[lead + plain_name(name)] = _savable(tensor)
+            found[lead + plain_name(name)] = tensor
     return found
 
 

@@ -97,9 +97,10 @@ def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: S
 
 def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
     main = sys.modules.get("__main__")
+    command = environment.command_facts()
     return {
-        **environment.command_facts(),
-        "argv": settings.description.get("argv", environment.command_facts()["argv"]),
+        **command,
+        "argv": settings.description.get("argv", command["argv"]),
         "script": settings.description.get("script"),
         "module": settings.description.get("module"),
         "versions": environment.versions(),

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -381,11 +380,8 @@ class Watcher:
                 newest.optimizers.append(optimizer)
                 self._stream_of[id(optimizer)] = newest
                 return None
-            stream = Stream(
-                name="main" if not self.streams else f"optimizer-{len(self.streams) + 1}",
-                history=History(stream="main" if not self.streams else f"optimizer-{len(self.streams) + 1}"),
-                optimizers=[optimizer],
-            )
+            name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
+            stream = Stream(name=name, history=History(stream=name), optimizers=[optimizer])
             self.streams.append(stream)
             self._stream_of[id(optimizer)] = stream
             return stream
@@ -711,7 +707,3 @@ def _interrupt(thread: int) -> None:
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LapTooLong))
-
-
-def _utc_now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

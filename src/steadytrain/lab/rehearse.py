@@ -13,8 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from steadytrain.capture.discover import plain_name
-from steadytrain.capture.freeze import random_state
+from steadytrain.capture.freeze import named_state, random_state
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState, map_tensors
 from steadytrain.capture.scene import Lap, Rehearsal, Scene
 from steadytrain.lab.investigate import LoopLap
@@ -76,15 +75,7 @@ def lead_in_steps(bundle: Bundle) -> int:
 
 def load_weights(roots: Sequence[nn.Module], tensors: Mapping[str, Tensor]) -> str | None:
     """Overwrite parameters and buffers by name; returns what does not fit, None when all do."""
-    several = len(roots) > 1
-    places: dict[str, Tensor] = {}
-    for number, root in enumerate(roots):
-        lead = f"{number}:" if several else ""
-        for name, tensor in [
-            *root.named_parameters(remove_duplicate=False),
-            *root.named_buffers(remove_duplicate=False),
-        ]:
-            places[lead + plain_name(name)] = tensor
+    places = named_state(roots)
     for name in sorted(places.keys() ^ tensors.keys()):
         return f"{name} is only in the {'script' if name in places else 'bundle'}"
     for name, tensor in places.items():
