@@ -41,6 +41,56 @@ SIGNALS: Mapping[str, str] = {
 GRADIENT_ABSENT = -1.0
 """Per-tensor gradient norm of a parameter that had no gradient in the step."""
 
+TABLES: Mapping[str, str] = {
+    "gradients": "L2 norm of every gradient before clipping, a row a parameter, every step",
+    "tensors": "weights, gradients, updates and optimizer moments, a row a parameter, on a cadence",
+    "modules": "outputs of modules, a row a module, on a cadence",
+    "histograms": "log2 histograms of magnitudes, a row a tensor of `gradient:`, `weight:` or `activation:`, on a cadence",
+    "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
+}
+"""The tables of a run beside its scalar signals. What their columns mean stands where they are measured."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measurement of a table: ``values`` has shape ``(rows, columns)``, float32, NaN where nothing was measured."""
+
+    table: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The readings of one table over the steps that have one: ``values`` has shape ``(steps, rows, columns)``, float32.
+
+    A NaN was not measured, or its statistic is not defined there; that a tensor held NaN or Inf is told by the columns
+    that count them. A row that a reading lacks is NaN in it.
+    """
+
+    name: str
+    steps: IntArray
+    time: FloatArray
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def series(self, row: str, column: str) -> Series:
+        """The steps at which this cell was measured.
+
+        Raises:
+            ValueError: no such row or column.
+        """
+        if row not in self.rows or column not in self.columns:
+            raise ValueError(f"the table {self.name} has no cell {row!r}, {column!r}")
+        values = self.values[:, self.rows.index(row), self.columns.index(column)].astype(np.float64)
+        here = ~np.isnan(values)
+        return Series(self.steps[here], values[here])
+
 
 @dataclass(frozen=True)
 class Series:
