@@ -45,7 +45,7 @@ TABLES: Mapping[str, str] = {
     "gradients": "L2 norm of every gradient before clipping, a row a parameter, every step",
     "tensors": "weights, gradients, updates and optimizer moments, a row a parameter, on a cadence",
     "modules": "outputs of modules, a row a module, on a cadence",
-    "histograms": "log2 histograms of magnitudes, a row a tensor of `gradient:`, `weight:` or `activation:`, on a cadence",
+    "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
     "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
 }
 """The tables of a run beside its scalar signals. What their columns mean stands where they are measured."""
