@@ -35,6 +35,15 @@ SIGNALS: Mapping[str, str] = {
     "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed",
     "tokens": "elements of the step's two-dimensional integer inputs, summed (absent when there are none)",
     "step_s": "wall-clock seconds since the end of the previous step",
+    "data_wait_s": "seconds of step_s that the training thread waited in data loaders, evaluation in between included",
+    "loss_scale": "scale of the gradient scaler that steps this optimizer (absent without one)",
+    "scaler_skips": "steps that the gradient scaler has skipped since the watch began (absent without one)",
+    "clip_coefficient": "norm of the clipped gradients after over before clipping, 1 where it changed nothing (absent "
+    "where no clipping was seen, or the step was skipped)",
+    "clip_count": "steps since the watch began whose clip_coefficient was below 1 (absent until clipping was seen)",
+    "overflow_share": "share of gradient elements that are NaN or Inf",
+    "underflow_share": "share of gradient elements that are zero or below the smallest normal number of their dtype "
+    "(under a gradient scaler of float16, loss scale included); on a cadence, large tensors sampled",
 }
 """The scalar signals of a step and what each means. A record may lack any of them."""
 
