@@ -1,4 +1,4 @@
-"""The run folder: ``run.json``, ``index.sqlite``, ``steps/<stream>/`` and ``incidents/``.
+"""The run folder: ``run.json``, ``index.sqlite``, ``steps/<stream>/``, ``tables/<stream>/<table>/``, ``incidents/``.
 
 ``run.json`` is written when the first step is seen and says what the run is; the SQLite index (WAL mode) holds what
 was raised and done: symptoms, incidents, the ledger of actions, and how the run ended. Further training processes
@@ -17,9 +17,10 @@ from typing import Any
 from urllib.parse import quote
 
 from steadytrain.errors import UsageError
-from steadytrain.model import Action, Severity, Symptom, Window, worst
+from steadytrain.model import Action, Series, Severity, Symptom, Table, Window, worst
 from steadytrain.store.bundle import check_types, is_bundle, write_json
-from steadytrain.store.segments import count_records, read_scalars, read_stream
+from steadytrain.store.segments import count_records, read_scalars, read_stream, with_gradient_norms
+from steadytrain.store.tables import read_series, read_table
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -110,12 +111,43 @@ class RunRecord:
         return _stream_names(self.path / "steps")
 
     def window(self, stream: str = "main") -> Window:
-        """All whole steps of a stream."""
-        return read_stream(self.path / "steps" / stream)
+        """All whole steps of a stream, with the gradient norms of the steps whose norms were kept."""
+        window = read_stream(self.path / "steps" / stream)
+        if "gradients" not in self.tables(stream):
+            return window
+        return with_gradient_norms(window, self.table("gradients", stream))
 
     def scalars(self, stream: str = "main") -> Window:
         """All whole steps of a stream without their tensors, which may be far larger."""
         return read_scalars(self.path / "steps" / stream)
+
+    def tables(self, stream: str = "main") -> list[str]:
+        """The names of the tables that the stream has."""
+        if stream not in _stream_names(self.path / "tables"):
+            return []
+        return _stream_names(self.path / "tables" / stream)
+
+    def table(self, name: str, stream: str = "main") -> Table:
+        """All whole readings of a table.
+
+        Raises:
+            UsageError: the stream has no such table, or it is damaged.
+        """
+        return read_table(self._table_folder(name, stream))
+
+    def series(self, name: str, row: str, column: str, stream: str = "main") -> Series:
+        """One cell of a table over the steps, read without loading the table.
+
+        Raises:
+            UsageError: the stream has no such table or cell, or it is damaged.
+        """
+        return read_series(self._table_folder(name, stream), row, column)
+
+    def _table_folder(self, name: str, stream: str) -> Path:
+        if name not in self.tables(stream):
+            known = ", ".join(self.tables(stream)) or "none"
+            raise UsageError(f"{self.path}: the stream {stream!r} has no table {name!r}; it has: {known}")
+        return self.path / "tables" / stream / name
 
     @property
     def ended(self) -> str | None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.errors import UsageError
-from steadytrain.model import SIGNALS, Window
+from steadytrain.model import GRADIENT_ABSENT, SIGNALS, Table, Window
 
 SEGMENT_VERSION = 1
 RECORDS_PER_SEGMENT_MAX = 100_000
@@ -227,6 +227,25 @@ def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
         gradient_norms=norms,
         stream=windows[0].stream if windows else stream,
     )
+
+
+def with_gradient_norms(window: Window, gradients: Table) -> Window:
+    """``window`` with the norms of the table ``gradients`` beside its own, joined on the step.
+
+    A step that the table lacks has ``GRADIENT_ABSENT``. Of a step that was recorded twice the later reading counts.
+    """
+    names = tuple(dict.fromkeys([*window.tensor_names, *gradients.rows]))
+    norms = np.full((len(window), len(names)), GRADIENT_ABSENT, np.float32)
+    norms[:, : len(window.tensor_names)] = window.gradient_norms if window.tensor_names else 0
+    if len(gradients) and "norm" in gradients.columns:
+        order = np.argsort(gradients.steps, kind="stable")
+        at = np.searchsorted(gradients.steps[order], window.steps, side="right") - 1
+        here = (at >= 0) & (gradients.steps[order[np.maximum(at, 0)]] == window.steps)
+        position = {name: index for index, name in enumerate(names)}
+        columns = np.array([position[row] for row in gradients.rows], np.int64)
+        values = gradients.values[:, :, gradients.columns.index("norm")]
+        norms[np.ix_(np.flatnonzero(here), columns)] = values[order[at[here]]]
+    return replace(window, tensor_names=names, gradient_norms=norms)
 
 
 def window_of(records: Sequence[StepRecord], tensor_names: tuple[str, ...], *, stream: str = "main") -> Window:
