@@ -86,7 +86,7 @@ class TableWriter:
         )
 
     def _take_back(self, size: int) -> None:
-        """Cut a torn record off, and go on in a new segment: should this fail too, a reader stops before the torn one."""
+        """Cut a torn record off and go on in a new segment: should the cut fail too, only the torn end is lost."""
         assert self._file is not None
         try:
             os.ftruncate(self._file, self._count * size)
@@ -111,7 +111,7 @@ class TableWriter:
         self._file = os.open(self._folder / f"{number:06d}.rows", flags, 0o644)
         self._rows, self._columns = rows, columns
         self._record = np.zeros(1, dtype)
-        self._bytes = memoryview(self._record.view(np.uint8))
+        self._bytes = self._record.view(np.uint8).data
         self._count = 0
 
 
