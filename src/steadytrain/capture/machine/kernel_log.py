@@ -1,0 +1,52 @@
+"""XID errors from the kernel's log, for drivers that give no events. Needs the right to read ``/dev/kmsg``."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+RECORDS_MAX = 4096
+"""Records read at a time; what is left is read the next time."""
+
+_RECORD_BYTES_MAX = 8192
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{1,32})\): (\d+)")
+
+
+class KernelLog:
+    """Reads on from the moment it was opened.
+
+    Raises:
+        OSError: the log may not be read here.
+    """
+
+    def __init__(self, path: Path = Path("/dev/kmsg")) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(self._file, 0, os.SEEK_END)
+
+    def read(self) -> list[tuple[tuple[int, ...], int]]:
+        """The PCI address and code of each error since the last call."""
+        text = []
+        for _ in range(RECORDS_MAX):
+            try:
+                record = os.read(self._file, _RECORD_BYTES_MAX)
+            except BlockingIOError:
+                break
+            except OSError:
+                continue  # the kernel has overwritten what was next: it goes on with what there is
+            if not record:
+                break
+            text.append(record.decode("utf-8", errors="replace"))
+        return [(pci_address(bus), int(code)) for bus, code in _XID.findall("".join(text))]
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def pci_address(text: str) -> tuple[int, ...]:
+    """Domain, bus and slot, in any of their spellings: ``0000:65:00``, ``00000000:65:00.0``; empty for other text."""
+    parts = text.partition(".")[0].split(":")
+    try:
+        return tuple(int(part, 16) for part in parts)
+    except ValueError:
+        return ()

@@ -1,0 +1,210 @@
+"""The thread that reads the machine, and the readings it has for the training thread to take."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadytrain.capture.failopen import Guard
+from steadytrain.capture.machine.allocator import CudaDevice, devices_in_use
+from steadytrain.capture.machine.bounded import BoundedCaller, NoAnswerError
+from steadytrain.capture.machine.columns import COLUMNS
+from steadytrain.capture.machine.host import HostProbe
+from steadytrain.capture.machine.nvml import NvmlProbe
+from steadytrain.model import Reading
+
+TABLE = "machine"
+SAMPLES_MAX = 512
+"""Readings that wait to be taken; the oldest go. At the shortest cadence of 5 s that is 40 minutes."""
+
+NVML_WAIT_S = 10.0
+"""A healthy driver answers in milliseconds, and one that is busy resetting a GPU within seconds."""
+
+CLOSE_WAIT_S = 2.0
+FORK_WAIT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One reading of the table ``machine`` and when it was taken, in seconds since the epoch."""
+
+    time: float
+    reading: Reading
+
+
+class MachineSampler:
+    """Reads the machine every ``every_s`` seconds, from :meth:`start` to :meth:`close`.
+
+    Args:
+        folder: the run folder, whose disk is watched.
+        every_s: cadence in seconds of wall-clock time.
+        guard: an error of ours is told once and ends the readings.
+        clock: time of a sample, in seconds since the epoch.
+    """
+
+    def __init__(self, folder: Path, *, every_s: float, guard: Guard, clock: Callable[[], float] = time.time) -> None:
+        self.notes: list[str] = []
+        self._every_s = every_s
+        self._guard = guard
+        self._clock = clock
+        self._host = HostProbe(folder)
+        self._nvml: NvmlProbe | None = None
+        self._caller: BoundedCaller | None = None
+        self._no_nvml: str | None = None
+        self._described: set[int] = set()
+        self._facts: dict[str, Any] = {}
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._recent: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._closing = threading.Event()
+        self._reading = threading.Lock()
+        self._process = os.getpid()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, once. The first reading is taken at once."""
+        if self._thread is None:
+            self._facts["host"] = self._host.facts()
+            self._thread = threading.Thread(target=self._run, name="steadytrain-machine", daemon=True)
+            _pause_at_fork(self)
+            self._thread.start()
+
+    def take(self) -> list[Sample]:
+        """The readings since the last call, oldest first."""
+        taken = []
+        while self._samples:
+            taken.append(self._samples.popleft())
+        return taken
+
+    def recent(self) -> list[Sample]:
+        """The last readings, taken or not."""
+        return list(self._recent)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Processor, memory, GPUs, driver: as JSON. GPUs are in it from the first reading that finds them in use."""
+        return dict(self._facts)
+
+    def close(self) -> None:
+        """End the thread and wait for it, but not for ever: a disk or a driver may hang."""
+        if os.getpid() != self._process:
+            return  # a forked child has no thread of ours
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT_S)
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with self._guard.part("reading the machine"):
+            try:
+                while not self._closing.is_set():
+                    with self._reading:
+                        sample = self._sample()
+                    self._samples.append(sample)
+                    self._recent.append(sample)
+                    self._closing.wait(self._every_s)
+            finally:
+                self._close_nvml()
+
+    def _sample(self) -> Sample:
+        now = self._clock()
+        devices = devices_in_use()
+        rows: dict[str, dict[str, float]] = {"host": self._host.read()}
+        asked = self._ask_nvml(devices) if devices else {}
+        for device in devices:
+            rows[device.row] = {**device.values, **asked.get(device.index, {})}
+        return Sample(now, reading(rows))
+
+    def _ask_nvml(self, devices: list[CudaDevice]) -> Mapping[int, dict[str, float]]:
+        """What NVML says of each device; nothing once it was given up."""
+        if self._no_nvml is not None:
+            return {}
+        try:
+            if self._nvml is None:
+                self._open_nvml()
+            nvml, caller = self._nvml, self._caller
+            assert nvml is not None
+            assert caller is not None
+            answers = caller.call(lambda: nvml.read(devices), wait_s=NVML_WAIT_S)
+            if {device.index for device in devices} != self._described:
+                self._facts["accelerators"] = caller.call(lambda: nvml.facts(devices), wait_s=NVML_WAIT_S)
+                self._described = {device.index for device in devices}
+            self._take_notes(nvml)
+            return answers
+        except ImportError:
+            self._give_up("nvidia-ml-py is not installed (pip install 'steadytrain[gpu]')")
+        except NoAnswerError:
+            self._give_up(f"the driver did not answer within {NVML_WAIT_S:g} s")
+        except Exception as error:
+            if self._nvml is None or not isinstance(error, self._nvml.library.NVMLError):
+                raise
+            self._give_up(f"NVML says: {error}")
+        return {}
+
+    def _open_nvml(self) -> None:
+        import pynvml
+
+        self._caller = BoundedCaller("steadytrain-nvml")
+        self._nvml = nvml = NvmlProbe(pynvml)
+        self._caller.call(nvml.open, wait_s=NVML_WAIT_S)
+
+    def _give_up(self, why: str) -> None:
+        self._no_nvml = why
+        self.notes.append(f"temperature, power, clocks and errors of GPUs are not recorded: {why}")
+        self._facts.setdefault("accelerators", None)
+
+    def _take_notes(self, nvml: NvmlProbe) -> None:
+        while nvml.notes:
+            self.notes.append(nvml.notes.pop(0))
+
+    def _close_nvml(self) -> None:
+        if self._caller is None or self._nvml is None:
+            return
+        try:
+            self._caller.call(self._nvml.close, wait_s=CLOSE_WAIT_S)
+        except NoAnswerError:
+            pass
+        except Exception as error:
+            self.notes.append(f"NVML was not closed ({error})")
+        self._caller.close(wait_s=CLOSE_WAIT_S)
+
+
+def reading(rows: Mapping[str, Mapping[str, float]]) -> Reading:
+    """The table of these rows: every column in its place, NaN where a row lacks it."""
+    values = [[row.get(column, math.nan) for column in COLUMNS] for row in rows.values()]
+    return Reading(TABLE, tuple(rows), tuple(COLUMNS), np.array(values, np.float32).reshape(len(rows), len(COLUMNS)))
+
+
+_samplers: weakref.WeakSet[MachineSampler] = weakref.WeakSet()
+_held: list[threading.Lock] = []
+_registered = False
+
+
+def _pause_at_fork(sampler: MachineSampler) -> None:
+    """No fork happens in the midst of a reading: a child would inherit the driver's locks as they are then."""
+    global _registered
+    _samplers.add(sampler)
+    if not _registered:
+        _registered = True
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def _before_fork() -> None:
+    for sampler in list(_samplers):
+        if sampler._reading.acquire(timeout=FORK_WAIT_S):
+            _held.append(sampler._reading)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
