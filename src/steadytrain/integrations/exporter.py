@@ -1,0 +1,105 @@
+"""What an exporter is: it writes what was seen of a run into another tool. And the values that it is handed.
+
+An exporter lives on a thread of its own (``outlet.py``), or in a process of its own (``child.py``), never on the
+training thread. It may raise and it may be slow; neither reaches the run. What is sent and how often is chosen before
+it (``values.py``), so that an exporter is only about its tool. Torch-free.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from steadytrain.model import Incident, Severity, Symptom
+
+PREFIX = "steadytrain/"
+"""Before every name of ours in a run that is the script's own."""
+
+SEVERITY_LEVELS: Mapping[Severity, int] = {"note": 1, "warning": 2, "critical": 3}
+"""How grave a symptom is, as the value of its marker."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an exporter is told of the run: ``facts`` are redacted JSON, ``named`` says that a person asked for this.
+
+    A run of another tool that was only found active is sent numbers and documents; incidents with their tensors, which
+    may be large and hold training data, go where they were asked to go.
+    """
+
+    name: str
+    folder: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    named: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """Values of one step. A ``rare`` row (a table, a marker) is not worth less for being older than the next one."""
+
+    step: int
+    time: float
+    values: Mapping[str, float]
+    rare: bool = False
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Magnitudes of one tensor by powers of two: ``counts[i]`` elements in ``[2**(first + i), 2**(first + i + 1))``."""
+
+    step: int
+    time: float
+    name: str
+    first: int
+    counts: tuple[float, ...]
+    zero: float
+    below: float
+    above: float
+    nonfinite: float
+
+
+class Exporter(abc.ABC):
+    """Writes one run into one tool. Called from one thread, in order: ``open``, anything, ``close``.
+
+    ``every_steps`` is how often the tool wants the scalars of a step; the tables have their own, longer, cadence.
+    """
+
+    name: ClassVar[str]
+    every_steps: ClassVar[int] = 1
+
+    @abc.abstractmethod
+    def open(self, run: Run) -> None:
+        """Begin, or find, the run there."""
+
+    @abc.abstractmethod
+    def scalars(self, row: Row) -> None:
+        """Write the values of one step."""
+
+    @abc.abstractmethod
+    def histogram(self, histogram: Histogram) -> None:
+        """Write one histogram as the tool can draw it."""
+
+    @abc.abstractmethod
+    def symptom(self, symptom: Symptom) -> None:
+        """Mark where a symptom was raised."""
+
+    @abc.abstractmethod
+    def incident(self, path: Path, incident: Incident) -> None:
+        """Keep an incident, or say where it lies."""
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """A batch has been handed over: write it out."""
+
+    @abc.abstractmethod
+    def close(self, ended: str) -> None:
+        """The run is over. A run that is the script's own stays open."""
+
+    def let_go(self) -> None:  # noqa: B027 (most exporters have nothing to let go of)
+        """Nobody waits any longer. Called from another thread while ``close`` or anything else may hang."""
+
+    def forget(self) -> None:  # noqa: B027 (most exporters have inherited nothing)
+        """In a forked child: let go of what was inherited, and do nothing else."""
