@@ -20,8 +20,8 @@ class Sink(Protocol):
     def open(self, folder: Path, run: Mapping[str, Any]) -> None:
         """The first step is about to be recorded in ``folder``; ``run`` is its description and its facts."""
 
-    def step(self, stream: str, record: StepRecord) -> None:
-        """A step was recorded."""
+    def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
+        """A step was recorded; ``record`` has the gradient norm of each of ``tensor_names``."""
 
     def reading(self, stream: str, step: int, time: float, reading: Reading) -> None:
         """A table was measured at ``step``. ``reading`` must not be changed afterwards by the caller."""
@@ -44,7 +44,7 @@ class NoSink:
     """Nothing goes anywhere else."""
 
     def open(self, folder: Path, run: Mapping[str, Any]) -> None: ...
-    def step(self, stream: str, record: StepRecord) -> None: ...
+    def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None: ...
     def reading(self, stream: str, step: int, time: float, reading: Reading) -> None: ...
     def symptom(self, symptom: Symptom) -> None: ...
     def incident(self, path: Path, incident: Incident) -> None: ...

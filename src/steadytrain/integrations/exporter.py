@@ -8,10 +8,10 @@ it (``values.py``), so that an exporter is only about its tool. Torch-free.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from steadytrain.model import Incident, Severity, Symptom
 
@@ -20,6 +20,10 @@ PREFIX = "steadytrain/"
 
 SEVERITY_LEVELS: Mapping[Severity, int] = {"note": 1, "warning": 2, "critical": 3}
 """How grave a symptom is, as the value of its marker."""
+
+
+INCIDENT_BYTES_MAX = 64 << 20
+TENSOR_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -54,21 +58,23 @@ class Histogram:
     time: float
     name: str
     first: int
-    counts: tuple[float, ...]
+    counts: Sequence[float]
     zero: float
     below: float
     above: float
     nonfinite: float
 
 
+class ExporterError(Exception):
+    """Something could not be written; the text says all that a person needs."""
+
+
+class ExporterGoneError(ExporterError):
+    """Nothing more can be written."""
+
+
 class Exporter(abc.ABC):
-    """Writes one run into one tool. Called from one thread, in order: ``open``, anything, ``close``.
-
-    ``every_steps`` is how often the tool wants the scalars of a step; the tables have their own, longer, cadence.
-    """
-
-    name: ClassVar[str]
-    every_steps: ClassVar[int] = 1
+    """Writes one run into one tool. Called from one thread, in order: ``open``, anything, ``close``."""
 
     @abc.abstractmethod
     def open(self, run: Run) -> None:
@@ -103,3 +109,32 @@ class Exporter(abc.ABC):
 
     def forget(self) -> None:  # noqa: B027 (most exporters have inherited nothing)
         """In a forked child: let go of what was inherited, and do nothing else."""
+
+
+def incident_text(path: Path, incident: Incident) -> str:
+    """An incident in a few lines of markdown: when, why, the first bad operation, what was done, where it lies."""
+    lines = [f"**step {incident.step}**: {incident.action.reason} ({incident.action.what})"]
+    located = incident.finding.located
+    if located is not None:
+        where = f", {located.file}:{located.line} `{located.code}`" if located.file else ""
+        lines.append(f"first bad operation: {located.operation} ({located.phase}, gave {located.produced}){where}")
+    else:
+        lines.append(f"first bad operation: not named: {incident.finding.why}")
+    lines += [f"{symptom.severity}: {symptom.message}" for symptom in incident.symptoms]
+    lines.append(f"bundle: `{path}`; look: `steadytrain report {path}`")
+    return "\n\n".join(lines)
+
+
+def incident_files(path: Path, *, tensors: bool) -> tuple[list[Path], list[Path]]:
+    """The files of a bundle that are sent and those that stay: tensors only where asked, the smallest files first.
+
+    ``INCIDENT_BYTES_MAX`` bounds what is sent: the state of a large model is for a disk and not for a tracker.
+    """
+    files = sorted((file for file in path.iterdir() if file.is_file()), key=lambda file: (file.stat().st_size, file))
+    sent: list[Path] = []
+    room = INCIDENT_BYTES_MAX
+    for file in files:
+        room -= file.stat().st_size
+        if room >= 0 and (tensors or file.suffix != TENSOR_SUFFIX):
+            sent.append(file)
+    return sorted(sent), sorted(set(files) - set(sent))

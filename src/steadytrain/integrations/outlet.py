@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from steadytrain.integrations.exporter import Exporter, Run
+from steadytrain.integrations.exporter import Exporter, ExporterError, ExporterGoneError, Run
 from steadytrain.store.redact import redact_text
 
 FLUSH_EVERY_S = 1.0
@@ -50,6 +50,7 @@ class Outlet:
         self._wake = threading.Event()
         self._exporter: Exporter | None = None
         self._failures = 0
+        self._why = ""
         self._told_failure = False
         self._thread = threading.Thread(target=self._work, name=f"steadytrain-{name}", daemon=True)
         self._thread.start()
@@ -102,20 +103,22 @@ class Outlet:
             self._tell(f"warning: nothing goes to {self.name}: {first_line(error)}")
         else:
             self._hand_over_until_closed(exporter)
-        self._close()
+            self._close(exporter)
 
     def _hand_over_until_closed(self, exporter: Exporter) -> None:
         wait_s = FIRST_FLUSH_AFTER_S
-        while self._failures < FAILURES_MAX:
+        while True:
             self._wake.wait(wait_s)
             wait_s = FLUSH_EVERY_S
             last = self._ended is not None
             if self._rows or self._markers:
                 self._hand_over(exporter)
+            if self._failures >= FAILURES_MAX:
+                self._ended = self._ended or "failed"
+                self._tell(f"warning: nothing more goes to {self.name}: {self._why}")
+                return
             if last and not (self._rows or self._markers):
                 return
-        self._ended = self._ended or "failed"
-        self._tell(f"warning: {self.name} failed {FAILURES_MAX} times in a row; nothing more goes there")
 
     def _hand_over(self, exporter: Exporter) -> None:
         """One batch, markers first. What raises is not tried again; what waits behind it comes with the next batch."""
@@ -125,23 +128,26 @@ class Outlet:
                     queue.popleft()(exporter)
             exporter.flush()
             self._failures = 0
+        except ExporterGoneError as error:
+            self._why, self._failures = first_line(error), FAILURES_MAX
         except Exception as error:
+            self._why = first_line(error)
             self._failures += 1
-            if not self._told_failure:
+            if not self._told_failure and self._failures < FAILURES_MAX:
                 self._told_failure = True
-                self._tell(f"warning: {self.name} failed: {first_line(error)}; training goes on")
+                self._tell(f"warning: {self.name} failed: {self._why}; training goes on")
 
-    def _close(self) -> None:
-        if self._exporter is None:
-            return
+    def _close(self, exporter: Exporter) -> None:
         try:
-            self._exporter.close(self._ended or "failed")
+            exporter.close(self._ended or "failed")
         except Exception as error:
-            self._tell(f"warning: {self.name} could not be closed: {first_line(error)}")
+            if self._failures < FAILURES_MAX:
+                self._tell(f"warning: {self.name} was not closed in order: {first_line(error)}")
 
 
 def first_line(error: BaseException) -> str:
     """What went wrong, short enough for one line: libraries put whole pages into their errors."""
-    text = str(error).strip()
-    line = text.splitlines()[0] if text else type(error).__name__
-    return redact_text(f"{type(error).__name__}: {line}" if text else line)[:LINE_CHARACTERS_MAX]
+    line = next(iter(str(error).strip().splitlines()), "")
+    if not isinstance(error, ExporterError):
+        line = f"{type(error).__name__}: {line}"
+    return redact_text(line)[:LINE_CHARACTERS_MAX]

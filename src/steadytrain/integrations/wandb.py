@@ -1,0 +1,212 @@
+"""Weights & Biases: a run of our own, or columns in the rows of the script's own run.
+
+A run of our own is offline, unless ``WANDB_MODE`` says otherwise, and lies in the run folder, unless ``WANDB_DIR``
+says otherwise; ``wandb sync`` sends it.
+
+The script's own run has one history with one step, which any call of ``log`` may advance or which drops what comes
+with a smaller one; ``log(..., commit=False)`` would leave a row behind when the script does not log again, and change
+the time of the row it lands in. So nothing is logged there: what waits is added to the next row that the script logs
+itself, and is drawn over ``steadytrain/step``. Its rows, their steps and their times stay what they are. Only the
+newest signals wait, and a bounded number of tables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import wandb
+
+from steadytrain.integrations.exporter import (
+    PREFIX,
+    SEVERITY_LEVELS,
+    Exporter,
+    ExporterGoneError,
+    Histogram,
+    Row,
+    Run,
+    incident_files,
+    incident_text,
+)
+from steadytrain.model import Incident, Severity, Symptom
+
+PROJECT_DEFAULT = "steadytrain"
+ROWS_WAITING_MAX = 64
+TITLE_CHARACTERS_MAX = 63
+ALERTED: tuple[Severity, ...] = ("critical",)
+_ROW_HOOK = "_partial_history_callback"
+"""What ``run.log`` and ``wandb.log`` both go through, with the row, the step and whether it ends here."""
+
+
+def begin() -> Exporter:
+    """Writes a run of our own."""
+    return WandbExporter()
+
+
+def join(run: Any) -> Exporter:
+    """Writes into ``run``, the script's own."""
+    return JoiningWandbExporter(run)
+
+
+@final
+class WandbExporter(Exporter):
+    """A run of our own. Every row is logged by itself and drawn over its ``step``."""
+
+    def __init__(self) -> None:
+        self._run: Any = None
+
+    def open(self, run: Run) -> None:
+        folder = os.environ.get("WANDB_DIR", run.folder)
+        os.environ.setdefault("WANDB_DATA_DIR", folder)  # where artifacts wait for `wandb sync`
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT_DEFAULT),
+            name=os.environ.get("WANDB_NAME", run.name),
+            dir=folder,
+            mode=os.environ.get("WANDB_MODE", "offline"),
+            config={"run_folder": run.folder, **run.facts},
+            # Nothing about this process is of interest, and nothing else is to be found out about the machine.
+            settings=wandb.Settings(
+                console="off",
+                silent=True,
+                disable_git=True,
+                save_code=False,
+                x_disable_meta=True,
+                x_disable_stats=True,
+                x_disable_machine_info=True,
+                x_save_requirements=False,
+            ),
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def scalars(self, row: Row) -> None:
+        self._run.log({**row.values, "step": row.step, "time": row.time})
+
+    def histogram(self, histogram: Histogram) -> None:
+        self._run.log({f"{histogram.name}/log2": _histogram(histogram), "step": histogram.step, "time": histogram.time})
+
+    def symptom(self, symptom: Symptom) -> None:
+        self._run.log({f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity], "step": symptom.first_step})
+        _mark_symptom(self._run, "", symptom)
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        _keep_incident(self._run, "", path, incident, tensors=True)
+
+    def flush(self) -> None:
+        """W&B's own service writes by itself."""
+
+    def close(self, ended: str) -> None:
+        self._run.summary["ended"] = ended
+        self._run.finish(exit_code=0 if ended == "finished" else 1)
+
+
+@final
+class JoiningWandbExporter(Exporter):
+    """Columns ``steadytrain/*`` in the script's own run, which it neither ends nor logs a row of its own to."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._tensors = False
+        self._rare: deque[dict[str, Any]] = deque(maxlen=ROWS_WAITING_MAX)
+        self._newest: dict[str, Any] = {}
+        self._process = os.getpid()
+
+    def open(self, run: Run) -> None:
+        if not callable(getattr(self._run, _ROW_HOOK, None)):
+            raise ExporterGoneError(f"wandb {wandb.__version__} logs in a way that is not known here")
+        self._tensors = run.named
+        self._run.define_metric(f"{PREFIX}*", step_metric=f"{PREFIX}step")
+        self._run.config.update({"steadytrain": {"run_folder": run.folder}}, allow_val_change=True)
+        setattr(self._run, _ROW_HOOK, self._carrying(getattr(self._run, _ROW_HOOK)))
+
+    def scalars(self, row: Row) -> None:
+        values = {f"{PREFIX}{name}": value for name, value in row.values.items()}
+        values |= {f"{PREFIX}step": row.step}
+        if row.rare:
+            self._rare.append(values)
+        else:
+            self._newest = values
+
+    def histogram(self, histogram: Histogram) -> None:
+        name = f"{PREFIX}{histogram.name}/log2"
+        values = {name: _histogram(histogram), f"{PREFIX}step": histogram.step}
+        if self._rare and self._rare[-1].get(f"{PREFIX}step") == histogram.step:
+            values = {**self._rare.pop(), **values}
+        self._rare.append(values)
+
+    def symptom(self, symptom: Symptom) -> None:
+        if not self._is_over():
+            self._rare.append(
+                {
+                    f"{PREFIX}symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity],
+                    f"{PREFIX}step": symptom.first_step,
+                }
+            )
+            _mark_symptom(self._run, PREFIX, symptom)
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        if not self._is_over():
+            _keep_incident(self._run, PREFIX, path, incident, tensors=self._tensors)
+
+    def flush(self) -> None:
+        """It is the script that writes the next row."""
+
+    def close(self, ended: str) -> None:
+        """What no row carried goes into the summary, which keeps the last value of each name."""
+        self._run.__dict__.pop(_ROW_HOOK, None)
+        if self._is_over():
+            return
+        left: dict[str, Any] = {}
+        while self._rare:
+            left |= self._rare.popleft()
+        left |= self._newest
+        self._run.summary.update({**left, f"{PREFIX}ended": ended})
+
+    def _carrying(self, original: Callable[..., None]) -> Callable[..., None]:
+        def log_row(data: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+            original({**self._take(), **data}, *args, **kwargs)
+
+        return log_row
+
+    def _take(self) -> dict[str, Any]:
+        """The next values that wait: on the script's own thread, so it only takes what lies there."""
+        if os.getpid() != self._process:
+            return {}
+        if self._rare:
+            return self._rare.popleft()
+        values, self._newest = self._newest, {}
+        return values
+
+    def _is_over(self) -> bool:
+        return bool(getattr(self._run, "_is_finished", False))
+
+
+def _histogram(histogram: Histogram) -> Any:
+    """Over the power of two: zeros lie two below the first bin, what is below it one below."""
+    counts = [histogram.zero, histogram.below, *histogram.counts, histogram.above]
+    edges = [histogram.first - 2 + position for position in range(len(counts) + 1)]
+    return wandb.Histogram(np_histogram=(counts, edges))
+
+
+def _mark_symptom(run: Any, prefix: str, symptom: Symptom) -> None:
+    text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
+    run.summary.update({f"{prefix}symptom_messages/{symptom.name}": text})
+    if symptom.severity in ALERTED:
+        run.alert(title=f"steadytrain: {symptom.name}"[:TITLE_CHARACTERS_MAX], text=text, level="ERROR")
+
+
+def _keep_incident(run: Any, prefix: str, path: Path, incident: Incident, *, tensors: bool) -> None:
+    sent, kept_back = incident_files(path, tensors=tensors)
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"incident-{incident.run}-{path.name}")
+    artifact = wandb.Artifact(
+        name,
+        type="incident",
+        description=incident_text(path, incident),
+        metadata={"step": incident.step, "path": str(path), "left_out": [file.name for file in kept_back]},
+    )
+    for file in sent:
+        artifact.add_file(str(file))
+    run.log_artifact(artifact)
+    run.summary.update({f"{prefix}incidents/{path.name}": incident_text(path, incident)})
