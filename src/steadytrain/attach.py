@@ -82,6 +82,8 @@ class Watch:
     ) -> None:
         if self._borrowed:
             return
+        if error is not None:
+            self._watcher.script_failed(error)
         _finish(self._watcher, "finished" if kind is None else "failed", None)
         if self._watcher.stopped is not None and error is not self._watcher.stopped:
             raise self._watcher.stopped
@@ -133,7 +135,7 @@ def run_target(target: Target, *, policy: Policy, runs_dir: str | Path, name: st
     arm_children(settings)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {policy}) -> {settings['run_dir']}")
     after_import("torch", lambda: _arm(settings))
-    return execute(target, lambda how, status: _finish_run(settings, how, status))
+    return execute(target, lambda how, status, error: _finish_run(settings, how, status, error))
 
 
 def arm_child() -> None:
@@ -183,7 +185,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
     _active = watcher
     for plug_in in broken():
         tell(f"warning: the detector plug-in {plug_in.entry_point} is left out: {plug_in.why}")
-    atexit.register(_finish, watcher, "finished", None)
+    atexit.register(_finish_at_exit, watcher)
     _forget_in_children(watcher)
     return watcher
 
@@ -206,15 +208,26 @@ def _finish(watcher: Watcher, how: str, status: int | None) -> None:
         _active = None
     forget_imports()
     watcher.close(ended=how, exit_status=status)
-    atexit.unregister(_finish)
+    atexit.unregister(_finish_at_exit)
 
 
-def _finish_run(settings: dict[str, Any], how: str, status: int | None) -> int | None:
+def _finish_at_exit(watcher: Watcher) -> None:
+    """The process ends with its watch still open: a worker of a launcher, or a script that never closed it."""
+    # Python has just shown what ended the script. In a session typed by hand that may be anything, long ago.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    if error is not None:
+        watcher.script_failed(error)
+    _finish(watcher, "finished" if error is None else "failed", None)
+
+
+def _finish_run(settings: dict[str, Any], how: str, status: int | None, error: BaseException | None) -> int | None:
     """The script is over: settle what is open, say what was seen, and choose the exit status."""
     from steadytrain.capture.summary import summary
 
     watcher = _active
     if watcher is not None:
+        if error is not None:
+            watcher.script_failed(error)
         if how != "finished":
             watcher.abandon_lap(f"the script {how} before it came to the optimizer again")
         _finish(watcher, how, status)

@@ -57,13 +57,23 @@ class Books:
     def open(self, stream: Stream) -> RunWriter:
         """The run folder, made when the first step of ``stream`` is seen and not before."""
         if self._run is None:
-            run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
-            self._run = run
-            run.set_fact("torch", torch.__version__)
-            run.set_fact("detectors", self.detector_names)
+            run = self.begin()
             run.set_fact("model", environment.model_facts(list(stream.roots()), stream.parameters))
             run.set_fact("optimizer", environment.optimizer_facts(stream.optimizers[0]))
+        return self.begin()
+
+    def begin(self) -> RunWriter:
+        """The run folder, made if it is not there: also for a run that failed before its first step."""
+        if self._run is None:
+            self._run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
+            self._run.set_fact("torch", torch.__version__)
+            self._run.set_fact("detectors", self.detector_names)
         return self._run
+
+    @property
+    def begun(self) -> bool:
+        """Whether this process has a run folder."""
+        return self._run is not None
 
     def _own_folder(self) -> Path:
         """The run folder for the first process that trains; a folder under ``ranks`` for the others."""
@@ -135,6 +145,12 @@ class Books:
 def utc_now() -> str:
     """The time as it stands in every document."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def started_at(settings: Settings) -> float:
+    """When the run began, in seconds since the epoch; 0 where its description does not say."""
+    started = settings.description.get("started")
+    return datetime.fromisoformat(started).timestamp() if isinstance(started, str) else 0.0
 
 
 def _rank_facts() -> dict[str, Any]:

@@ -25,6 +25,7 @@ from steadytrain.errors import UsageError
 
 ATTACH_VARIABLE = "STEADYTRAIN_ATTACH"
 INTERRUPTED_STATUS = 130
+Finish = Callable[[str, int | None, BaseException | None], int | None]
 _START_FOLDER = Path(__file__).parent / "start"
 _OWN_FOLDER = str(Path(__file__).parents[1])
 
@@ -99,19 +100,20 @@ def arm_children(settings: Mapping[str, Any]) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
-def execute(target: Target, finish: Callable[[str, int | None], int | None]) -> int:
+def execute(target: Target, finish: Finish) -> int:
     """Run ``target`` to its end and return its exit status.
 
-    ``finish(how, status)`` is called once, when the script is over and before an error of its own is shown: with
-    ``finished`` or ``failed`` and the exit status as far as it is known. It may return another status to end with.
+    ``finish(how, status, error)`` is called once, when the script is over and before an error of its own is shown:
+    with ``finished`` or ``failed``, the exit status as far as it is known, and what the script raised (its frames are
+    still alive). It may return another status to end with.
     """
     try:
         _run_as_main(target)
     except SystemExit as ending:
         status = _exit_status(ending)
-        return _override(finish("finished" if status == 0 else "failed", status), status)
+        return _override(finish("finished" if status == 0 else "failed", status, ending), status)
     except KeyboardInterrupt as interruption:
-        override = finish("interrupted", INTERRUPTED_STATUS)
+        override = finish("interrupted", INTERRUPTED_STATUS, interruption)
         if override is not None:
             return override
         _show(interruption)
@@ -120,12 +122,12 @@ def execute(target: Target, finish: Callable[[str, int | None], int | None]) -> 
         os.kill(os.getpid(), signal.SIGINT)
         return INTERRUPTED_STATUS
     except BaseException as error:
-        override = finish("failed", 1)
+        override = finish("failed", 1, error)
         if override is not None:
             return override
         _show(error)
         return 1
-    return _override(finish("finished", 0), 0)
+    return _override(finish("finished", 0, None), 0)
 
 
 def _run_as_main(target: Target) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     """One or two lines: how much was seen, what was raised, where it lies."""
-    recorded_elsewhere = (run_dir / RUN_FILE).is_file()
+    recorded = (run_dir / RUN_FILE).is_file()
     if watcher is None or not watcher.streams:
-        if recorded_elsewhere:
+        if recorded and (watcher is None or not watcher.has_folder):
             return [f"recorded by the processes that the script started; look: steadytrain show {run_dir}"]
         return [_nothing_seen(watcher)]
     if watcher.stopped is not None:
@@ -29,7 +29,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     else:
         verdict = f"no symptom from {', '.join(watcher.detector_names) or 'no detector'} (all that was looked for)"
     lines = [f"{seen}; {verdict}"]
-    if recorded_elsewhere:
+    if recorded:
         lines.append(f"look: steadytrain show {run_dir}")
     return lines
 

@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture import ranks
-from steadytrain.capture.books import Books, Settings
+from steadytrain.capture.books import Books, Settings, started_at, utc_now
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
+from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.frames import loop_lines
 from steadytrain.capture.gate import Measurement, measure, read_before_clip, reason
@@ -577,6 +578,27 @@ class Watcher:
 
     # -- books -----------------------------------------------------------------------------------------------------
 
+    def script_failed(self, error: BaseException) -> None:
+        """The script is about to end by ``error``: keep what tells why memory ran out or ranks lost each other."""
+        if self._closed or os.getpid() != self._process or not self._books.recording:
+            return
+        with self.guard.part("keeping evidence of the failure"):
+            moment = Moment(
+                created=utc_now(),
+                since=started_at(self.settings),
+                rank=ranks.rank(),
+                step=max((stream.step for stream in self.streams), default=0) or None,
+                names={
+                    id(parameter): name
+                    for stream in self.streams
+                    for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
+                },
+                own_bytes=self.memory_bytes,
+            )
+            documents = evidence_of(error, moment, disk=self.settings.run_dir)
+            for line in write_evidence(self._books.begin().path, documents) if documents else ():
+                self._tell(line)
+
     def close(self, *, ended: str, exit_status: int | None = None) -> None:
         """Take everything out and write how the run ended. Idempotent."""
         if self._closed or os.getpid() != self._process:
@@ -604,6 +626,11 @@ class Watcher:
     def detector_names(self) -> list[str]:
         """The detectors that look, by the name that `explain` knows."""
         return self._books.detector_names
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether this process has written into the run folder."""
+        return self._books.begun
 
     @property
     def symptoms(self) -> Collection[Symptom]:

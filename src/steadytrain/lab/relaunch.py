@@ -81,7 +81,7 @@ def main(bundle_path: str, result_path: str) -> int:
     else:
         target = script_target(environment["script"], command[1:])
     after_import("torch", lambda: _attach(bundle, Path(result_path)))
-    return execute(target, lambda how, status: None)
+    return execute(target, lambda how, status, error: None)
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:
