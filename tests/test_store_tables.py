@@ -100,6 +100,7 @@ def test_a_full_segment_is_followed_by_another(tmp_path: Path, monkeypatch: pyte
 
 def test_a_segment_closes_at_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "SEGMENT_BYTES_MAX", 100)
+    monkeypatch.setattr(tables, "SCHEMA_SHARE_MAX", 1e9)
     folder = write(tmp_path / "main", range(6))
     assert sorted(path.stat().st_size for path in folder.glob("*.rows")) == [3 * 48] * 2
 

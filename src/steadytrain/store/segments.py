@@ -4,7 +4,9 @@ A record is one step: step number, wall-clock time, flags, the scalar signals an
 CRC-32. A record is written with one ``write`` call on an unbuffered file, so a killed process loses at most the
 step in flight, and a reader takes records until the first that is cut short or does not match its CRC.
 
-A segment's tensors never change; a new parameter starts a new segment. Not here: retention and compaction.
+A segment's tensors never change; a new parameter starts a new segment. Runs of today write no tensors here: their
+gradient norms are the table ``gradients`` (``tables.py``). Bundles and older runs have them in the records.
+Retention thins closed segments and puts them together (``parts.py``). Not here: what is kept for how long.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from numpy.typing import NDArray
 
 from steadytrain.errors import UsageError
 from steadytrain.model import GRADIENT_ABSENT, SIGNALS, Table, Window
+from steadytrain.store.parts import Part, next_number, read_parts
 
 SEGMENT_VERSION = 1
+SUFFIXES = (".steps",)
 RECORDS_PER_SEGMENT_MAX = 100_000
 SCALARS: tuple[str, ...] = tuple(SIGNALS)
 
@@ -84,7 +88,7 @@ class SegmentWriter:
     def _start_segment(self, tensor_names: tuple[str, ...]) -> None:
         self.close()
         self._folder.mkdir(parents=True, exist_ok=True)
-        number = 1 + max((int(path.stem) for path in _segment_paths(self._folder)), default=0)
+        number = next_number(self._folder, SUFFIXES)
         schema = {
             "format": "steadytrain.segment",
             "version": SEGMENT_VERSION,
@@ -151,50 +155,76 @@ def read_segment(path: Path) -> Window:
     Raises:
         UsageError: the schema or the records cannot be read, or are of a newer format.
     """
-    schema = _read_schema(path.with_suffix(".json"))
-    scalars, tensors = schema["scalars"], schema["tensors"]
-    dtype = _record_dtype(tuple(scalars), len(tensors))
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
-    rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
-    rows = rows[: _whole_records(rows)]
-    flags = rows["flags"].astype(np.int64)
-    return Window(
-        steps=rows["step"].astype(np.int64),
-        time=rows["time"].astype(np.float64),
-        signals={name: rows["scalars"][:, i].astype(np.float64) for i, name in enumerate(scalars)},
-        present={name: (flags >> i & 1).astype(np.bool_) for i, name in enumerate(scalars)},
-        skipped=(flags & FLAG_SKIPPED) != 0,
-        refused=(flags & FLAG_REFUSED) != 0,
-        tensor_names=tuple(tensors),
-        gradient_norms=rows["tensors"].astype(np.float32, copy=False),
-        stream=schema["stream"],
-    )
+        return _read_segment(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename}: missing; the segment is damaged") from None
 
 
 def read_stream(folder: Path) -> Window:
     """All whole steps of one stream, over all its segments, with the tensors of every segment side by side."""
-    windows = [read_segment(path) for path in _segment_paths(folder)]
+    windows = read_parts(folder, SUFFIXES, lambda parts: [_read_segment(part.path) for part in parts])
     return join_windows([window for window in windows if len(window)], stream=folder.name)
 
 
 def read_scalars(folder: Path) -> Window:
     """All whole steps of one stream without their tensors: one segment in memory at a time."""
     none = np.zeros((0, 0), np.float32)
-    segments = (read_segment(path) for path in _segment_paths(folder))
-    windows = [replace(segment, tensor_names=(), gradient_norms=none) for segment in segments]
-    return join_windows([window for window in windows if len(window)], stream=folder.name)
+
+    def read(parts: list[Part]) -> list[Window]:
+        segments = (_read_segment(part.path) for part in parts)
+        return [replace(segment, tensor_names=(), gradient_norms=none) for segment in segments]
+
+    windows = [window for window in read_parts(folder, SUFFIXES, read) if len(window)]
+    return join_windows(windows, stream=folder.name)
 
 
 def count_records(folder: Path) -> int:
     """How many records a stream holds, from the sizes of its files alone: nothing is checked."""
-    count = 0
-    for path in _segment_paths(folder):
-        schema = _read_schema(path.with_suffix(".json"))
-        count += path.stat().st_size // _record_dtype(tuple(schema["scalars"]), len(schema["tensors"])).itemsize
-    return count
+
+    def count(parts: list[Part]) -> int:
+        return sum(part.path.stat().st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
+
+    return read_parts(folder, SUFFIXES, count)
+
+
+def read_records(part: Part) -> NDArray[Any]:
+    """The whole records of a segment as they lie on disk.
+
+    Raises:
+        UsageError: they cannot be read.
+        FileNotFoundError: the segment is gone: replaced, or taken away.
+    """
+    return _records(part.path, read_schema(part.schema))
+
+
+def _read_segment(path: Path) -> Window:
+    schema = read_schema(path.with_suffix(".json"))
+    rows = _records(path, schema)
+    flags = rows["flags"].astype(np.int64)
+    return Window(
+        steps=rows["step"].astype(np.int64),
+        time=rows["time"].astype(np.float64),
+        signals={name: rows["scalars"][:, i].astype(np.float64) for i, name in enumerate(schema["scalars"])},
+        present={name: (flags >> i & 1).astype(np.bool_) for i, name in enumerate(schema["scalars"])},
+        skipped=(flags & FLAG_SKIPPED) != 0,
+        refused=(flags & FLAG_REFUSED) != 0,
+        tensor_names=tuple(schema["tensors"]),
+        gradient_norms=rows["tensors"].astype(np.float32, copy=False),
+        stream=schema["stream"],
+    )
+
+
+def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
+    dtype = schema_dtype(schema)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
+    rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
+    return rows[: _whole_records(rows)]
 
 
 def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
@@ -278,6 +308,11 @@ def _record_dtype(scalars: tuple[str, ...], tensors: int) -> np.dtype[Any]:
     return np.dtype([*_HEAD, ("scalars", "<f4", (len(scalars),)), ("tensors", "<f4", (tensors,))])
 
 
+def schema_dtype(schema: dict[str, Any]) -> np.dtype[Any]:
+    """How a record of a segment of that schema lies on disk."""
+    return _record_dtype(tuple(schema["scalars"]), len(schema["tensors"]))
+
+
 def _whole_records(rows: NDArray[Any]) -> int:
     """How many leading records match their CRC, which is taken over the record with its CRC field zeroed."""
     size = rows.dtype.itemsize
@@ -289,12 +324,19 @@ def _whole_records(rows: NDArray[Any]) -> int:
     return len(rows)
 
 
-def _read_schema(path: Path) -> dict[str, Any]:
-    """A segment's schema, with its names checked."""
+def read_schema(path: Path) -> dict[str, Any]:
+    """A segment's schema, with its names checked.
+
+    Raises:
+        UsageError: it cannot be read, is of a newer format or damaged.
+        FileNotFoundError: it is gone.
+    """
     try:
         schema = json.loads(path.read_text(encoding="utf-8"))
         version, names = schema["version"], [*schema["scalars"], *schema["tensors"]]
         schema.setdefault("stream", "main")
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
     if not isinstance(version, int) or version > SEGMENT_VERSION:
@@ -305,11 +347,6 @@ def _read_schema(path: Path) -> dict[str, Any]:
     if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:
         raise UsageError(f"{path}: the segment schema holds what is no name; the run folder is damaged")
     return dict(schema)
-
-
-def _segment_paths(folder: Path) -> list[Path]:
-    """The segments of a stream, oldest first."""
-    return sorted((path for path in folder.glob("*.steps") if path.stem.isdecimal()), key=lambda path: int(path.stem))
 
 
 def _float32(value: float) -> float:

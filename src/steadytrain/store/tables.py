@@ -4,8 +4,9 @@ A record is one reading of all rows at one step: step number, wall-clock time an
 CRC-32 in front. A record is written with one ``write`` call on an unbuffered file, so a killed process loses at most
 the reading in flight, and a reader takes records until the first that is cut short or does not match its CRC.
 
-A segment's rows and columns never change; others start a new segment. Not here: the scalar signals of a step
-(``segments.py``), retention and compaction.
+A segment's rows and columns never change; others start a new segment. Retention thins closed segments and puts them
+together (``parts.py``), as Parquet (``columnar.py``) where pyarrow is installed; the readers here read both.
+Not here: the scalar signals of a step (``segments.py``), and what is kept for how long (``thinning.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.errors import UsageError
-from steadytrain.model import GRADIENT_ABSENT, Reading, Series, Table
+from steadytrain.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
+from steadytrain.store.columnar import Cells, ColumnarPart, checked_names, is_available, open_columnar
+from steadytrain.store.parts import PARQUET, Part, next_number, read_parts
 
 TABLE_VERSION = 1
+SUFFIXES = (PARQUET, ".rows")
 RECORDS_PER_SEGMENT_MAX = 100_000
-SEGMENT_BYTES_MAX = 4 << 20
+SEGMENT_BYTES_MAX = 2 << 20
 """A segment closes at the record that reaches this. Only closed segments are thinned, so it bounds what waits."""
+
+SCHEMA_SHARE_MAX = 1 / 16
+"""But not before its schema is less than this of it: the names of 10,000 tensors take half a megabyte."""
 
 RECORD_BYTES_MAX = 256 << 20
 SCHEMA_BYTES_MAX = 64 << 20
@@ -50,8 +58,9 @@ class TableWriter:
         self._name = name
         self._rows: tuple[str, ...] = ()
         self._columns: tuple[str, ...] = ()
-        self._record: NDArray[Any] = np.zeros(1, _record_dtype(0, 0))
+        self._record: NDArray[Any] = np.zeros(1, record_dtype(0, 0))
         self._bytes = memoryview(b"")
+        self._full_bytes = SEGMENT_BYTES_MAX
         self._file: int | None = None
         self._count = 0
 
@@ -80,7 +89,7 @@ class TableWriter:
         return (
             self._file is not None
             and self._count < RECORDS_PER_SEGMENT_MAX
-            and self._count * len(self._bytes) < SEGMENT_BYTES_MAX
+            and self._count * len(self._bytes) < self._full_bytes
             and (reading.rows is self._rows or reading.rows == self._rows)
             and reading.columns == self._columns
         )
@@ -95,23 +104,16 @@ class TableWriter:
 
     def _start_segment(self, rows: tuple[str, ...], columns: tuple[str, ...]) -> None:
         self.close()
-        dtype = _record_dtype(len(rows), len(columns))
+        record = np.zeros(1, record_dtype(len(rows), len(columns)))
         self._folder.mkdir(parents=True, exist_ok=True)
-        number = 1 + max((int(path.stem) for path in _segment_paths(self._folder)), default=0)
-        schema = {
-            "format": "steadytrain.table",
-            "version": TABLE_VERSION,
-            "stream": self._stream,
-            "table": self._name,
-            "rows": list(rows),
-            "columns": list(columns),
-        }
-        (self._folder / f"{number:06d}.json").write_text(json.dumps(schema), encoding="utf-8")
+        number = next_number(self._folder, SUFFIXES)
+        schema = schema_text(Schema(self._stream, self._name, rows, columns))
+        (self._folder / f"{number:06d}.json").write_text(schema, encoding="utf-8")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._file = os.open(self._folder / f"{number:06d}.rows", flags, 0o644)
         self._rows, self._columns = rows, columns
-        self._record = np.zeros(1, dtype)
-        self._bytes = self._record.view(np.uint8).data
+        self._record, self._bytes = record, record.view(np.uint8).data
+        self._full_bytes = max(SEGMENT_BYTES_MAX, int(len(schema) / SCHEMA_SHARE_MAX))
         self._count = 0
 
 
@@ -125,61 +127,112 @@ class Schema:
     columns: tuple[str, ...]
 
 
-def read_table(folder: Path) -> Table:
-    """All whole readings of a table, over all its segments, with the rows and columns of every segment side by side.
+@dataclass(frozen=True)
+class RawPart:
+    """A segment of records, mapped into memory and not yet read."""
 
-    What a segment lacks is NaN, and ``GRADIENT_ABSENT`` in the table ``gradients``, where a NaN was measured.
+    schema: Schema
+    records: NDArray[Any]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return self.schema.rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.schema.columns
+
+    @property
+    def steps(self) -> IntArray:
+        return self.records["step"].astype(np.int64)
+
+    @property
+    def time(self) -> FloatArray:
+        return self.records["time"].astype(np.float64)
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The values of rows ``start`` to ``stop``: (readings, rows, columns)."""
+        return np.asarray(self.records["values"][:, start:stop], np.float32)
+
+    def series(self, row: int, column: int) -> tuple[IntArray, NDArray[np.float32]]:
+        """Steps and values of one cell."""
+        return self.steps, self.records["values"][:, row, column].astype(np.float32)
+
+    def whole(self) -> RawPart:
+        """The leading records that match their CRC, which is taken over all of a record that follows it."""
+        size = self.records.dtype.itemsize
+        data = self.records.view(np.uint8).data
+        for index, expected in enumerate(self.records["crc"].tolist()):
+            if zlib.crc32(data[index * size + _CRC_BYTES : (index + 1) * size]) != expected:
+                return RawPart(self.schema, self.records[:index])
+        return self
+
+    def ends_whole(self) -> RawPart:
+        """All records when the last one matches its CRC, else :meth:`whole`: what a crash damages is the end."""
+        return self if len(RawPart(self.schema, self.records[-1:]).whole().records) else self.whole()
+
+
+def read_table(folder: Path) -> Table:
+    """All whole readings of a table, over all its parts, with the rows and columns of every part side by side.
+
+    What a part lacks is NaN, and ``GRADIENT_ABSENT`` in the table ``gradients``, where a NaN was measured.
 
     Raises:
-        UsageError: a schema or its records cannot be read, or are of a newer format.
+        UsageError: a part cannot be read, is of a newer format, or is Parquet and pyarrow is missing.
     """
-    parts = [(schema, _whole(records)) for schema, records in _segments(folder)]
-    parts = [(schema, records) for schema, records in parts if len(records)]
-    rows = tuple(dict.fromkeys(name for schema, _ in parts for name in schema.rows))
-    columns = tuple(dict.fromkeys(name for schema, _ in parts for name in schema.columns))
-    row_at = {name: position for position, name in enumerate(rows)}
-    column_at = {name: position for position, name in enumerate(columns)}
-    values = np.full((sum(len(records) for _, records in parts), len(rows), len(columns)), absent(folder.name), "<f4")
-    start = 0
-    for schema, records in parts:
-        stop = start + len(records)
-        here = np.ix_(range(start, stop), [row_at[row] for row in schema.rows], [column_at[c] for c in schema.columns])
-        values[here] = records["values"]
-        start = stop
-    return Table(
-        name=folder.name,
-        steps=_joined([records["step"] for _, records in parts], np.int64),
-        time=_joined([records["time"] for _, records in parts], np.float64),
-        rows=rows,
-        columns=columns,
-        values=values,
+    return read_parts(folder, SUFFIXES, lambda parts: join([open_whole(part) for part in parts], folder.name))
+
+
+def read_readable(folder: Path) -> Table:
+    """As :func:`read_table`, but without the parts in Parquet, the older steps, where pyarrow is missing."""
+    if is_available():
+        return read_table(folder)
+    return read_parts(
+        folder,
+        SUFFIXES,
+        lambda parts: join([open_whole(part) for part in parts if part.path.suffix != PARQUET], folder.name),
     )
 
 
 def read_series(folder: Path, row: str, column: str) -> Series:
     """The steps at which one cell was measured, read without loading the rest of the table.
 
-    Of each segment only the CRC of its last record is checked, and all of them when that one does not match: what a
-    crash damages is the end. :func:`read_table` checks every record.
+    Of each raw segment only the CRC of its last record is checked, and all of them when that one does not match: what
+    a crash damages is the end. :func:`read_table` checks every record.
 
     Raises:
-        UsageError: no such row or column, or the segments cannot be read.
+        UsageError: no such row or column, or as :func:`read_table`.
     """
-    steps, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float64)]
-    known = False
-    for schema, records in _segments(folder):
-        if row not in schema.rows or column not in schema.columns:
-            continue
-        known = True
-        if len(records) and not len(_whole(records[-1:])):
-            records = _whole(records)
-        cell = records["values"][:, schema.rows.index(row), schema.columns.index(column)].astype(np.float64)
-        here = measured(folder.name, cell)
-        steps.append(records["step"][here].astype(np.int64))
-        values.append(cell[here])
-    if not known:
-        raise UsageError(f"{folder}: the table has no cell {row!r}, {column!r}")
-    return Series(np.concatenate(steps), np.concatenate(values))
+    return read_parts(folder, SUFFIXES, lambda parts: _series(folder, parts, row, column))
+
+
+def join(parts: Sequence[RawPart | ColumnarPart], name: str) -> Table:
+    """One table of all the readings of ``parts``."""
+    rows = tuple(dict.fromkeys(row for part in parts if len(part.steps) for row in part.rows))
+    columns = tuple(dict.fromkeys(column for part in parts if len(part.steps) for column in part.columns))
+    steps = [np.zeros(0, np.int64), *(part.steps for part in parts)]
+    values = np.full((sum(map(len, steps)), len(rows), len(columns)), absent(name), np.float32)
+    start = 0
+    for part in parts:
+        stop = start + len(part.steps)
+        if stop > start:
+            values[start:stop] = spread(part, rows, columns, name)
+        start = stop
+    time = [np.zeros(0, np.float64), *(part.time for part in parts)]
+    return Table(name, np.concatenate(steps), np.concatenate(time), rows, columns, values)
+
+
+def spread(part: Cells, rows: tuple[str, ...], columns: tuple[str, ...], table: str) -> NDArray[np.float32]:
+    """All values of ``part`` in a table of ``rows`` and ``columns``, which are its own or more."""
+    values = part.block(0, len(part.rows))
+    if part.rows == rows and part.columns == columns:
+        return values
+    row_at = {name: position for position, name in enumerate(rows)}
+    column_at = {name: position for position, name in enumerate(columns)}
+    wider = np.full((len(values), len(rows), len(columns)), absent(table), np.float32)
+    here = np.array([row_at[row] for row in part.rows], np.int64)
+    wider[:, here[:, None], [column_at[column] for column in part.columns]] = values
+    return wider
 
 
 def absent(table: str) -> float:
@@ -193,20 +246,31 @@ def measured(table: str, values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(values) if math.isnan(mark) else values != mark)
 
 
-def _segments(folder: Path) -> list[tuple[Schema, NDArray[Any]]]:
-    """Every segment, oldest first, mapped into memory and not yet read."""
-    return [(schema, records) for path in _segment_paths(folder) for schema, records in [_open_segment(path)]]
+def open_part(part: Part) -> RawPart | ColumnarPart:
+    """A part, opened and not yet read: of a raw one no CRC is checked.
 
-
-def _open_segment(path: Path) -> tuple[Schema, NDArray[Any]]:
-    schema = read_schema(path.with_suffix(".json"))
-    dtype = _record_dtype(len(schema.rows), len(schema.columns))
+    Raises:
+        UsageError: as :func:`read_table`.
+        FileNotFoundError: it is gone: replaced, or taken away.
+    """
+    if part.path.suffix == PARQUET:
+        return open_columnar(part.path)
+    schema = read_schema(part.schema)
+    dtype = record_dtype(len(schema.rows), len(schema.columns))
     try:
-        count = path.stat().st_size // dtype.itemsize
-        records = np.asarray(np.memmap(path, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
+        count = part.path.stat().st_size // dtype.itemsize
+        records = np.asarray(np.memmap(part.path, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise UsageError(f"{path}: the readings cannot be read ({error.strerror})") from None
-    return schema, records
+        raise UsageError(f"{part.path}: the readings cannot be read ({error.strerror})") from None
+    return RawPart(schema, records)
+
+
+def open_whole(part: Part) -> RawPart | ColumnarPart:
+    """A part of which every record has been checked."""
+    opened = open_part(part)
+    return opened.whole() if isinstance(opened, RawPart) else opened
 
 
 def read_schema(path: Path) -> Schema:
@@ -214,53 +278,78 @@ def read_schema(path: Path) -> Schema:
 
     Raises:
         UsageError: it cannot be read, is of a newer format, or claims what no writer writes.
+        FileNotFoundError: it is gone.
     """
     try:
         if path.stat().st_size > SCHEMA_BYTES_MAX:
             raise ValueError(f"larger than {SCHEMA_BYTES_MAX >> 20} MiB")
-        data = json.loads(path.read_text(encoding="utf-8"))
-        form, version, rows, columns = data["format"], data["version"], data["rows"], data["columns"]
-        stream, table = data["stream"], data["table"]
+        version, schema = _parse_schema(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable table schema ({error}); the run folder is damaged") from None
-    if isinstance(version, int) and version > TABLE_VERSION:
+    if version > TABLE_VERSION:
         raise UsageError(
             f"{path}: table format version {version} is newer than this steadytrain reads ({TABLE_VERSION}); "
             "upgrade steadytrain"
         )
-    if form != "steadytrain.table" or version != TABLE_VERSION or not (_are_names(rows) and _are_names(columns)):
-        raise UsageError(f"{path}: not the schema of a table; the run folder is damaged")
-    if not isinstance(stream, str) or not isinstance(table, str):
-        raise UsageError(f"{path}: the schema names no stream or table; the run folder is damaged")
-    if 4 * len(rows) * len(columns) > RECORD_BYTES_MAX:
-        raise UsageError(f"{path}: {len(rows)} x {len(columns)} values a reading, more than is ever written; refused")
-    return Schema(stream, table, tuple(rows), tuple(columns))
+    if 4 * len(schema.rows) * len(schema.columns) > RECORD_BYTES_MAX:
+        size = f"{len(schema.rows)} x {len(schema.columns)}"
+        raise UsageError(f"{path}: {size} values a reading, more than is ever written; refused")
+    return schema
 
 
-def _are_names(names: Any) -> bool:
-    return isinstance(names, list) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+def schema_text(schema: Schema) -> str:
+    """The JSON document beside a segment."""
+    return json.dumps(
+        {
+            "format": "steadytrain.table",
+            "version": TABLE_VERSION,
+            "stream": schema.stream,
+            "table": schema.table,
+            "rows": list(schema.rows),
+            "columns": list(schema.columns),
+        }
+    )
 
 
-def _record_dtype(rows: int, columns: int) -> np.dtype[Any]:
+def record_dtype(rows: int, columns: int) -> np.dtype[Any]:
     if 4 * rows * columns > RECORD_BYTES_MAX:
         raise ValueError(f"a reading of {rows} x {columns} values is more than {RECORD_BYTES_MAX >> 20} MiB")
     return np.dtype([*_HEAD, ("values", "<f4", (rows, columns))])
 
 
-def _whole(records: NDArray[Any]) -> NDArray[Any]:
-    """The leading records that match their CRC, which is taken over all of a record that follows it."""
+def seal_records(records: NDArray[Any]) -> None:
+    """Give every record its CRC."""
     size = records.dtype.itemsize
     data = records.view(np.uint8).data
-    for index, expected in enumerate(records["crc"].tolist()):
-        if zlib.crc32(data[index * size + _CRC_BYTES : (index + 1) * size]) != expected:
-            return records[:index]
-    return records
+    records["crc"] = [zlib.crc32(data[at + _CRC_BYTES : at + size]) for at in range(0, len(data), size)]
 
 
-def _segment_paths(folder: Path) -> list[Path]:
-    """The segments of a table, oldest first."""
-    return sorted((path for path in folder.glob("*.rows") if path.stem.isdecimal()), key=lambda path: int(path.stem))
+# The segments of a table share their schema almost always, and that of 10,000 rows takes 3 ms to parse.
+@lru_cache(maxsize=64)
+def _parse_schema(text: str) -> tuple[int, Schema]:
+    data = json.loads(text)
+    rows, columns, version = data["rows"], data["columns"], data["version"]
+    if data["format"] != "steadytrain.table" or not isinstance(version, int):
+        raise ValueError("its format is another")
+    if not isinstance(data["stream"], str) or not isinstance(data["table"], str):
+        raise ValueError("it names no stream or table")
+    return version, Schema(data["stream"], data["table"], checked_names(rows), checked_names(columns))
 
 
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
+def _series(folder: Path, parts: Sequence[Part], row: str, column: str) -> Series:
+    steps, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float64)]
+    known = False
+    for part in map(open_part, parts):
+        if row not in part.rows or column not in part.columns:
+            continue
+        known = True
+        checked = part.ends_whole() if isinstance(part, RawPart) else part
+        at, cell = checked.series(part.rows.index(row), part.columns.index(column))
+        here = measured(folder.name, cell)
+        steps.append(at[here])
+        values.append(cell[here].astype(np.float64))
+    if not known:
+        raise UsageError(f"{folder}: the table has no cell {row!r}, {column!r}")
+    return Series(np.concatenate(steps), np.concatenate(values))
