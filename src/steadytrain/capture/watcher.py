@@ -43,7 +43,15 @@ from steadytrain.capture.incident import freeze_incident
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
-from steadytrain.capture.recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, Schedule, record_call
+from steadytrain.capture.recorder import (
+    BatchRing,
+    BufferKeeper,
+    MicroBatch,
+    RandomState,
+    Schedule,
+    record_call,
+    tensors_in,
+)
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.model import (
@@ -593,11 +601,14 @@ class Watcher:
                     for stream in self.streams
                     for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
                 },
-                own_bytes=self.memory_bytes,
+                own=list(tensors_in([[b.args, b.kwargs] for b in self._kept_batches()])),
             )
             documents = evidence_of(error, moment, disk=self.settings.run_dir)
             for line in write_evidence(self._books.begin().path, documents) if documents else ():
                 self._tell(line)
+
+    def _kept_batches(self) -> list[MicroBatch]:
+        return [*self._seen.micro_batches, *(batch for _, batches in self._ring.steps() for batch in batches)]
 
     def close(self, *, ended: str, exit_status: int | None = None) -> None:
         """Take everything out and write how the run ended. Idempotent."""

@@ -8,10 +8,12 @@ else pickled is opened or copied: a pickle runs code where it is opened, and a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from steadytrain.capture.evidence.communication import communication_document
 from steadytrain.capture.evidence.memory import is_out_of_memory, out_of_memory_document
@@ -31,7 +33,7 @@ class Moment:
         rank: this process's.
         step: the last whole step, None before the first.
         names: names of parameters by ``id``.
-        own_bytes: memory that steadytrain holds itself.
+        own: tensors that steadytrain keeps.
         samples: the last readings of the machine.
     """
 
@@ -40,7 +42,7 @@ class Moment:
     rank: int = 0
     step: int | None = None
     names: Mapping[int, str] = field(default_factory=dict)
-    own_bytes: int = 0
+    own: Collection[Tensor] = ()
     samples: Sequence[Sample] = ()
 
 
@@ -52,7 +54,7 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     """
     found: dict[str, dict[str, Any]] = {}
     if is_out_of_memory(error):
-        found["out-of-memory"] = out_of_memory_document(error, disk, moment.names, moment.own_bytes, moment.samples)
+        found["out-of-memory"] = out_of_memory_document(error, disk, moment.names, moment.own, moment.samples)
     communication = communication_document(error, since=moment.since)
     if communication is not None:
         found["communication"] = communication

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from steadytrain.store.redact import redact_text
@@ -11,6 +13,7 @@ CHAIN_MAX = 16
 FRAMES_MAX = 24
 MESSAGE_CHARACTERS_MAX = 8_000
 LINE_CHARACTERS_MAX = 400
+_OWN_FOLDER = str(Path(__file__).parents[2])
 
 
 def chain(error: BaseException) -> list[BaseException]:
@@ -30,7 +33,7 @@ def message(error: BaseException) -> str:
 
 def error_facts(error: BaseException) -> dict[str, Any]:
     """Type, message, and the innermost lines of Python, the last one where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     return {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
         "message": message(error),
@@ -41,6 +44,16 @@ def error_facts(error: BaseException) -> dict[str, Any]:
                 "function": frame.name,
                 "code": redact_text(frame.line or "")[:LINE_CHARACTERS_MAX],
             }
-            for frame in frames
+            for frame in frames[-FRAMES_MAX:]
         ],
     }
+
+
+def live_frames(error: BaseException) -> list[FrameType]:
+    """The functions that were running when it was raised, innermost first. They keep their variables alive."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [frame for frame in reversed(frames) if not _is_ours(frame.f_code.co_filename)][:FRAMES_MAX]
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_OWN_FOLDER, "<frozen")) or filename.endswith("/runpy.py")

@@ -10,15 +10,16 @@ import gc
 import re
 import resource
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.evidence.errors import chain, error_facts
+from steadytrain.capture.evidence.errors import chain, error_facts, live_frames
 from steadytrain.capture.machine import Sample
 from steadytrain.capture.machine.allocator import devices_in_use
 from steadytrain.capture.machine.host import HostProbe
@@ -27,6 +28,7 @@ TENSORS_MAX = 50
 BLOCKS_MAX = 50
 TRACE_MAX = 1_000
 FRAMES_MAX = 8
+VARIABLE_ENTRIES_MAX = 1_000
 SAMPLES_MAX = 120
 SUMMARY_CHARACTERS_MAX = 16_000
 
@@ -34,9 +36,9 @@ _SAYS_SO = re.compile(
     r"DefaultCPUAllocator: (can't allocate|not enough) memory|CUDA out of memory|CUDA error: out of memory|"
     r"CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|MPS backend out of memory|XPU out of memory"
 )
-_WANTED = re.compile(r"[Tt]ried to allocate (\d+(?:\.\d+)?) ?(bytes|KiB|MiB|GiB)")
+_WANTED = re.compile(r"(?:[Tt]ried|Unable) to allocate (\d+(?:\.\d+)?) ?(bytes|KiB|MiB|GiB|TiB|PiB)")
 _ON_GPU = re.compile(r"\bGPU (\d+)\b")
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
 _BEFORE_COLUMNS = ("process_memory_bytes", "available_memory_bytes", "allocated_bytes", "reserved_bytes")
 
 
@@ -55,35 +57,30 @@ class LiveTensor:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, of torch's allocators or of Python, in ``error`` or in what led to it."""
-    return any(
-        isinstance(one, (torch.OutOfMemoryError, MemoryError))
-        or (isinstance(one, RuntimeError) and _SAYS_SO.search(str(one)) is not None)
-        for one in chain(error)
-    )
+    return any(map(_says_so, chain(error)))
 
 
 def out_of_memory_document(
-    error: BaseException, folder: Path, names: Mapping[int, str], own_bytes: int, samples: Sequence[Sample]
+    error: BaseException, folder: Path, names: Mapping[int, str], own: Collection[Tensor], samples: Sequence[Sample]
 ) -> dict[str, Any]:
     """All that can be told without asking the device to do anything.
 
     Args:
         folder: the run folder.
         names: names of parameters by ``id``.
-        own_bytes: memory that steadytrain holds itself.
+        own: tensors that steadytrain keeps; some may be the script's own, held by reference.
         samples: the last readings of the machine.
     """
-    first = next(one for one in chain(error) if is_out_of_memory(one))
+    first = next(one for one in chain(error) if _says_so(one))
     text = str(first)
     wanted, gpu = _WANTED.search(text), _ON_GPU.search(text)
     cuda = gpu is not None or "CUDA" in text or "CUBLAS" in text
-    tensors = live_tensors(names)
+    tensors = live_tensors(names, error=first, own=own)
     host = HostProbe(folder)
     return {
         "device": f"cuda:{gpu[1]}" if gpu else "cuda" if cuda else "cpu",
         "wanted_bytes": round(float(wanted[1]) * _UNITS[wanted[2]]) if wanted else None,
         "error": error_facts(first),
-        "held_by_steadytrain_bytes": own_bytes,
         "tensors": _tensor_facts(tensors),
         "host": {**host.facts(), **host.read(), **_limits()},
         "accelerators": _accelerator_facts(tensors),
@@ -91,10 +88,15 @@ def out_of_memory_document(
     }
 
 
-def live_tensors(names: Mapping[int, str]) -> list[LiveTensor]:
+def live_tensors(names: Mapping[int, str], *, error: BaseException, own: Collection[Tensor]) -> list[LiveTensor]:
     """Every tensor that Python knows, largest storage first and one for each storage, the best known of its views."""
     objects = gc.get_objects()
-    labels = _labels(objects, names)
+    # What is known for certain comes last and wins.
+    labels = {
+        **{id(tensor): ("steadytrain", "a recorded batch") for tensor in own},
+        **_variables(error),
+        **_labels(objects, names),
+    }
     best: dict[tuple[str, int], LiveTensor] = {}
     for thing in objects:
         if not issubclass(type(thing), Tensor):
@@ -132,6 +134,25 @@ def snapshot_facts(snapshot: Mapping[str, Any], device: int) -> dict[str, Any]:
             for event in trace
         ],
     }
+
+
+def _says_so(error: BaseException) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and _SAYS_SO.search(str(error)) is not None
+
+
+def _variables(error: BaseException) -> dict[int, tuple[str, str]]:
+    """Tensors in the variables of the functions that were running, by ``id``; of the innermost where several do."""
+    labels: dict[int, tuple[str, str]] = {}
+    for frame in live_frames(error):
+        for name, value in list(frame.f_locals.items()):
+            where = f"{name} in {frame.f_code.co_name}"
+            entries = value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,)
+            for entry in islice(entries, VARIABLE_ENTRIES_MAX):
+                if issubclass(type(entry), Tensor):
+                    labels.setdefault(id(entry), ("variable", where))
+    return labels
 
 
 def _labels(objects: Iterable[Any], names: Mapping[int, str]) -> dict[int, tuple[str, str]]:
