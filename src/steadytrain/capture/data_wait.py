@@ -23,8 +23,9 @@ class DataWait:
 
     def begins(self, iterator: object) -> None:
         """``iterator`` is asked for its next batch."""
-        if len(self._open) < OPEN_MAX:
-            self._open.append((id(iterator), self._clock()))
+        if len(self._open) >= OPEN_MAX:
+            del self._open[0]  # it has ended long ago: nobody nests loaders as deep
+        self._open.append((id(iterator), self._clock()))
 
     def ends(self, iterator: object) -> None:
         """It gave one."""
