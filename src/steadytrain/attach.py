@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import weakref
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.capture.import_hook import after_import, forget_imports
 from steadytrain.capture.launch import ATTACH_VARIABLE, Target, arm_children, execute
 from steadytrain.errors import UsageError
+from steadytrain.levels import LEVEL_DEFAULT, find_level
 from steadytrain.model import Policy
 from steadytrain.store.folder import RUNS_DIR_DEFAULT, open_run
 from steadytrain.store.redact import redact_arguments
@@ -31,10 +33,41 @@ if TYPE_CHECKING:
 
     from steadytrain.capture.watcher import Watcher
 
-STATE_MB_DEFAULT = 4096
 POLICIES: tuple[Policy, ...] = ("stop", "observe")
 
 _active: Watcher | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person chooses for a run.
+
+    Args:
+        policy: ``stop`` or ``observe``.
+        level: how much is recorded, one of ``steadytrain.levels``.
+        runs_dir: folder of run folders.
+        name: name of the run, by default the script's with the time.
+        state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
+
+    Raises:
+        UsageError: one of them is none of its kind.
+    """
+
+    policy: Policy = "stop"
+    level: str = LEVEL_DEFAULT
+    runs_dir: str | Path = RUNS_DIR_DEFAULT
+    name: str | None = None
+    state_mb: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise UsageError(f"{self.policy!r}: no such policy; one of {', '.join(POLICIES)}")
+        find_level(self.level)
+        name = self.name
+        if name is not None and (not name or name != Path(name).name or name.startswith(".")):
+            raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
+        if self.state_mb < 0:
+            raise UsageError(f"{self.state_mb}: the bound on kept state must not be negative")
 
 
 def __getattr__(name: str) -> Any:
@@ -96,7 +129,8 @@ def watch(
     policy: Policy = "stop",
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
     name: str | None = None,
-    state_mb: int = STATE_MB_DEFAULT,
+    state_mb: int = Options.state_mb,
+    level: str = LEVEL_DEFAULT,
 ) -> Watch:
     """Watch the training of ``model`` by ``optimizer`` from here on.
 
@@ -108,6 +142,7 @@ def watch(
         runs_dir: folder of run folders.
         name: name of the run, by default the script's with the time.
         state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
+        level: how much is recorded: ``light``, ``standard`` or ``full`` (``steadytrain.levels``).
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -118,22 +153,21 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    _check_policy(policy)
+    options = Options(policy, level, runs_dir, name, state_mb)
     if _active is not None:
         return Watch(_active, borrowed="steadytrain run")
     script = sys.argv[0] or "python"
-    settings = _settings(script, Path(script).stem or "run", [*sys.argv], runs_dir, name, policy, state_mb, False)
+    settings = _settings(script, Path(script).stem or "run", [*sys.argv], options, is_module=False)
     watcher = _attach(settings)
     watcher.watch_model(model, optimizer)
     return Watch(watcher, borrowed="")
 
 
-def run_target(target: Target, *, policy: Policy, runs_dir: str | Path, name: str | None, state_mb: int) -> int:
+def run_target(target: Target, options: Options) -> int:
     """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused."""
-    _check_policy(policy)
-    settings = _settings(target.name, target.stem, target.command, runs_dir, name, policy, state_mb, target.is_module)
+    settings = _settings(target.name, target.stem, target.command, options, is_module=target.is_module)
     arm_children(settings)
-    tell(f"watching {' '.join(redact_arguments(target.command))} (policy {policy}) -> {settings['run_dir']}")
+    tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {settings['run_dir']}")
     after_import("torch", lambda: _arm(settings))
     return execute(target, lambda how, status, error: _finish_run(settings, how, status, error))
 
@@ -174,6 +208,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             run_dir=Path(settings["run_dir"]),
             run_name=settings["description"]["name"],
             policy=settings["policy"],
+            level=find_level(settings["level"]),
             state_bytes_max=settings["state_bytes_max"],
             description=settings["description"],
             diff=settings["diff"],
@@ -246,29 +281,18 @@ def _stopped_elsewhere(run_dir: Path) -> bool:
         return False
 
 
-def _settings(
-    script: str,
-    stem: str,
-    command: list[str],
-    runs_dir: str | Path,
-    name: str | None,
-    policy: Policy,
-    state_mb: int,
-    is_module: bool,
-) -> dict[str, Any]:
+def _settings(script: str, stem: str, command: list[str], options: Options, *, is_module: bool) -> dict[str, Any]:
     """All a watcher needs, as JSON, so that child processes get the same."""
     from steadytrain.capture.git import git_diff, git_state
 
     folder = Path.cwd() if is_module else Path(script).absolute().parent
-    if name is not None and (not name or name != Path(name).name or name.startswith(".")):
-        raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
-    if state_mb < 0:
-        raise UsageError(f"{state_mb}: the bound on kept state must not be negative")
-    run_dir = _free_folder(Path(runs_dir).absolute(), name or f"{stem}-{_start_stamp()}", named=name is not None)
+    name = options.name or f"{stem}-{_start_stamp()}"
+    run_dir = _free_folder(Path(options.runs_dir).absolute(), name, named=options.name is not None)
     return {
         "run_dir": str(run_dir),
-        "policy": policy,
-        "state_bytes_max": state_mb * 1_000_000,
+        "policy": options.policy,
+        "level": options.level,
+        "state_bytes_max": options.state_mb * 1_000_000,
         "pid": os.getpid(),
         "diff": git_diff(folder),
         "description": {
@@ -278,7 +302,8 @@ def _settings(
             "module": script if is_module else None,
             "cwd": os.getcwd(),
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "policy": policy,
+            "policy": options.policy,
+            "level": options.level,
             "python": sys.version.split()[0],
             "git": git_state(folder),
             "steadytrain": _version(),
@@ -311,11 +336,6 @@ def _start_stamp() -> str:
         except OSError:
             started = time.time() // 60 * 60
     return time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
-
-
-def _check_policy(policy: str) -> None:
-    if policy not in POLICIES:
-        raise UsageError(f"{policy!r}: no such policy; one of {', '.join(POLICIES)}")
 
 
 def _version() -> str:

@@ -24,6 +24,7 @@ from steadytrain import catalog
 from steadytrain.capture import environment, freeze, gate, incident, recorder
 from steadytrain.capture import watcher as watcher_module
 from steadytrain.capture.books import Books
+from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
@@ -113,7 +114,7 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "reading the random state": (recorder.RandomState, "take", broken),
     "outputs of the model": (watcher_module, "_scalar_outputs", broken),
     "taking the loss apart": (watcher_module, "loss_term", broken),
-    "reading before clipping": (watcher_module, "read_before_clip", broken),
+    "reading before clipping": (Clipping, "begin", broken),
     "leading": (Watcher, "_lead", broken),
     "refreshing": (Watcher, "_refresh", broken),
     "the look": (gate, "fetch", broken),
@@ -138,7 +139,6 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 TOLD_MORE_THAN_ONCE = {
     "finding the model": 2,
     "naming parameters": 2,
-    "norms": 2,
     "the facts of the run": 2,
     "closing a segment": 2,
     "committing": 2,

@@ -16,6 +16,7 @@ from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.streams import Stream
 from steadytrain.catalog import detector_name
+from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.model import SEVERITIES, SIGNALS, Policy, Symptom
 from steadytrain.store.folder import RUN_FILE, RunWriter
 from steadytrain.store.segments import SegmentWriter
@@ -31,6 +32,7 @@ class Settings:
     run_dir: Path
     run_name: str
     policy: Policy = "stop"
+    level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None

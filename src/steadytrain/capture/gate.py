@@ -59,6 +59,7 @@ def measure(
     scalers: Collection[Any],
     *,
     skipped: bool,
+    weigh: bool,
     time_s: float,
 ) -> Measurement:
     """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
@@ -66,12 +67,16 @@ def measure(
     Args:
         scalers: the gradient scalers whose scale stands in front of the losses.
         skipped: whether a scaler is known to have skipped this step.
+        weigh: whether to take the norm of the weights as well.
         time_s: wall-clock time of the record, in seconds since the epoch.
     """
-    gradients, parameters = _gradients(stream.parameters), _dense(stream.parameters)
+    gradients, parameters = _gradients(stream.parameters), _dense(stream.parameters) if weigh else []
+    clipping = seen.clipping
     found_inf, grad_scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
-    extras = [value for value in (found_inf, grad_scale) if isinstance(value, Tensor)]
-    clipped = [seen.clip_norms.get(id(p)) for p in stream.parameters]
+    extras = [value for value in (found_inf, grad_scale, clipping.total) if isinstance(value, Tensor)]
+    clipped = [clipping.norms.get(id(p)) for p in stream.parameters]
+    # Where clipping has just read the gradients there is nothing left to read.
+    unread = [(at, values) for at, values in gradients if not clipping.knows_applied(stream.parameters[at])]
     numbers = iter(
         fetch(
             [
@@ -79,7 +84,7 @@ def measure(
                 *(factor.value for term in seen.losses for factor in term.factors),
                 *(scale for scaler in scalers if (scale := scaler._scale) is not None),
                 *extras,
-                *l2_norms([gradient for _, gradient in gradients]),
+                *l2_norms([gradient for _, gradient in unread]),
                 *(norm for norm in clipped if norm is not None),
                 *l2_norms(parameters),
             ]
@@ -90,9 +95,14 @@ def measure(
     scales = {next(numbers) for scaler in scalers if scaler._scale is not None}
     scaler_skips = isinstance(found_inf, Tensor) and next(numbers) > 0
     scale = next(numbers) if isinstance(grad_scale, Tensor) else 1.0
-    applied = {position: next(numbers) / scale for position, _ in gradients}
-    before = {position: next(numbers) / scale for position, norm in enumerate(clipped) if norm is not None}
-    parameter_norm = global_norm(list(numbers))
+    coefficient = clipping.coefficient(next(numbers)) if isinstance(clipping.total, Tensor) else 1.0
+    applied = {at: next(numbers) / scale for at, _ in unread}
+    before = {at: next(numbers) / scale for at, norm in enumerate(clipped) if norm is not None}
+    applied = {at: applied[at] if at in applied else before[at] * coefficient for at, _ in gradients}
+    if len(unread) < len(gradients) and not all(math.isfinite(norm) for norm in applied.values()):
+        norms_now = fetch(l2_norms([values for _, values in gradients]))
+        applied = {at: norm / scale for (at, _), norm in zip(gradients, norms_now, strict=True)}
+    parameter_norm = global_norm(list(numbers)) if weigh else None
 
     losses = tuple(
         unscaled(root, terms, scales=scales, backward_calls=len(roots))
@@ -126,17 +136,6 @@ def measure(
     return Measurement(losses, record, stream.tensor_names, bad, elsewhere)
 
 
-@torch.no_grad()
-def read_before_clip(seen: Seen, parameters: Sequence[Tensor]) -> None:
-    """Keep the norms of the gradients as they are before the script clips them."""
-    gradients = [(p, values) for p in parameters if p.grad is not None and (values := dense_values(p.grad)) is not None]
-    for (parameter, values), norm in zip(gradients, l2_norms([values for _, values in gradients]), strict=True):
-        seen.clip_norms.setdefault(id(parameter), norm)
-        # On the CPU a look costs no synchronisation; the counts are lost once clipping has spread the NaN.
-        if norm.device.type == "cpu" and not math.isfinite(norm.item()):
-            seen.clip_states.setdefault(id(parameter), exact_state(values))
-
-
 def reason(measured: Measurement) -> str:
     """Why the step is an incident, in a few words."""
     if not measured.loss_finite:
@@ -163,12 +162,12 @@ def _exact_look(
     """
     for position, norm in norms.items():
         if not math.isfinite(norm) and math.isfinite(applied[position]):  # clipped: only the norm had overflowed
-            norms[position] = recorded_norm(seen.clip_states.get(id(stream.parameters[position]), OVERFLOWED))
+            norms[position] = recorded_norm(seen.clipping.states.get(id(stream.parameters[position]), OVERFLOWED))
     suspects = [(position, gradient) for position, gradient in gradients if not math.isfinite(applied[position])]
     if not suspects:
         return ()
-    before = {at: seen.clip_states.get(id(stream.parameters[at])) for at, _ in gradients}
-    clip_seen = any(id(stream.parameters[at]) in seen.clip_norms for at, _ in gradients)
+    before = {at: seen.clipping.states.get(id(stream.parameters[at])) for at, _ in gradients}
+    clip_seen = any(id(stream.parameters[at]) in seen.clipping.norms for at, _ in gradients)
     bad = []
     for position, gradient in suspects:
         state = exact_state(gradient)

@@ -65,9 +65,9 @@ def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], Non
 class ClipGradNorm:
     """Stands in for ``torch.nn.utils.clip_grad_norm_``: lets us look at the gradients before they are clipped."""
 
-    def __init__(self, original: Callable[..., Any], before: Callable[[Any], None]) -> None:
+    def __init__(self, original: Callable[..., Any], watch: Callable[..., Any]) -> None:
         self.original = original
-        self.before = before
+        self.watch = watch
         self.__wrapped__ = original
         self.__name__ = original.__name__
         self.__doc__ = original.__doc__
@@ -77,5 +77,4 @@ class ClipGradNorm:
             return self.original(parameters, *args, **kwargs)
         if not isinstance(parameters, (torch.Tensor, list, tuple)):
             parameters = list(parameters)  # a generator can be walked once, and torch has to walk it too
-        self.before(parameters)
-        return self.original(parameters, *args, **kwargs)
+        return self.watch(self.original, parameters, args, kwargs)

@@ -29,8 +29,8 @@ from steadytrain.capture.import_hook import after_import
 from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook, zero_grad_wrapper
 
 _SKIPPED_BY_COMPILER = (
-    *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss"),
-    *("tensorstats", "failopen", "discover", "ranks"),
+    *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
+    *("tensorstats", "moments", "dense", "failopen", "discover", "ranks"),
 )
 
 MISSING: Any = object()
@@ -51,7 +51,7 @@ class Events(Protocol):
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_scales(self, scaler: Any) -> None: ...
     def gradients_zeroed(self, owner: Any) -> None: ...
-    def clip_begins(self, parameters: Any) -> None: ...
+    def clip(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
     def compile_called(self, subject: Any, result: Any) -> None: ...
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
@@ -153,7 +153,7 @@ class Patches:
         self._replace(torch.amp.GradScaler, "scale", scaler_scale)
 
     def _put_clip(self, events: Events) -> None:
-        clip = ClipGradNorm(torch.nn.utils.clip_grad_norm_, events.clip_begins)
+        clip = ClipGradNorm(torch.nn.utils.clip_grad_norm_, events.clip)
         self._replace(torch.nn.utils.clip_grad, "clip_grad_norm_", clip)
         self._replace(torch.nn.utils, "clip_grad_norm_", clip)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.discover import Model
 from steadytrain.capture.history import History
 from steadytrain.capture.loss import LossTerm
 from steadytrain.capture.recorder import MicroBatch
-from steadytrain.capture.tensorstats import TensorState
 from steadytrain.model import Finding
 from steadytrain.store.segments import SegmentWriter
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Seen:
     """What was seen of the step that is forming; a new one begins when the step ends.
 
-    ``clip_norms`` and ``clip_states`` are the gradients before clipping, by ``id(parameter)``. ``early`` is what a look
+    ``clipping`` is what was read of the gradients before clipping. ``early`` is what a look
     at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
     backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
     ``evaluations`` counts how often the optimizer has called its closure.
@@ -38,8 +38,7 @@ class Seen:
     stale: int = 0
     losses: list[LossTerm] = field(default_factory=list)
     fetched: list[tuple[int, Any]] = field(default_factory=list)
-    clip_norms: dict[int, Tensor] = field(default_factory=dict)
-    clip_states: dict[int, TensorState] = field(default_factory=dict)
+    clipping: Clipping = field(default_factory=Clipping)
     early: Finding | None = None
     evaluations: int = 0
 
@@ -66,7 +65,7 @@ class Seen:
         # A call of the model that no backward followed may be the one before backward, or one that was given up.
         self.used, self.stale = 0, len(self.micro_batches)
         self.losses, self.early = [], None
-        self.clip_norms, self.clip_states = {}, {}
+        self.clipping = Clipping()
 
 
 @dataclass

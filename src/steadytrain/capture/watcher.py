@@ -21,7 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,12 @@ from torch import Tensor, nn
 
 from steadytrain.capture import ranks
 from steadytrain.capture.books import Books, Settings, started_at, utc_now
+from steadytrain.capture.clipping import ClipArguments
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.frames import loop_lines
-from steadytrain.capture.gate import Measurement, measure, read_before_clip, reason
+from steadytrain.capture.gate import Measurement, measure, reason
 from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.incident import freeze_incident
@@ -299,10 +300,19 @@ class Watcher:
                 stream.pending = self._measure(stream, optimizer, skipped=True)
                 self._finish_step(stream)
 
-    def clip_begins(self, parameters: Any) -> None:
-        if self._mine() and self._lap is None:
-            with self.guard.part("reading the gradients before clipping"):
-                read_before_clip(self._seen, [parameters] if isinstance(parameters, Tensor) else parameters)
+    def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+        """The script clips by the norm; ``original`` is torch's own function and is called exactly once."""
+        if not self._mine() or self._lap is not None:
+            return original(parameters, *args, **kwargs)
+        clipping, reading = self._seen.clipping, None
+        with self.guard.part("reading the gradients before clipping"):
+            tensors = [parameters] if isinstance(parameters, Tensor) else parameters
+            reading = clipping.begin(tensors, ClipArguments.of(args, kwargs), self.guard)
+        with reading or nullcontext():
+            total = original(parameters, *args, **kwargs)
+        with self.guard.part("reading the gradients before clipping"):
+            clipping.end(total)
+        return total
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         if not self._mine():
@@ -401,7 +411,15 @@ class Watcher:
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
         self._refresh(stream)
-        return measure(stream, optimizer, self._seen, self._scalers.values(), skipped=skipped, time_s=self._clock())
+        return measure(
+            stream,
+            optimizer,
+            self._seen,
+            self._scalers.values(),
+            skipped=skipped,
+            weigh=stream.step % self.settings.level.weights_every == 0,
+            time_s=self._clock(),
+        )
 
     # -- a step ends -----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,12 @@ from steadytrain.errors import UsageError
     help="stop: refuse an update whose loss or gradients are not finite and end with status 70. "
     "observe: record only, never touch the run.",
 )
+@click.option(
+    "--level",
+    default="standard",
+    show_default=True,
+    help="How much is recorded: light, standard or full. Loss and gradients are looked at in every step at each level.",
+)
 @click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
 @click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
 @click.option(
@@ -35,6 +41,7 @@ from steadytrain.errors import UsageError
 def command(
     as_module: bool,
     policy: str,
+    level: str,
     runs_dir: str,
     name: str | None,
     state_mb: int,
@@ -46,7 +53,7 @@ def command(
     The script keeps its own arguments, output, signals and exit status. Between backward and the update its loss and
     gradients are checked; a NaN or Inf never reaches the weights. Put options before SCRIPT.
     """
-    from steadytrain.attach import run_target
+    from steadytrain.attach import Options, run_target
     from steadytrain.capture.launch import module_target, script_target
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
@@ -55,6 +62,4 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    if policy not in ("stop", "observe"):
-        raise UsageError(f"--policy {policy}: no such policy; one of stop, observe")
-    return run_target(target, policy=policy, runs_dir=runs_dir, name=name, state_mb=state_mb)  # type: ignore[arg-type]
+    return run_target(target, Options(policy, level, runs_dir, name, state_mb))  # type: ignore[arg-type]
