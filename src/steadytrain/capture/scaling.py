@@ -22,8 +22,9 @@ from steadytrain.capture.tensorstats import exact_state, global_norm
 CLIPS_MAX = 256
 """Clips of a step whose order is followed; of a script that clips each tensor by itself, the last ones."""
 
-SAMPLED_ELEMENTS_MAX = 1 << 16
-"""Elements of a tensor that are looked at for underflow: a share of 1 in 1000 is then known to about 13 %."""
+SAMPLED_ELEMENTS_MAX = 1 << 14
+"""Elements of a tensor that are looked at for underflow: a share of 1 in 1,000 of one tensor is then known to about a
+quarter, and of a whole model far better. 26 M elements in 200 tensors: 11 ms on one thread, all of them 87 ms."""
 
 
 @dataclass(frozen=True)
