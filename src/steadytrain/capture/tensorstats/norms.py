@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from steadytrain.capture.dense import dense_values
+
 FLOAT32_MAX = 3.4028235e38
 
 
@@ -33,25 +35,6 @@ class TensorState:
 
 OVERFLOWED = TensorState(0, 0, 0, math.inf)
 """Of a tensor of which no more is known than that it is finite and its norm is not."""
-
-
-def dense_values(tensor: Tensor) -> Tensor | None:
-    """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
-
-    Sparse tensors give their stored values, sharded ones (DTensor) their local part, complex ones a real view.
-    """
-    tensor = tensor.detach()
-    if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
-    if tensor.layout == torch.sparse_coo:
-        tensor = tensor._values()
-    elif tensor.layout != torch.strided:
-        tensor = tensor.values()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    if tensor.device.type == "meta" or not tensor.is_floating_point() or tensor.is_quantized:
-        return None
-    return tensor
 
 
 def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -1,0 +1,35 @@
+"""The plain values of a tensor of any kind: where they are, and for which kinds there are none."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+
+def dense_values(tensor: Tensor) -> Tensor | None:
+    """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
+
+    Sparse tensors give their stored values, sharded ones (DTensor) their local part, complex ones a real view. None for
+    integers, quantised and meta tensors, parameters without a shape yet, and wrappers that keep their values in a form
+    of their own.
+    """
+    if is_lazy(tensor):
+        return None
+    tensor = tensor.detach()
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    if tensor.device.type == "meta" or tensor.is_quantized or _is_wrapper(tensor):
+        return None
+    if tensor.layout == torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout != torch.strided:
+        tensor = tensor.values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return tensor if tensor.is_floating_point() else None
+
+
+def _is_wrapper(tensor: object) -> bool:
+    return is_traceable_wrapper_subclass(tensor)

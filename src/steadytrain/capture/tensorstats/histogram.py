@@ -1,0 +1,71 @@
+"""Log2 histograms of magnitudes: how the elements of a tensor spread over powers of two.
+
+One bin for each power of two from 2^-40 to 2^24: what bfloat16 training meets; float16 ends at 2^16 above and 2^-24
+below. Beside the bins stand what is zero, smaller, larger, and not finite. Values are shares of the elements looked at,
+so that tensors of any size compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from steadytrain.capture.dense import dense_values
+from steadytrain.capture.tensorstats.quiet import quiet
+from steadytrain.capture.tensorstats.readback import Readback
+from steadytrain.capture.tensorstats.sample import SAMPLE_MAX, plan_for
+from steadytrain.model import Reading
+
+LOWEST, HIGHEST = -40, 24
+"""The bins are [2^k, 2^(k+1)) for k from LOWEST to HIGHEST - 1."""
+
+HISTOGRAM_COLUMNS: tuple[str, ...] = (
+    "zero",
+    "below",
+    *(f"2^{power}" for power in range(LOWEST, HIGHEST)),
+    "above",
+    "nonfinite",
+)
+"""``2^k`` is the share of magnitudes in [2^k, 2^(k+1)); ``below`` and ``above`` are finite and outside, not zero."""
+
+
+def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX) -> Readback[Reading]:
+    """A reading of the table ``histograms``: one row for each (row name, tensor), shares over a sample of each.
+
+    Tensors without float values (quantised, integers, meta, empty) have no row.
+    """
+    kept = [(name, values) for name, tensor in rows if (values := dense_values(tensor)) is not None and values.numel()]
+    names = tuple(name for name, _ in kept)
+    with quiet(*{values.device.type for _, values in kept}):
+        counts = [count_bins(plan_for(values, size_max).view(values)) for _, values in kept]
+
+    def finish(arrived: list[Tensor]) -> Reading:
+        found = [shares(counts.numpy()) for counts in arrived]
+        values = np.array(found, np.float32).reshape(len(names), len(HISTOGRAM_COLUMNS))
+        return Reading("histograms", names, HISTOGRAM_COLUMNS, values)
+
+    return Readback(counts, finish)
+
+
+def count_bins(values: Tensor) -> Tensor:
+    """How many elements fall into each of :data:`HISTOGRAM_COLUMNS`: int64, on the device of ``values``."""
+    if values.dtype == torch.float64:  # what float32 would round to zero or Inf falls outside of the bins all the same
+        limit = 2.0**HIGHEST
+        small = torch.where(values == 0, 0.0, values.abs().clamp(2.0 ** (LOWEST - 1), limit))
+        values = torch.where(torch.isfinite(values), small, torch.inf)
+    bits = values.to(torch.float32).reshape(-1).contiguous().view(torch.int32) & 0x7FFF_FFFF
+    exponents = (bits >> 23) - 127
+    # 0 is "zero", 1 "below", then the bins; NaN and Inf have the exponent 128.
+    places = exponents.clamp(LOWEST - 1, HIGHEST) + (2 - LOWEST)
+    places = torch.where(exponents == 128, len(HISTOGRAM_COLUMNS) - 1, places)
+    places = torch.where(bits == 0, 0, places)
+    return torch.bincount(places, minlength=len(HISTOGRAM_COLUMNS))
+
+
+def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Counts as shares of their sum."""
+    return counts / max(1, int(counts.sum()))
