@@ -38,8 +38,11 @@ _COMPRESSION = "zstd"
 _COMPRESSION_LEVEL = 1
 
 
+Positions = NDArray[np.intp] | slice
+
+
 class Cells(Protocol):
-    """Readings of a table, wherever they lie. ``block`` gives rows ``start`` to ``stop``: (steps, rows, columns)."""
+    """Readings of a table, wherever they lie."""
 
     @property
     def rows(self) -> tuple[str, ...]: ...
@@ -49,7 +52,8 @@ class Cells(Protocol):
     def steps(self) -> IntArray: ...
     @property
     def time(self) -> FloatArray: ...
-    def block(self, start: int, stop: int) -> NDArray[np.float32]: ...
+    def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
+        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
 
 
 def is_available() -> bool:
@@ -98,8 +102,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
             ("step", pa.int64()),
             ("time", pa.float64()),
             *((column, pa.float32()) for column in columns),
-        ],
-        metadata={_METADATA: json.dumps(document)},
+        ]
     )
     writer = pq.ParquetWriter(
         path,
@@ -113,6 +116,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
         store_schema=False,
     )
     with writer:
+        writer.add_key_value_metadata({_METADATA: json.dumps(document)})
         for start in range(0, len(rows), rows_per_group):
             if not may_go_on():
                 return False
@@ -147,15 +151,15 @@ class ColumnarPart:
     def time(self) -> FloatArray:
         return np.asarray(self._group(0, ["time"])[0][0], np.float64)
 
-    def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop``: (readings, rows, columns)."""
-        found = np.empty((self.readings, stop - start, len(self.columns)), np.float32)
+    def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
+        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
+        found = np.empty((len(self.steps[at]), stop - start, len(self.columns)), np.float32)
         for group in range(start // self.rows_per_group, -(-stop // self.rows_per_group)):
             first = group * self.rows_per_group
             here = slice(max(start, first), min(stop, first + self.rows_per_group))
             for position, values in enumerate(self._group(group, list(self.columns))):
                 part = values[here.start - first : here.stop - first]
-                found[:, here.start - start : here.stop - start, position] = part.T
+                found[:, here.start - start : here.stop - start, position] = part.T[at]
         return found
 
     def series(self, row: int, column: int) -> tuple[IntArray, NDArray[np.float32]]:
@@ -192,7 +196,7 @@ def open_columnar(path: Path) -> ColumnarPart:
     kinds = {"step": pa.int64(), "time": pa.float64()}
     try:
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
-        facts = _facts((file.schema_arrow.metadata or {})[_METADATA])
+        facts = _facts((file.metadata.metadata or {})[_METADATA])
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -17,16 +17,19 @@ from typing import Any
 from urllib.parse import quote
 
 from steadytrain.errors import UsageError
-from steadytrain.model import Action, Series, Severity, Symptom, Table, Window, worst
+from steadytrain.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, worst
 from steadytrain.store.bundle import check_types, is_bundle, write_json
 from steadytrain.store.segments import count_records, read_scalars, read_stream, with_gradient_norms
-from steadytrain.store.tables import read_series, read_table
+from steadytrain.store.tables import read_readable, read_series, read_table
 
-RUN_VERSION = 1
+RUN_VERSION = 2
+"""2: gradient norms are a table, and parts may be thinned and put together. Folders of version 1 are read as well."""
+
 RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 BUSY_WAIT_S = 2.0
+NOTABLE_STEPS_MAX = 256
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -115,7 +118,8 @@ class RunRecord:
         window = read_stream(self.path / "steps" / stream)
         if "gradients" not in self.tables(stream):
             return window
-        return with_gradient_norms(window, self.table("gradients", stream))
+        # Older steps may be Parquet; without pyarrow their norms are as those that were thinned away.
+        return with_gradient_norms(window, read_readable(self.path / "tables" / stream / "gradients"))
 
     def scalars(self, stream: str = "main") -> Window:
         """All whole steps of a stream without their tensors, which may be far larger."""
@@ -187,6 +191,21 @@ def open_run(path: Path) -> RunRecord:
         actions=actions,
         ranks=ranks,
     )
+
+
+def notable_steps(path: Path, stream: str) -> list[int]:
+    """Steps of a stream at which something happened, the most important first: what retention keeps whole.
+
+    Incidents come first, then the beginnings of symptoms from the gravest down, then their ends.
+    """
+    with _reading(path) as index:
+        incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
+        symptoms = index.execute(
+            "SELECT severity, first_step, last_step FROM symptoms WHERE stream = ? ORDER BY first_step", (stream,)
+        ).fetchall()
+    symptoms.sort(key=lambda symptom: -SEVERITIES.index(symptom[0]))
+    steps = [*incidents, *(first for _, first, _ in symptoms), *(last for *_, last in symptoms)]
+    return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.errors import UsageError
 
@@ -88,6 +91,16 @@ def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]
                 raise UsageError(f"{error.filename}: missing; the run folder is damaged") from None
             parts = again
     raise UsageError(f"{folder}: its files change faster than they can be read; try again")
+
+
+def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The whole records of a file, mapped into memory and not yet read.
+
+    It is opened once: what its name stands for may be replaced at any moment.
+    """
+    with path.open("rb") as file:
+        count = os.fstat(file.fileno()).st_size // dtype.itemsize
+        return np.asarray(np.memmap(file, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
 
 
 @contextmanager

@@ -188,16 +188,6 @@ def count_records(folder: Path) -> int:
     return read_parts(folder, SUFFIXES, count)
 
 
-def read_records(part: Part) -> NDArray[Any]:
-    """The whole records of a segment as they lie on disk.
-
-    Raises:
-        UsageError: they cannot be read.
-        FileNotFoundError: the segment is gone: replaced, or taken away.
-    """
-    return _records(part.path, read_schema(part.schema))
-
-
 def _read_segment(path: Path) -> Window:
     schema = read_schema(path.with_suffix(".json"))
     rows = _records(path, schema)
@@ -224,7 +214,7 @@ def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
     except OSError as error:
         raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
     rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
-    return rows[: _whole_records(rows)]
+    return rows[: whole_records(rows)]
 
 
 def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
@@ -313,7 +303,7 @@ def schema_dtype(schema: dict[str, Any]) -> np.dtype[Any]:
     return _record_dtype(tuple(schema["scalars"]), len(schema["tensors"]))
 
 
-def _whole_records(rows: NDArray[Any]) -> int:
+def whole_records(rows: NDArray[Any]) -> int:
     """How many leading records match their CRC, which is taken over the record with its CRC field zeroed."""
     size = rows.dtype.itemsize
     data = rows.view(np.uint8).data

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from steadytrain.errors import UsageError
 from steadytrain.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
-from steadytrain.store.columnar import Cells, ColumnarPart, checked_names, is_available, open_columnar
-from steadytrain.store.parts import PARQUET, Part, next_number, read_parts
+from steadytrain.store.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
+from steadytrain.store.parts import PARQUET, Part, map_records, next_number, read_parts
 
 TABLE_VERSION = 1
 SUFFIXES = (PARQUET, ".rows")
@@ -150,9 +150,9 @@ class RawPart:
     def time(self) -> FloatArray:
         return self.records["time"].astype(np.float64)
 
-    def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop``: (readings, rows, columns)."""
-        return np.asarray(self.records["values"][:, start:stop], np.float32)
+    def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
+        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
+        return np.asarray(self.records["values"][at, start:stop], np.float32)
 
     def series(self, row: int, column: int) -> tuple[IntArray, NDArray[np.float32]]:
         """Steps and values of one cell."""
@@ -258,13 +258,11 @@ def open_part(part: Part) -> RawPart | ColumnarPart:
     schema = read_schema(part.schema)
     dtype = record_dtype(len(schema.rows), len(schema.columns))
     try:
-        count = part.path.stat().st_size // dtype.itemsize
-        records = np.asarray(np.memmap(part.path, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
+        return RawPart(schema, map_records(part.path, dtype))
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UsageError(f"{part.path}: the readings cannot be read ({error.strerror})") from None
-    return RawPart(schema, records)
 
 
 def open_whole(part: Part) -> RawPart | ColumnarPart:

@@ -4,8 +4,8 @@ The newest steps are kept whole. Older ones are thinned by age: one in 10 steps 
 ten times that age on, and so forth. So every tenfold of age costs the same, and a run of any length grows with its
 logarithm only. Steps near a symptom or an incident are kept whole at any age, within a bound.
 
-What is kept of a stretch of steps is its first reading, and stretches nest, so thinning often gives the same as
-thinning once at the end.
+What is kept of a stretch of steps is its first reading. Stretches nest and age as a whole, so thinning often gives the
+same as thinning once at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCALARS_FULL_STEPS = 1_000_000
 
 TABLE_FULL_VALUES = 6_000
 """Values of one row that a table keeps at full resolution: 6,000 steps of one column, 300 steps of twenty. Chosen so
-that a day of the level `standard` with 200 tensors stays under 50 MB (tests/test_store_budget.py does the sum)."""
+that a day of the level `standard` with 200 tensors stays under 50 MB (tests/test_store_retention.py does the sum)."""
 
 TABLE_FULL_STEPS_MIN = 128
 """Never fewer, whatever the columns: a symptom must find its neighbourhood still whole when it is raised."""
@@ -78,22 +78,29 @@ def keep(
 
 
 def level_of(steps: IntArray, *, newest: int, full_steps: int) -> IntArray:
-    """How far a step is thinned: one reading in ``FACTOR ** level`` steps."""
-    ages = newest - steps
+    """How far a step is thinned: one reading is kept of each ``FACTOR ** level`` steps.
+
+    All steps of such a stretch pass to its level together, when the last of them is old enough.
+    """
     levels = np.zeros(len(steps), np.int64)
-    bound = full_steps
-    while bound <= int(ages.max(initial=0)):
-        levels += ages >= bound
-        bound *= FACTOR
+    age, length = full_steps, FACTOR
+    while age <= newest - int(steps.min(initial=newest)):
+        ends = (steps // length + 1) * length - 1
+        levels += newest - ends >= age
+        age, length = age * FACTOR, length * FACTOR
     return levels
 
 
 def near(steps: IntArray, places: Sequence[int], *, readings_max: int) -> NDArray[np.bool_]:
-    """Which readings lie within ``AROUND_STEPS`` of ``places``, taken in their order until ``readings_max`` are."""
+    """Which readings lie within ``AROUND_STEPS`` of ``places``, taken in their order until ``readings_max`` are.
+
+    One place is always granted.
+    """
     found = np.zeros(len(steps), np.bool_)
+    bound = max(readings_max, 2 * AROUND_STEPS + 1)
     for place in places:
         here = (steps >= place - AROUND_STEPS) & (steps <= place + AROUND_STEPS)
-        if np.count_nonzero(found | here) <= readings_max:
+        if np.count_nonzero(found | here) <= bound:
             found |= here
     return found
 
@@ -119,20 +126,25 @@ def plan(parts: Sequence[Held], *, newest: int, full_steps: int, places: Sequenc
 
 
 def _jobs(parts: Sequence[Held], masks: Sequence[NDArray[np.bool_]], start: int, stop: int) -> list[Job]:
-    """Of a group either all is put together, or what is due is rewritten by itself."""
+    """Of a group its newer parts are put together once they are many; what is due is rewritten in any case."""
     sizes = [_bytes(parts[index], masks[index]) for index in range(start, stop)]
-    # Files of like size only, so that a large one is not written again for every small one that follows it.
-    if stop - start >= MERGED_PARTS_MIN and 2 * max(sizes) <= sum(sizes):
-        return [Job(start, stop, tuple(masks[start:stop]))]
+    together = stop
+    for first in range(len(sizes) - MERGED_PARTS_MIN + 1):
+        # Only files of like size, so that a large one is not written again for every small one that follows it.
+        if 2 * max(sizes[first:]) <= sum(sizes[first:]):
+            together = start + first
+            break
     jobs = []
     index = start
-    while index < stop:
+    while index < together:
         last = index
-        while last < stop and _is_due(masks[last]):
+        while last < together and _is_due(masks[last]):
             last += 1
         if last > index:
             jobs.append(Job(index, last, tuple(masks[index:last])))
         index = max(last, index + 1)
+    if together < stop:
+        jobs.append(Job(together, stop, tuple(masks[together:stop])))
     return jobs
 
 
