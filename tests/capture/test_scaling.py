@@ -310,7 +310,14 @@ def test_clips_that_no_step_follows_do_not_pile_up() -> None:
 
 @pytest.mark.parametrize(
     ("before", "applied", "coefficient"),
-    [(2.0, 1.0, 0.5), (2.0, 2.0, 1.0), (0.0, 0.0, 1.0), (1.0, 1.0000001, 1.0), (math.inf, 0.0, 0.0)],
+    [
+        (2.0, 1.0, 0.5),
+        (2.0, 2.0, 1.0),
+        (0.0, 0.0, 1.0),
+        (1.0, 1.0000001, 1.0),
+        (1.0, 0.999999, 1.0),
+        (math.inf, 0.0, 0.0),
+    ],
 )
 def test_the_coefficient_of_odd_norms(before: float, applied: float, coefficient: float) -> None:
     assert clip_coefficient(before, applied) == coefficient

@@ -27,6 +27,10 @@ SAMPLED_ELEMENTS_MAX = 1 << 14
 quarter, and of a whole model far better. 26 M elements in 200 tensors: 11 ms on one thread, all of them 87 ms."""
 
 
+ROUNDING = 1e-5
+"""Two norms of the same gradients may differ by this: each sums squares in float32, in an order of its own."""
+
+
 @dataclass(frozen=True)
 class Clip:
     """One clip while a scale may be on the gradients.
@@ -179,7 +183,10 @@ def clip_coefficient(before: float, applied: float) -> float:
     """Norm after clipping over norm before: 1 where clipping changed nothing, also of gradients that are all zero."""
     if before == 0.0:
         return 1.0
-    return min(1.0, applied / before) if math.isfinite(before) else (0.0 if applied == 0.0 else math.nan)
+    if not math.isfinite(before):
+        return 0.0 if applied == 0.0 else math.nan
+    coefficient = applied / before
+    return 1.0 if coefficient > 1.0 - ROUNDING else coefficient
 
 
 def overflow_share(norms: Mapping[int, float], gradients: Sequence[tuple[int, Tensor]]) -> float | None:
