@@ -363,6 +363,21 @@ def test_a_step_that_the_scaler_skips_is_no_incident(tmp_path: Path) -> None:
     assert run.window().skipped.tolist() == [True, False, False, True, False, False]
 
 
+def test_a_scaler_that_is_switched_off_leaves_the_gate_in_place(tmp_path: Path) -> None:
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    with stopping(model, optimizer, tmp_path):
+        for step in range(1, 7):
+            optimizer.zero_grad()
+            loss = model(torch.randn(5, 4)).pow(2).mean()
+            scaler.scale(loss * NAN if step == 3 else loss).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+    assert [action.step for action in recorded(tmp_path).actions] == [3]
+
+
 @pytest.mark.parametrize("how", ["after backward", "after clipping"])
 def test_a_script_that_throws_bad_gradients_away_itself_is_left_alone(how: str, tmp_path: Path) -> None:
     model = nn.Linear(4, 3)

@@ -278,7 +278,7 @@ class Watcher:
             self._seen.gradients_zeroed()
 
     def scaler_scales(self, scaler: Any) -> None:
-        if self._mine():
+        if self._mine() and scaler.is_enabled():  # one that is not has no scale, and scales nothing
             self._scalers[id(scaler)] = scaler
 
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
