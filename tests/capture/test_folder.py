@@ -133,7 +133,7 @@ json.dump(rows, open("computed.json", "w"))
 
 @pytest.mark.slow
 def test_the_record_says_what_the_script_computes(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, COMPUTES)
+    outcome = run_script(tmp_path, COMPUTES, "--level", "full")
     assert outcome.status == 0, outcome.err
     assert outcome.warnings == []
     rows = json.loads((tmp_path / "computed.json").read_text())

@@ -9,20 +9,27 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from steadytrain.capture import environment, ranks
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.gate import Measurement
+from steadytrain.capture.machine.sampler import MachineSampler
+from steadytrain.capture.sink import Sink
 from steadytrain.capture.streams import Stream
 from steadytrain.catalog import detector_name
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.model import SEVERITIES, SIGNALS, Policy, Symptom
+from steadytrain.model import SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom
 from steadytrain.store.folder import RUN_FILE, RunWriter
+from steadytrain.store.retention import Keeper
 from steadytrain.store.segments import SegmentWriter
+from steadytrain.store.tables import TableWriter
 from steadytrain.symptoms import Detector
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
+
+_NO_TENSORS = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Settings:
 class Books:
     """Writes what is seen, and runs the detectors over it. An error of a disk is told once; then nothing is written."""
 
-    def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector]) -> None:
+    def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector], sink: Sink) -> None:
         self.settings = settings
         self.symptoms: dict[tuple[str, str, int], Symptom] = {}
         self.recording = True
@@ -50,6 +57,9 @@ class Books:
         self._told: dict[tuple[str, str, int], str] = {}
         self._detectors = list(detectors)
         self._run: RunWriter | None = None
+        self._sink = sink
+        self._machine: MachineSampler | None = None
+        self._keeper: Keeper | None = None
 
     @property
     def detector_names(self) -> list[str]:
@@ -98,10 +108,54 @@ class Books:
             run = self.open(stream)
             if stream.writer is None:
                 stream.writer = SegmentWriter(run.path / "steps" / stream.name, stream=stream.name)
-            stream.writer.append(measured.record, measured.tensor_names)
+            stream.writer.append(replace(measured.record, gradient_norms=_NO_TENSORS), ())
         except Exception as error:
-            self.recording = False
-            self._guard.report("recording to the run folder", error)
+            self._give_up(error)
+            return
+        record = measured.record
+        norms = Reading("gradients", measured.tensor_names, ("norm",), record.gradient_norms[:, None])
+        self.read(stream, record.step, record.time, norms)
+        for sample in self._machine.take() if self._machine is not None else ():
+            self.read(stream, record.step, sample.time, sample.reading)
+        with self._guard.part("exporting"):
+            self._sink.step(stream.name, record, measured.tensor_names)
+
+    def read(self, stream: Stream, step: int, time: float, reading: Reading) -> None:
+        """Put one reading of a table on disk."""
+        if not self.recording:
+            return
+        try:
+            if reading.table not in stream.tables:
+                folder = self.open(stream).path / "tables" / stream.name
+                stream.tables[reading.table] = TableWriter(folder, reading.table)
+            stream.tables[reading.table].append(step, time, reading)
+        except Exception as error:
+            self._give_up(error)
+            return
+        if reading.table != "gradients":  # the sink has those with the step
+            with self._guard.part("exporting"):
+                self._sink.reading(stream.name, step, time, reading)
+
+    def add_incident(self, path: Path, incident: Incident) -> None:
+        """The bundle at ``path`` is sealed, with its finding."""
+        with self._guard.part("exporting"):
+            self._sink.incident(path, incident)
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """One more fact of the run, where it is being recorded."""
+        if self._run is not None and self.recording:
+            try:
+                self._run.set_fact(name, value)
+            except Exception as error:
+                self._give_up(error)
+
+    def forget(self) -> None:
+        """In a forked child: nothing of this is its own."""
+        self._sink.forget()
+
+    def _give_up(self, error: Exception) -> None:
+        self.recording = False
+        self._guard.report("recording to the run folder", error)
 
     def detect(self, stream: Stream) -> list[Symptom]:
         """Run every detector and record what is new or has grown. Worst first; at the same severity the loss leads."""
@@ -123,6 +177,8 @@ class Books:
                 self.symptoms[key] = symptom
                 with self._guard.part("recording a symptom"):
                     self.open(stream).raise_symptom(symptom)
+                with self._guard.part("exporting"):
+                    self._sink.symptom(symptom)
         return sorted(found, key=_by_weight)
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
@@ -135,10 +191,20 @@ class Books:
 
     def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
         """Close the segments and the folder, with how the run ended."""
+        if self._machine is not None:
+            with self._guard.part("reading the machine"):
+                self._machine.close()
+                facts = {**facts, "machine": self._machine.facts, "machine_notes": self._machine.notes}
         for stream in streams:
-            if stream.writer is not None:
-                stream.writer.close()
+            for writer in (stream.writer, *stream.tables.values()):
+                if writer is not None:
+                    writer.close()
+        if self._keeper is not None:
+            with self._guard.part("keeping the run folder small"):
+                self._keeper.close()
         if self._run is not None:
+            with self._guard.part("exporting"):
+                self._sink.close(str(facts.get("ended")))
             for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
                 self._run.set_fact(name, value)
             self._run.close()

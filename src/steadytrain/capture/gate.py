@@ -17,6 +17,7 @@ from torch import Tensor
 
 from steadytrain.capture import ranks
 from steadytrain.capture.loss import unscaled
+from steadytrain.capture.scaling import Scaling, overflow_share, underflow
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.capture.tensorstats import (
     OVERFLOWED,
@@ -40,6 +41,7 @@ class Measurement:
     tensor_names: tuple[str, ...]
     bad: tuple[BadTensor, ...]
     elsewhere: bool
+    scale: float
     committed: bool = False
 
     @property
@@ -57,6 +59,7 @@ def measure(
     optimizer: torch.optim.Optimizer,
     seen: Seen,
     scalers: Collection[Any],
+    scaling: Scaling,
     *,
     skipped: bool,
     weigh: bool,
@@ -67,7 +70,8 @@ def measure(
     Args:
         scalers: the gradient scalers whose scale stands in front of the losses.
         skipped: whether a scaler is known to have skipped this step.
-        weigh: whether to take the norm of the weights as well.
+        scaling: what is known of the scaler's and the clip's part in this step.
+        weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
         time_s: wall-clock time of the record, in seconds since the epoch.
     """
     gradients, parameters = _gradients(stream.parameters), _dense(stream.parameters) if weigh else []
@@ -77,6 +81,13 @@ def measure(
     clipped = [clipping.norms.get(id(p)) for p in stream.parameters]
     # Where clipping has just read the gradients there is nothing left to read.
     unread = [(at, values) for at, values in gradients if not clipping.knows_applied(stream.parameters[at])]
+    own = scaling.tensors()
+    scaler_scale = own[0] if own else grad_scale if isinstance(grad_scale, Tensor) else None
+    small = underflow(
+        [values for _, values in gradients] if weigh else [],
+        scale=scaler_scale,
+        carried=isinstance(grad_scale, Tensor),
+    )
     numbers = iter(
         fetch(
             [
@@ -84,6 +95,8 @@ def measure(
                 *(factor.value for term in seen.losses for factor in term.factors),
                 *(scale for scaler in scalers if (scale := scaler._scale) is not None),
                 *extras,
+                *own,
+                *small.tensors,
                 *l2_norms([gradient for _, gradient in unread]),
                 *(norm for norm in clipped if norm is not None),
                 *l2_norms(parameters),
@@ -96,8 +109,11 @@ def measure(
     scaler_skips = isinstance(found_inf, Tensor) and next(numbers) > 0
     scale = next(numbers) if isinstance(grad_scale, Tensor) else 1.0
     coefficient = clipping.coefficient(next(numbers)) if isinstance(clipping.total, Tensor) else 1.0
+    scaling_values = [next(numbers) for _ in own]
+    underflow_share = small.share([next(numbers) for _ in small.tensors])
     applied = {at: next(numbers) / scale for at, _ in unread}
-    before = {at: next(numbers) / scale for at, norm in enumerate(clipped) if norm is not None}
+    factor = scale * scaling.norm_factor(scaling_values)
+    before = {at: next(numbers) / factor for at, norm in enumerate(clipped) if norm is not None}
     applied = {at: applied[at] if at in applied else before[at] * coefficient for at, _ in gradients}
     if len(unread) < len(gradients) and not all(math.isfinite(norm) for norm in applied.values()):
         norms_now = fetch(l2_norms([values for _, values in gradients]))
@@ -129,11 +145,21 @@ def measure(
             "samples": float(sum(batch.samples for batch in seen.micro_batches)) if seen.micro_batches else None,
             "tokens": float(sum(tokens)) if tokens else None,
             "step_s": time.perf_counter() - seen.began,
+            "data_wait_s": seen.waited_s,
+            "overflow_share": _overflow_share(stream, seen, gradients, applied),
+            "underflow_share": underflow_share,
+            **scaling.scalars(
+                stream.name,
+                scaling_values,
+                before=list(before.values()),
+                applied=[applied[at] for at in before if at in applied],
+                skipped=skipped,
+            ),
         },
         gradient_norms=row,
         skipped=skipped,
     )
-    return Measurement(losses, record, stream.tensor_names, bad, elsewhere)
+    return Measurement(losses, record, stream.tensor_names, bad, elsewhere, scale)
 
 
 def reason(measured: Measurement) -> str:
@@ -200,6 +226,19 @@ def _exact_look(
                 name, shape = stream.tensor_names[position], tuple(gradient.shape)
                 bad.append(BadTensor(name, shape, str(gradient.dtype), state.nan, state.inf, state.count))
     return tuple(bad)
+
+
+def _overflow_share(
+    stream: Stream, seen: Seen, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
+) -> float | None:
+    """Share of gradient elements that are NaN or Inf, as they were before clipping could spread them."""
+    clipping = seen.clipping
+    unclipped = [(at, values) for at, values in gradients if id(stream.parameters[at]) not in clipping.norms]
+    bad = sum(state.nan + state.inf for state in clipping.states.values())
+    count = sum(values.numel() for _, values in gradients)
+    own = overflow_share(applied, unclipped)
+    own_count = sum(values.numel() for _, values in unclipped)
+    return (bad + (own or 0.0) * own_count) / count if count else None
 
 
 def _gradients(parameters: Sequence[Tensor]) -> list[tuple[int, Tensor]]:

@@ -30,6 +30,7 @@ from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, Optimizer
 
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
+    *("instruments", "scaling", "data_wait"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks"),
 )
 

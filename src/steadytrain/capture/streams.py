@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.discover import Model
 from steadytrain.capture.history import History
+from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.loss import LossTerm
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.model import Finding
 from steadytrain.store.segments import SegmentWriter
+from steadytrain.store.tables import TableWriter
 
 if TYPE_CHECKING:
     from steadytrain.capture.gate import Measurement
@@ -29,7 +31,7 @@ class Seen:
     ``clipping`` is what was read of the gradients before clipping. ``early`` is what a look
     at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
     backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
-    ``evaluations`` counts how often the optimizer has called its closure.
+    ``evaluations`` counts how often the optimizer has called its closure. ``waited_s`` is the time in data loaders.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -41,6 +43,7 @@ class Seen:
     clipping: Clipping = field(default_factory=Clipping)
     early: Finding | None = None
     evaluations: int = 0
+    waited_s: float = 0.0
 
     @property
     def moved_weights(self) -> bool:
@@ -80,6 +83,8 @@ class Stream:
     model: Model | None = None
     tensor_names: tuple[str, ...] = ()
     writer: SegmentWriter | None = None
+    tables: dict[str, TableWriter] = field(default_factory=dict)
+    instruments: Instruments | None = None
     step: int = 0
     pending: Measurement | None = None
     together: bool = False

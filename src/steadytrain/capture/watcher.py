@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from steadytrain.capture import ranks
 from steadytrain.capture.books import Books, Settings, started_at, utc_now
 from steadytrain.capture.clipping import ClipArguments
+from steadytrain.capture.data_wait import DataWait
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
@@ -41,6 +42,7 @@ from steadytrain.capture.gate import Measurement, measure, reason
 from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.incident import freeze_incident
+from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
@@ -53,12 +55,15 @@ from steadytrain.capture.recorder import (
     record_call,
     tensors_in,
 )
+from steadytrain.capture.scaling import Scaling
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
+from steadytrain.capture.sink import NoSink, Sink
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.model import (
     Action,
     Finding,
     Incident,
+    Reading,
     Symptom,
 )
 from steadytrain.store.bundle import update_incident
@@ -73,6 +78,7 @@ FETCHED_MAX = 64
 OBSERVED_INCIDENTS_MAX = 3
 LAP_S_MAX = 120.0
 HAND_WRITTEN_AFTER_BACKWARDS = 200
+NO_SINK = NoSink()
 
 
 class RunStopped(SystemExit):
@@ -107,6 +113,7 @@ class Watcher:
         detectors: Sequence[Detector] = (),
         investigator: Investigator | None = None,
         rehearsal: Rehearsal | None = None,
+        sink: Sink = NO_SINK,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
@@ -117,7 +124,7 @@ class Watcher:
         self.streams: list[Stream] = []
         self.notes: list[str] = []
         self._tell = tell
-        self._books = Books(settings, self.guard, tell, detectors)
+        self._books = Books(settings, self.guard, tell, detectors, sink)
         self._books.recording = rehearsal is None
         self._investigator = investigator
         self._rehearsal = rehearsal
@@ -132,6 +139,8 @@ class Watcher:
         self._seen = Seen()
         self._scalers: dict[int, Any] = {}
         self._scaler_step: tuple[int, bool] | None = None
+        self._scaling = Scaling()
+        self._data_wait = DataWait()
         self._ring = BatchRing()
         self._buffers = BufferKeeper()
         self._random_after: RandomState | None = None
@@ -165,7 +174,10 @@ class Watcher:
             self._modules.compile_called(subject, result)
 
     def fetch_begins(self, iterator: Any) -> Any:
-        if self._lap is None or not self._mine():
+        if not self._mine():
+            return MISSING
+        if self._lap is None:
+            self._data_wait.begins(iterator)
             return MISSING
         batch = MISSING
         with self.guard.part("one more lap"):
@@ -173,7 +185,10 @@ class Watcher:
         return batch  # noqa: RET504 (a guarded part may end without it)
 
     def fetch_ends(self, iterator: Any, batch: Any) -> None:
-        if self._mine() and len(self._seen.fetched) < FETCHED_MAX:
+        if not self._mine():
+            return
+        self._data_wait.ends(iterator)
+        if len(self._seen.fetched) < FETCHED_MAX:
             self._seen.fetched.append((self._dataset_number(iterator), batch))
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -284,11 +299,22 @@ class Watcher:
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
         if self._mine():
             self._scaler_step = (id(optimizer), False)
+            with self.guard.part("following the gradient scaler"):
+                self._scaling.scaler_step_begins(scaler, optimizer)
 
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
         """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
         if not self._mine() or self._scaler_step is None:
             return
+        self._scaler_step_ends(scaler, optimizer)
+        with self.guard.part("following the gradient scaler"):
+            self._scaling.scaler_step_ends()
+            note = self._scaling.take_note()
+            if note is not None:
+                self._note(note)
+
+    def _scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+        assert self._scaler_step is not None
         seen, self._scaler_step = self._scaler_step[1], None
         if seen or not scaler.is_enabled():
             return
@@ -307,7 +333,9 @@ class Watcher:
         clipping, reading = self._seen.clipping, None
         with self.guard.part("reading the gradients before clipping"):
             tensors = [parameters] if isinstance(parameters, Tensor) else parameters
-            reading = clipping.begin(tensors, ClipArguments.of(args, kwargs), self.guard)
+            arguments = ClipArguments.of(args, kwargs)
+            self._scaling.clip_begins(tensors, self._scalers.values(), limit=arguments.limit)
+            reading = clipping.begin(tensors, arguments, self.guard)
         with reading or nullcontext():
             total = original(parameters, *args, **kwargs)
         with self.guard.part("reading the gradients before clipping"):
@@ -411,15 +439,30 @@ class Watcher:
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
         self._refresh(stream)
-        return measure(
+        instruments, step = self._instruments(stream), stream.step + 1
+        self._seen.waited_s += self._data_wait.take()
+        measured = measure(
             stream,
             optimizer,
             self._seen,
             self._scalers.values(),
+            self._scaling,
             skipped=skipped,
-            weigh=stream.step % self.settings.level.weights_every == 0,
+            weigh=instruments.weighs(step),
             time_s=self._clock(),
         )
+        if not skipped:
+            instruments.before_update(stream, step, measured.scale)
+        return measured
+
+    def _instruments(self, stream: Stream) -> Instruments:
+        if stream.instruments is None:
+
+            def record(step: int, reading: Reading) -> None:
+                self._books.read(stream, step, self._clock(), reading)
+
+            stream.instruments = Instruments(self.settings.level, self.guard, record, self._note)
+        return stream.instruments
 
     # -- a step ends -----------------------------------------------------------------------------------------------
 
@@ -430,9 +473,16 @@ class Watcher:
         self._forget_step()
         self._ring.add(stream.step, batches)
         self._books.commit(stream, measured)
+        instruments = self._instruments(stream)
+        if measured.record.skipped:
+            instruments.skip_update()
+        else:
+            instruments.after_update(stream, stream.step)
         stream.since_detect += 1
         if stream.since_detect >= DETECT_EVERY_STEPS:
-            self._books.tell_symptoms(self._books.detect(stream))
+            found = self._books.detect(stream)
+            self._books.tell_symptoms(found)
+            instruments.raised(found, stream.step)
         if stream.step == 1:
             self._modules.settle()
 
@@ -451,7 +501,8 @@ class Watcher:
             return
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
         why = "policy observe: nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
-        self._freeze(stream, measured, symptoms, action, Finding(None, why))
+        path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
+        self._books.add_incident(path, incident)
 
     def _freeze(
         self,
@@ -505,7 +556,9 @@ class Watcher:
         self.stopped = RunStopped(f"steadytrain refused the update of step {step}")
         if frozen is not None:
             with self.guard.part("adding the located operation to the bundle"):
-                update_incident(frozen[0], replace(frozen[1], finding=finding))
+                complete = replace(frozen[1], finding=finding)
+                update_incident(frozen[0], complete)
+                self._books.add_incident(frozen[0], complete)
         with self.guard.part("telling of the incident"):
             why = reason(measured)
             state = PARTLY_APPLIED if self._seen.moved_weights else UNTOUCHED
@@ -641,8 +694,12 @@ class Watcher:
                 for stream in self.streams:
                     if stream.since_detect:
                         self._books.tell_symptoms(self._books.detect(stream))
+        for stream in self.streams:
+            self._instruments(stream).finish()
         with self.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": self.notes}
+            if self._scaling.clipped_before_unscaling:
+                facts["clipped_before_unscaling"] = self._scaling.clipped_before_unscaling
             if self.stopped is not None:
                 facts |= {"ended": "stopped", "exit_status": STOPPED_STATUS}
             self._books.close(self.streams, facts)
@@ -650,6 +707,7 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child: this process does not train for us; touch nothing that the parent owns."""
         self._closed = True
+        self._books.forget()
 
     @property
     def detector_names(self) -> list[str]:
@@ -668,8 +726,10 @@ class Watcher:
 
     @property
     def memory_bytes(self) -> int:
-        """What steadytrain itself holds: the ring of batches and the history."""
-        return self._seen.size_bytes + self._ring.size_bytes + sum(stream.history.size_bytes for stream in self.streams)
+        """What steadytrain itself holds: the ring of batches, the history, and samples of tensors."""
+        histories = sum(stream.history.size_bytes for stream in self.streams)
+        samples = sum(stream.instruments.held_bytes for stream in self.streams if stream.instruments)
+        return self._seen.size_bytes + self._ring.size_bytes + histories + samples
 
     def _mine(self) -> bool:
         return not self._closed and not self._busy and threading.get_ident() == self._thread
