@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -12,16 +13,18 @@ def dense_values(tensor: Tensor) -> Tensor | None:
     """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
 
     Sparse tensors give their stored values, sharded ones (DTensor) their local part, complex ones a real view. None for
-    integers, quantised and meta tensors, parameters without a shape yet, and wrappers that keep their values in a form
-    of their own.
+    integers, quantised, meta and fake tensors, parameters without a shape yet, and wrappers that keep their values in a
+    form of their own.
     """
     if is_lazy(tensor):
         return None
-    tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
-    if tensor.device.type == "meta" or tensor.is_quantized or _is_wrapper(tensor):
+    if type(tensor).__name__ == "AsyncCollectiveTensor":  # a local part that is still on its way
+        tensor = tensor.wait()  # type: ignore[attr-defined]
+    if tensor.device.type == "meta" or tensor.is_quantized or _keeps_no_values(tensor):
         return None
+    tensor = tensor.detach()
     if tensor.layout == torch.sparse_coo:
         tensor = tensor._values()
     elif tensor.layout != torch.strided:
@@ -31,5 +34,5 @@ def dense_values(tensor: Tensor) -> Tensor | None:
     return tensor if tensor.is_floating_point() else None
 
 
-def _is_wrapper(tensor: object) -> bool:
-    return is_traceable_wrapper_subclass(tensor)
+def _keeps_no_values(tensor: object) -> bool:
+    return isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)

@@ -50,6 +50,20 @@ class Moments:
     correction: tuple[float | Tensor, float | Tensor] | None = None
     ratio_is_defined: bool = False
 
+    def root_bias(self) -> float | Tensor:
+        """Square root of 1 - beta2^step, 1 where the optimizer does not correct; a tensor where one of them is."""
+        if self.correction is None:
+            return 1.0
+        beta, step = self.correction
+        if isinstance(step, Tensor) and step.device.type == "cpu":
+            step = float(step)
+        if isinstance(beta, Tensor) and beta.device.type == "cpu":
+            beta = float(beta)
+        if not isinstance(beta, Tensor) and not isinstance(step, Tensor):
+            return float(max(0.0, 1.0 - beta**step) ** 0.5)
+        bias = 1.0 - torch.as_tensor(beta**step)
+        return bias.detach().reshape(()).clamp_min(0.0).sqrt()
+
 
 @dataclass(frozen=True)
 class Found:

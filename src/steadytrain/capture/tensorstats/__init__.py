@@ -6,8 +6,9 @@
 | ``tensor_watch`` | one row a parameter: :class:`TensorWatch`, called before and after the update |
 | ``columns`` | what it measures, and what of that is exact |
 | ``histogram`` | log2 histograms of magnitudes |
-| ``host``, ``device`` | one pass over whole tensors: on the CPU by blocks, elsewhere by torch operations |
-| ``sample`` | a fixed part of each tensor, for what would cost too much on the whole |
+| ``passes`` | one pass over whole tensors, by what fits the device: ``host``, ``kernel`` (Triton), ``device`` |
+| ``sample``, ``layout``, ``sampled`` | a fixed part of each tensor, for what would cost too much on the whole |
+| ``assemble`` | from partial results to a reading |
 | ``readback`` | numbers on their way from a device to the host |
 | ``quiet`` | under which modes our own operations run |
 

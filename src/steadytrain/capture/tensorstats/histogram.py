@@ -7,14 +7,14 @@ so that tensors of any size compare.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from steadytrain.capture.dense import dense_values
+from steadytrain.capture.tensorstats.passes import alike, kernel_for, split_dense
 from steadytrain.capture.tensorstats.quiet import quiet
 from steadytrain.capture.tensorstats.readback import Readback
 from steadytrain.capture.tensorstats.sample import SAMPLE_MAX, plan_for
@@ -34,21 +34,38 @@ HISTOGRAM_COLUMNS: tuple[str, ...] = (
 
 
 def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX) -> Readback[Reading]:
-    """A reading of the table ``histograms``: one row for each (row name, tensor), shares over a sample of each.
+    """A reading of the table ``histograms``: one row for each (row name, tensor). Shares are over a sample of each,
+    over the whole tensor on a GPU with Triton.
 
     Tensors without float values (quantised, integers, meta, empty) have no row.
     """
     kept = [(name, values) for name, tensor in rows if (values := dense_values(tensor)) is not None and values.numel()]
     names = tuple(name for name, _ in kept)
     with quiet(*{values.device.type for _, values in kept}):
-        counts = [count_bins(plan_for(values, size_max).view(values)) for _, values in kept]
+        groups = list(_counted({row: values for row, (_, values) in enumerate(kept)}, size_max))
 
     def finish(arrived: list[Tensor]) -> Reading:
-        found = [shares(counts.numpy()) for counts in arrived]
-        values = np.array(found, np.float32).reshape(len(names), len(HISTOGRAM_COLUMNS))
-        return Reading("histograms", names, HISTOGRAM_COLUMNS, values)
+        values = np.zeros((len(names), len(HISTOGRAM_COLUMNS)))
+        for (rows, _), counts in zip(groups, arrived, strict=True):
+            values[rows] = counts.numpy()
+        values /= values.sum(1, keepdims=True)
+        return Reading("histograms", names, HISTOGRAM_COLUMNS, values.astype(np.float32))
 
-    return Readback(counts, finish)
+    return Readback([counts for _, counts in groups], finish)
+
+
+def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[list[int], Tensor]]:
+    """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the kernel of a GPU."""
+    for (device, dtype), rows in alike(tensors).items():
+        kernel = kernel_for(device, lambda _: None)
+        if kernel is not None and dtype in kernel.DTYPES:
+            whole, rows = split_dense(rows)
+            if whole:
+                table = kernel.Table([tensor.numel() for tensor in whole.values()], dtype, device)
+                yield list(whole), table.summarise(list(whole.values()), histogram=True).histogram
+        if rows:
+            samples = [plan_for(values, size_max).view(values) for values in rows.values()]
+            yield list(rows), torch.stack([count_bins(sample) for sample in samples])
 
 
 def count_bins(values: Tensor) -> Tensor:
@@ -64,8 +81,3 @@ def count_bins(values: Tensor) -> Tensor:
     places = torch.where(exponents == 128, len(HISTOGRAM_COLUMNS) - 1, places)
     places = torch.where(bits == 0, 0, places)
     return torch.bincount(places, minlength=len(HISTOGRAM_COLUMNS))
-
-
-def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Counts as shares of their sum."""
-    return counts / max(1, int(counts.sum()))

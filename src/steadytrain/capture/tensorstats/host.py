@@ -33,6 +33,12 @@ _DOT = 8192  # OpenBLAS keeps a dot product of up to 10,000 elements on the call
 _SAFE_FROM, _SAFE_TO = 1e-13, 1e15  # largest magnitudes whose squares add up in float32 without loss
 
 _ONES = np.ones((_DOT, 1), np.float32)
+_INTEGERS = {
+    1: (torch.int8, np.uint8),
+    2: (torch.int16, np.uint16),
+    4: (torch.int32, np.uint32),
+    8: (torch.int64, np.uint64),
+}
 
 
 def partials(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
@@ -92,7 +98,7 @@ def _in_threads(pieces: Sequence[tuple[int, Tensor]], found: NDArray[np.float64]
     def work(start: int, stop: int) -> None:
         try:
             for at in range(start, stop):
-                _block(pieces[at][1], found[at])
+                found[at] = partials_of(array(pieces[at][1]))
         except BaseException as error:  # told by the caller, not by a thread
             failed.append(error)
 
@@ -106,17 +112,16 @@ def _in_threads(pieces: Sequence[tuple[int, Tensor]], found: NDArray[np.float64]
         raise failed[0]
 
 
-def _block(piece: Tensor, out: NDArray[np.float64]) -> None:
-    values = _array(piece)
+def partials_of(values: NDArray[Any]) -> tuple[float, float, float, float, float, int]:
+    """:data:`PARTS` of one flat array of float32 or float64 that is not empty."""
     smallest, largest = np.minimum.reduce(values), np.maximum.reduce(values)
     magnitude = max(-smallest, largest)
     if magnitude == 0.0:
-        out[:] = 0.0, 0.0, 0.0, 0.0, 0.0, values.size
-    elif values.dtype == np.float32 and _SAFE_FROM < magnitude < _SAFE_TO:
+        return 0.0, 0.0, 0.0, 0.0, 0.0, values.size
+    if values.dtype == np.float32 and _SAFE_FROM < magnitude < _SAFE_TO:
         squares, total = _sums(values)
-        out[:] = squares, smallest, largest, total, 0.0, values.size
-    else:
-        _exact_block(values.astype(np.float64, copy=False), out)
+        return squares, smallest, largest, total, 0.0, values.size
+    return _exact_partials(values.astype(np.float64, copy=False))
 
 
 def _sums(values: NDArray[np.float32]) -> tuple[float, float]:
@@ -130,22 +135,28 @@ def _sums(values: NDArray[np.float32]) -> tuple[float, float]:
     return squares, total
 
 
-def _exact_block(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def _exact_partials(values: NDArray[np.float64]) -> tuple[float, float, float, float, float, int]:
     finite = values[np.isfinite(values)]
     with np.errstate(over="ignore", under="ignore"):
         squares = float(np.square(finite).sum())
     smallest, largest = finite.min(initial=np.inf), finite.max(initial=-np.inf)
-    out[:] = squares, smallest, largest, finite.sum(), values.size - finite.size, finite.size
+    return squares, smallest, largest, finite.sum(), values.size - finite.size, finite.size
 
 
-def _array(piece: Tensor) -> NDArray[Any]:
+def array(piece: Tensor) -> NDArray[Any]:
     """A flat tensor as an array: float32 and float64 without a copy, halves widened."""
-    if piece.dtype == torch.bfloat16:
-        wide = np.zeros((piece.numel(), 2), np.uint16)  # bfloat16 is the upper half of float32
-        wide[:, 1 if np.little_endian else 0] = piece.view(torch.int16).numpy().view(np.uint16)
-        return wide.reshape(-1).view(np.float32)
     if piece.dtype in (torch.float32, torch.float64):
         return piece.numpy()
+    if piece.dtype == torch.bfloat16:
+        wide = np.zeros((piece.numel(), 2), np.uint16)  # bfloat16 is the upper half of float32
+        wide[:, 1 if np.little_endian else 0] = bits(piece)
+        return wide.reshape(-1).view(np.float32)
     if piece.dtype == torch.float16:
         return piece.numpy().astype(np.float32)
     return piece.float().numpy()  # the eight-bit floats
+
+
+def bits(piece: Tensor) -> NDArray[Any]:
+    """The elements of a flat tensor as unsigned integers of the same width, without a copy."""
+    signed, unsigned = _INTEGERS[piece.element_size()]
+    return piece.view(signed).numpy().view(unsigned)
