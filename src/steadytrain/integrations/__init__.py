@@ -46,16 +46,12 @@ def check_to(names: Sequence[str]) -> tuple[str, ...]:
         names = names.split(",")
     for name in names:
         if name not in (*TOOLS, AUTO, NONE):
-            raise UsageError(f"{name!r}: nothing is called so that runs can go to; one of {_known()}")
+            raise UsageError(f"{name!r}: no such tool that a run can go to; one of {', '.join((*TOOLS, AUTO, NONE))}")
         if name in TOOLS and not _is_installed(name):
             raise UsageError(f"{name!r}: not installed here; pip install 'steadytrain[{name}]'")
     if NONE in names and len(set(names)) > 1:
         raise UsageError(f"{','.join(names)!r}: none stands alone")
     return tuple(dict.fromkeys(names))
-
-
-def _known() -> str:
-    return ", ".join((*TOOLS, AUTO, NONE))
 
 
 def _is_installed(tool: str) -> bool:

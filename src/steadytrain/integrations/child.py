@@ -12,13 +12,16 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from queue import Queue
 from typing import Any, final
 
 from steadytrain.capture.launch import ATTACH_VARIABLE
@@ -30,12 +33,13 @@ from steadytrain.integrations.exporter import (
     Row,
     Run,
 )
-from steadytrain.integrations.outlet import first_line
+from steadytrain.integrations.outlet import in_a_line
 from steadytrain.model import Incident, Symptom
 
 FINISH_S_MAX = 60.0
 """What a child may take to finish its run after the script's end; nobody waits for it so long."""
 
+MESSAGES_WAITING_MAX = 8192
 POLL_S = 0.02
 NICENESS = 10
 ANSWER_BYTES_MAX = 1 << 16
@@ -58,7 +62,7 @@ _NOT_INHERITED = (ATTACH_VARIABLE, "WANDB_SERVICE")
 
 @final
 class ChildExporter(Exporter):
-    """Stands for the exporter of ``tool`` in another process. Its own file of messages is ``<run>/<tool>.log``."""
+    """Stands for the exporter of ``tool`` in another process. What its library prints is in ``<run>/<tool>.log``."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -71,7 +75,7 @@ class ChildExporter(Exporter):
         self._log = Path(run.folder) / f"{self._tool}.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, self._tool],
+                [sys.executable, "-m", __name__, self._tool, str(FINISH_S_MAX)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -81,7 +85,11 @@ class ChildExporter(Exporter):
             )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._say("open", run=asdict(run))
+        try:
+            self._say("open", run=asdict(run))
+        except ExporterError:
+            self._hang_up()
+            raise
 
     def scalars(self, row: Row) -> None:
         self._say("scalars", row=asdict(row))
@@ -116,10 +124,7 @@ class ChildExporter(Exporter):
             if process.returncode:
                 raise ExporterGoneError(f"its process ended with status {process.returncode}; see {self._log}")
         finally:
-            process.stdin.close()
-            process.stdout.close()
-            if process.poll() is None:
-                _left.append(process)
+            self._hang_up()
 
     def let_go(self) -> None:
         """A child that was told everything may finish alone; one that does not even listen is killed."""
@@ -132,6 +137,16 @@ class ChildExporter(Exporter):
         for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
             if pipe is not None:
                 pipe.close()  # unbuffered: nothing is written by it
+
+    def _hang_up(self) -> None:
+        assert self._process is not None
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        if self._process.poll() is None:
+            _left.append(self._process)
+        elif not self._log.stat().st_size:
+            self._log.unlink()
 
     def _say(self, what: str, **arguments: Any) -> None:
         assert self._process is not None
@@ -169,9 +184,10 @@ def _environment() -> dict[str, str]:
 # In the child.
 
 
-def main(tool: str) -> int:
+def main(tool: str, finish_s_max: float) -> int:
     """Drive the exporter of ``tool`` by what comes on stdin, to its end."""
     os.nice(NICENESS)
+    threading.Thread(target=_end_after_the_parent, args=(finish_s_max,), daemon=True).start()
     answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints goes to the log
 
@@ -181,7 +197,7 @@ def main(tool: str) -> int:
         except Exception as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):  # the parent may be gone
-                os.write(answers, json.dumps({"error": first_line(error), "gone": gone}).encode() + b"\n")
+                os.write(answers, json.dumps({"error": in_a_line(error), "gone": gone}).encode() + b"\n")
             return False
         return True
 
@@ -192,8 +208,10 @@ def main(tool: str) -> int:
         exporter = importlib.import_module(f"steadytrain.integrations.{tool}").begin()
         exporter.open(run)
 
-    ended = "lost"
-    for message in _messages():
+    messages: Queue[dict[str, Any]] = Queue(MESSAGES_WAITING_MAX)
+    threading.Thread(target=_listen, args=(messages,), daemon=True).start()
+    while True:
+        message = messages.get()
         if message["do"] == "close":
             ended = message["ended"]
             break
@@ -202,19 +220,27 @@ def main(tool: str) -> int:
                 return 1
         else:
             attempt(partial(_obey, exporter, message))
-    deadline = threading.Timer(FINISH_S_MAX, os._exit, (1,))
-    deadline.daemon = True
-    deadline.start()
     if exporter is not None:
         attempt(partial(exporter.close, ended))
     return 0
 
 
-def _messages() -> Iterator[dict[str, Any]]:
+def _end_after_the_parent(finish_s_max: float) -> None:
+    """A library may hang anywhere: when the other end of the pipe is closed, what is left to do has a bound."""
+    pipe = select.poll()
+    pipe.register(0, 0)  # only that it is closed
+    pipe.poll()
+    time.sleep(finish_s_max)
+    os._exit(1)
+
+
+def _listen(messages: Queue[dict[str, Any]]) -> None:
+    """Take what is said while a library is still being imported: a short run can then say everything and end."""
     for line in sys.stdin.buffer:
         if not line.endswith(b"\n"):
-            return  # the parent died in the middle of a word
-        yield json.loads(line)
+            break  # the parent died in the middle of a word
+        messages.put(json.loads(line))
+    messages.put({"do": "close", "ended": "lost"})
 
 
 def _obey(exporter: Exporter, message: Mapping[str, Any]) -> None:
@@ -232,4 +258,4 @@ def _obey(exporter: Exporter, message: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], float(sys.argv[2])))

@@ -52,17 +52,34 @@ class Row:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Magnitudes of one tensor by powers of two: ``counts[i]`` elements in ``[2**(first + i), 2**(first + i + 1))``."""
+    """How the elements of one tensor spread over powers of two, as shares of all of them.
+
+    ``shares[i]`` have a magnitude in ``[2**(first + i), 2**(first + i + 1))``; ``below`` and ``above`` are finite and
+    outside of these.
+    """
 
     step: int
     time: float
     name: str
     first: int
-    counts: Sequence[float]
+    shares: Sequence[float]
     zero: float
     below: float
     above: float
     nonfinite: float
+
+    @property
+    def bars(self) -> list[float]:
+        """What is drawn: the zeros, what is below, the shares, what is above; ``edges`` are the powers of two.
+
+        Zeros have no power of two: they stand two below the first, and what is not zero but below it stands between.
+        """
+        return [self.zero, self.below, *self.shares, self.above]
+
+    @property
+    def edges(self) -> list[int]:
+        """Where the bars begin and, the last one, where they end."""
+        return [self.first - 2 + position for position in range(len(self.shares) + 4)]
 
 
 class ExporterError(Exception):

@@ -140,18 +140,13 @@ def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _quantiles(histogram: Histogram) -> dict[float, float]:
-    """Powers of two below which these shares of the elements lie. Zeros are the smallest, NaN and Inf do not count."""
-    counts = [histogram.zero, histogram.below, *histogram.counts, histogram.above]
-    total = sum(counts)
-    if not total:
-        return {}
+    """Powers of two below which these shares of the elements lie. NaN and Inf do not count."""
     found: dict[float, float] = {}
-    seen = 0.0
+    total, seen = sum(histogram.bars), 0.0
     waiting = list(_QUANTILES)
-    for position, count in enumerate(counts):
-        while waiting and seen + count >= waiting[0] * total and count:
+    for left, bar in zip(histogram.edges, histogram.bars, strict=False):
+        while waiting and bar and seen + bar >= waiting[0] * total:
             share = waiting.pop(0)
-            left = histogram.first - 2 + position
-            found[share] = left + (share * total - seen) / count
-        seen += count
+            found[share] = left + (share * total - seen) / bar
+        seen += bar
     return found

@@ -100,7 +100,7 @@ class Outlet:
             exporter.open(self._run)
         except Exception as error:
             self._ended = self._ended or "failed"
-            self._tell(f"warning: nothing goes to {self.name}: {first_line(error)}")
+            self._tell(f"warning: nothing goes to {self.name}: {in_a_line(error)}")
         else:
             self._hand_over_until_closed(exporter)
             self._close(exporter)
@@ -129,9 +129,9 @@ class Outlet:
             exporter.flush()
             self._failures = 0
         except ExporterGoneError as error:
-            self._why, self._failures = first_line(error), FAILURES_MAX
+            self._why, self._failures = in_a_line(error), FAILURES_MAX
         except Exception as error:
-            self._why = first_line(error)
+            self._why = in_a_line(error)
             self._failures += 1
             if not self._told_failure and self._failures < FAILURES_MAX:
                 self._told_failure = True
@@ -142,12 +142,12 @@ class Outlet:
             exporter.close(self._ended or "failed")
         except Exception as error:
             if self._failures < FAILURES_MAX:
-                self._tell(f"warning: {self.name} was not closed in order: {first_line(error)}")
+                self._tell(f"warning: not everything went to {self.name}: {in_a_line(error)}")
 
 
-def first_line(error: BaseException) -> str:
+def in_a_line(error: BaseException) -> str:
     """What went wrong, short enough for one line: libraries put whole pages into their errors."""
-    line = next(iter(str(error).strip().splitlines()), "")
+    line = " ".join(str(error).split())
     if not isinstance(error, ExporterError):
         line = f"{type(error).__name__}: {line}"
     return redact_text(line)[:LINE_CHARACTERS_MAX]

@@ -67,22 +67,20 @@ class TensorBoardExporter(Exporter):
         self._add(row.step, row.time, *values)
 
     def histogram(self, histogram: Histogram) -> None:
-        """The horizontal axis is the power of two: zeros lie two below the first bin, what is below it one below."""
-        first = histogram.first
-        counts = [histogram.zero, histogram.below, *histogram.counts, histogram.above]
-        edges = [float(first - 1 + position) for position in range(len(counts))]  # right edges
-        middles = [edge - 0.5 for edge in edges]
-        filled = [position for position, count in enumerate(counts) if count]
+        """The horizontal axis is the power of two."""
+        bars, lefts, rights = histogram.bars, histogram.edges[:-1], histogram.edges[1:]
+        filled = [position for position, bar in enumerate(bars) if bar]
         if not filled:
             return
+        middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
         proto = summary_pb2.HistogramProto(
-            min=edges[filled[0]] - 1,
-            max=edges[filled[-1]],
-            num=sum(counts),
-            sum=sum(count * middle for count, middle in zip(counts, middles, strict=True)),
-            sum_squares=sum(count * middle**2 for count, middle in zip(counts, middles, strict=True)),
-            bucket_limit=edges,
-            bucket=counts,
+            min=lefts[filled[0]],
+            max=rights[filled[-1]],
+            num=sum(bars),
+            sum=sum(bar * middle for bar, middle in zip(bars, middles, strict=True)),
+            sum_squares=sum(bar * middle**2 for bar, middle in zip(bars, middles, strict=True)),
+            bucket_limit=rights,
+            bucket=bars,
         )
         tag = f"{self._prefix}{histogram.name}/log2"
         self._add(histogram.step, histogram.time, summary_pb2.Summary.Value(tag=tag, histo=proto))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -33,9 +32,17 @@ FULL_CADENCE_COUNT = 10_000
 GRADIENTS = "gradients"
 MACHINE = "machine"
 HISTOGRAMS = "histograms"
-EVERY_COLUMN = ("*",)
-COLUMNS: Mapping[str, Sequence[str]] = {}
-"""The columns of a table that are sent, as patterns; of a table that is not here, every column."""
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "tensors": (
+        "weight_norm",
+        "weight_nonfinite",
+        "update_ratio",
+        "unchanged_share",
+        "gradient_zero_share",
+        "gradient_to_second_moment",
+    ),
+}
+"""The columns of a table that are sent; of a table that is not here, every column."""
 
 _BIN = re.compile(r"2\^(-?\d+)$")
 _KINDS = {"gradient": "gradients", "weight": "weights", "activation": "activations"}
@@ -104,7 +111,7 @@ def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Hi
         if np.isnan(values).all():
             continue
 
-        def count(at: int | None, values: np.ndarray[tuple[int], np.dtype[np.float32]] = values) -> float:
+        def share(at: int | None, values: np.ndarray[tuple[int], np.dtype[np.float32]] = values) -> float:
             return 0.0 if at is None or math.isnan(values[at]) else float(values[at])
 
         found.append(
@@ -113,8 +120,8 @@ def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Hi
                 time=time,
                 name=f"{_start(stream)}{_KINDS.get(kind, kind)}/{name}",
                 first=first,
-                counts=tuple(count(exponents.get(exponent)) for exponent in range(first, last + 1)),
-                **{place: count(other.get(place)) for place in ("zero", "below", "above", "nonfinite")},
+                shares=tuple(share(exponents.get(exponent)) for exponent in range(first, last + 1)),
+                **{place: share(other.get(place)) for place in ("zero", "below", "above", "nonfinite")},
             )
         )
     return found
@@ -135,12 +142,8 @@ def _chosen_of_each_kind(rows: Sequence[str]) -> list[int]:
 
 
 def _chosen_columns(reading: Reading) -> list[int]:
-    patterns = COLUMNS.get(reading.table, EVERY_COLUMN)
-    return [
-        position
-        for position, column in enumerate(reading.columns)
-        if any(fnmatchcase(column, pattern) for pattern in patterns)
-    ]
+    chosen = COLUMNS.get(reading.table, reading.columns)
+    return [position for position, column in enumerate(reading.columns) if column in chosen]
 
 
 def _start(stream: str) -> str:

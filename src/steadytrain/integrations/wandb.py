@@ -13,6 +13,7 @@ newest signals wait, and a bounded number of tables.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,8 +35,11 @@ from steadytrain.integrations.exporter import (
 from steadytrain.model import Incident, Severity, Symptom
 
 PROJECT_DEFAULT = "steadytrain"
-ROWS_WAITING_MAX = 64
+ROWS_WAITING_MAX = 8
+"""Steps with tables that wait for the script to log. Few: one that logs rarely would be sent what is long past."""
+
 TITLE_CHARACTERS_MAX = 63
+STEP = f"{PREFIX}step"
 ALERTED: tuple[Severity, ...] = ("critical",)
 _ROW_HOOK = "_partial_history_callback"
 """What ``run.log`` and ``wandb.log`` both go through, with the row, the step and whether it ends here."""
@@ -60,7 +64,7 @@ class WandbExporter(Exporter):
 
     def open(self, run: Run) -> None:
         folder = os.environ.get("WANDB_DIR", run.folder)
-        os.environ.setdefault("WANDB_DATA_DIR", folder)  # where artifacts wait for `wandb sync`
+        os.environ.setdefault("WANDB_DATA_DIR", str(Path(folder) / "wandb"))  # where artifacts wait for `wandb sync`
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT_DEFAULT),
             name=os.environ.get("WANDB_NAME", run.name),
@@ -111,39 +115,33 @@ class JoiningWandbExporter(Exporter):
         self._tensors = False
         self._rare: deque[dict[str, Any]] = deque(maxlen=ROWS_WAITING_MAX)
         self._newest: dict[str, Any] = {}
+        self._rare_is_next = True
+        self._carried_at: int | None = None
+        self._lock = threading.Lock()  # never held for longer than a few values take to be put together
         self._process = os.getpid()
 
     def open(self, run: Run) -> None:
         if not callable(getattr(self._run, _ROW_HOOK, None)):
             raise ExporterGoneError(f"wandb {wandb.__version__} logs in a way that is not known here")
         self._tensors = run.named
-        self._run.define_metric(f"{PREFIX}*", step_metric=f"{PREFIX}step")
+        self._run.define_metric(f"{PREFIX}*", step_metric=STEP)
         self._run.config.update({"steadytrain": {"run_folder": run.folder}}, allow_val_change=True)
         setattr(self._run, _ROW_HOOK, self._carrying(getattr(self._run, _ROW_HOOK)))
 
     def scalars(self, row: Row) -> None:
         values = {f"{PREFIX}{name}": value for name, value in row.values.items()}
-        values |= {f"{PREFIX}step": row.step}
         if row.rare:
-            self._rare.append(values)
+            self._wait(row.step, values)
         else:
-            self._newest = values
+            self._newest = {**values, STEP: row.step}
 
     def histogram(self, histogram: Histogram) -> None:
-        name = f"{PREFIX}{histogram.name}/log2"
-        values = {name: _histogram(histogram), f"{PREFIX}step": histogram.step}
-        if self._rare and self._rare[-1].get(f"{PREFIX}step") == histogram.step:
-            values = {**self._rare.pop(), **values}
-        self._rare.append(values)
+        self._wait(histogram.step, {f"{PREFIX}{histogram.name}/log2": _histogram(histogram)})
 
     def symptom(self, symptom: Symptom) -> None:
         if not self._is_over():
-            self._rare.append(
-                {
-                    f"{PREFIX}symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity],
-                    f"{PREFIX}step": symptom.first_step,
-                }
-            )
+            level = {f"{PREFIX}symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]}
+            self._wait(symptom.first_step, level)
             _mark_symptom(self._run, PREFIX, symptom)
 
     def incident(self, path: Path, incident: Incident) -> None:
@@ -165,29 +163,42 @@ class JoiningWandbExporter(Exporter):
         self._run.summary.update({**left, f"{PREFIX}ended": ended})
 
     def _carrying(self, original: Callable[..., None]) -> Callable[..., None]:
-        def log_row(data: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-            original({**self._take(), **data}, *args, **kwargs)
+        def log_row(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+            original({**self._take(step, commit), **data}, step, commit)
 
         return log_row
 
-    def _take(self) -> dict[str, Any]:
-        """The next values that wait: on the script's own thread, so it only takes what lies there."""
-        if os.getpid() != self._process:
+    def _take(self, step: int | None, commit: bool | None) -> dict[str, Any]:
+        """What this call carries, one step of ours for each row of the script's, which may have several calls.
+
+        Tables and signals take turns: the tables of a script that logs rarely would leave no row for anything else.
+        """
+        if os.getpid() != self._process or commit is False or (step is not None and step == self._carried_at):
             return {}
-        if self._rare:
-            return self._rare.popleft()
-        values, self._newest = self._newest, {}
-        return values
+        self._carried_at = step
+        with self._lock:
+            if self._rare and (self._rare_is_next or not self._newest):
+                self._rare_is_next = False
+                return self._rare.popleft()
+            self._rare_is_next = True
+            values, self._newest = self._newest, {}
+            return values
+
+    def _wait(self, step: int, values: dict[str, Any]) -> None:
+        """What belongs to one step goes into one row."""
+        with self._lock:
+            if self._rare and self._rare[-1][STEP] == step:
+                self._rare[-1] |= values
+            else:
+                self._rare.append({**values, STEP: step})
 
     def _is_over(self) -> bool:
         return bool(getattr(self._run, "_is_finished", False))
 
 
 def _histogram(histogram: Histogram) -> Any:
-    """Over the power of two: zeros lie two below the first bin, what is below it one below."""
-    counts = [histogram.zero, histogram.below, *histogram.counts, histogram.above]
-    edges = [histogram.first - 2 + position for position in range(len(counts) + 1)]
-    return wandb.Histogram(np_histogram=(counts, edges))
+    """Over the power of two."""
+    return wandb.Histogram(np_histogram=(histogram.bars, histogram.edges))
 
 
 def _mark_symptom(run: Any, prefix: str, symptom: Symptom) -> None:
