@@ -15,7 +15,7 @@ import torch
 from steadytrain.capture import environment, ranks
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.gate import Measurement
-from steadytrain.capture.machine.sampler import MachineSampler
+from steadytrain.capture.machine import MachineSampler, Sample
 from steadytrain.capture.sink import Sink
 from steadytrain.capture.streams import Stream
 from steadytrain.catalog import detector_name
@@ -72,6 +72,10 @@ class Books:
             run = self.begin()
             run.set_fact("model", environment.model_facts(list(stream.roots()), stream.parameters))
             run.set_fact("optimizer", environment.optimizer_facts(stream.optimizers[0]))
+            with self._guard.part("reading the machine"):
+                every_s = self.settings.level.machine_every_s
+                self._machine = MachineSampler(run.path, every_s=every_s, guard=self._guard)
+                self._machine.start()
         return self.begin()
 
     def begin(self) -> RunWriter:
@@ -81,6 +85,11 @@ class Books:
             self._run.set_fact("torch", torch.__version__)
             self._run.set_fact("detectors", self.detector_names)
         return self._run
+
+    @property
+    def machine_samples(self) -> list[Sample]:
+        """The last readings of the machine, oldest first."""
+        return self._machine.recent() if self._machine is not None else []
 
     @property
     def begun(self) -> bool:

@@ -93,7 +93,7 @@ class Clipping:
 
 @dataclass(frozen=True)
 class ClipArguments:
-    """What ``clip_grad_norm_(parameters, max_norm, norm_type=2.0, ...)`` was called with."""
+    """What ``clip_grad_norm_(parameters, max_norm, norm_type=2.0, ...)`` or ``clip_grad_value_`` was called with."""
 
     limit: float | None
     is_l2: bool
@@ -106,6 +106,11 @@ class ClipArguments:
             limit=float(limit) if isinstance(limit, (int, float)) else None,
             is_l2=isinstance(order, (int, float)) and float(order) == 2.0,
         )
+
+    @staticmethod
+    def of_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ClipArguments:
+        limit = args[0] if args else kwargs.get("clip_value")
+        return ClipArguments(limit=float(limit) if isinstance(limit, (int, float)) else None, is_l2=False)
 
 
 @torch.no_grad()

@@ -62,8 +62,8 @@ def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], Non
     return zero_grad
 
 
-class ClipGradNorm:
-    """Stands in for ``torch.nn.utils.clip_grad_norm_``: lets us look at the gradients before they are clipped."""
+class ClipGradients:
+    """Stands in for torch's ``clip_grad_norm_`` or ``clip_grad_value_``: lets us look at the gradients before."""
 
     def __init__(self, original: Callable[..., Any], watch: Callable[..., Any]) -> None:
         self.original = original

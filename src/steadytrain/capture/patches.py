@@ -7,7 +7,7 @@
 | ``Optimizer.__init__`` | find the model before its first forward |
 | ``_BaseDataLoaderIter.__next__`` | which batch was fetched |
 | ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
-| ``torch.nn.utils.clip_grad_norm_`` | gradients before clipping |
+| ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
 | ``torch.compile`` | the module that a compiled model is called through |
 
@@ -26,7 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data import dataloader
 
 from steadytrain.capture.import_hook import after_import
-from steadytrain.capture.module_hooks import ClipGradNorm, ModuleHook, OptimizerHook, zero_grad_wrapper
+from steadytrain.capture.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
 
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
@@ -53,6 +53,7 @@ class Events(Protocol):
     def scaler_scales(self, scaler: Any) -> None: ...
     def gradients_zeroed(self, owner: Any) -> None: ...
     def clip(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
+    def clip_by_value(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
     def compile_called(self, subject: Any, result: Any) -> None: ...
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
@@ -154,9 +155,11 @@ class Patches:
         self._replace(torch.amp.GradScaler, "scale", scaler_scale)
 
     def _put_clip(self, events: Events) -> None:
-        clip = ClipGradNorm(torch.nn.utils.clip_grad_norm_, events.clip)
-        self._replace(torch.nn.utils.clip_grad, "clip_grad_norm_", clip)
-        self._replace(torch.nn.utils, "clip_grad_norm_", clip)
+        by_norm = ClipGradients(torch.nn.utils.clip_grad_norm_, events.clip)
+        by_value = ClipGradients(torch.nn.utils.clip_grad_value_, events.clip_by_value)
+        for name, stand_in in (("clip_grad_norm_", by_norm), ("clip_grad_value_", by_value)):
+            self._replace(torch.nn.utils.clip_grad, name, stand_in)
+            self._replace(torch.nn.utils, name, stand_in)
 
     def _put_zero_grad(self, events: Events) -> None:
         for owner in (torch.optim.Optimizer, nn.Module):

@@ -328,12 +328,26 @@ class Watcher:
 
     def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
         """The script clips by the norm; ``original`` is torch's own function and is called exactly once."""
+        return self._clip(original, parameters, args, kwargs, ClipArguments.of)
+
+    def clip_by_value(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+        """The script clips each element by its size."""
+        return self._clip(original, parameters, args, kwargs, ClipArguments.of_value)
+
+    def _clip(
+        self,
+        original: Callable[..., Any],
+        parameters: Any,
+        args: Any,
+        kwargs: Any,
+        read: Callable[[Any, Any], ClipArguments],
+    ) -> Any:
         if not self._mine() or self._lap is not None:
             return original(parameters, *args, **kwargs)
         clipping, reading = self._seen.clipping, None
         with self.guard.part("reading the gradients before clipping"):
             tensors = [parameters] if isinstance(parameters, Tensor) else parameters
-            arguments = ClipArguments.of(args, kwargs)
+            arguments = read(args, kwargs)
             self._scaling.clip_begins(tensors, self._scalers.values(), limit=arguments.limit)
             reading = clipping.begin(tensors, arguments, self.guard)
         with reading or nullcontext():
@@ -673,6 +687,7 @@ class Watcher:
                     for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
                 },
                 own=list(tensors_in([[b.args, b.kwargs] for b in self._kept_batches()])),
+                samples=self._books.machine_samples,
             )
             documents = evidence_of(error, moment, disk=self.settings.run_dir)
             for line in write_evidence(self._books.begin().path, documents) if documents else ():
