@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.capture.import_hook import after_import, forget_imports
 from steadytrain.capture.launch import ATTACH_VARIABLE, Target, arm_children, execute
 from steadytrain.errors import UsageError
+from steadytrain.integrations import TO_DEFAULT, check_to
 from steadytrain.levels import LEVEL_DEFAULT, find_level
 from steadytrain.model import Policy
 from steadytrain.store.folder import RUNS_DIR_DEFAULT, open_run
@@ -48,6 +50,8 @@ class Options:
         runs_dir: folder of run folders.
         name: name of the run, by default the script's with the time.
         state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
+        to: where the run goes besides its folder: names of other tools, ``auto`` or ``none``
+            (``steadytrain.integrations``).
 
     Raises:
         UsageError: one of them is none of its kind.
@@ -58,11 +62,13 @@ class Options:
     runs_dir: str | Path = RUNS_DIR_DEFAULT
     name: str | None = None
     state_mb: int = 4096
+    to: tuple[str, ...] = TO_DEFAULT
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise UsageError(f"{self.policy!r}: no such policy; one of {', '.join(POLICIES)}")
         find_level(self.level)
+        check_to(self.to)
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
@@ -131,6 +137,7 @@ def watch(
     name: str | None = None,
     state_mb: int = Options.state_mb,
     level: str = LEVEL_DEFAULT,
+    to: Sequence[str] = TO_DEFAULT,
 ) -> Watch:
     """Watch the training of ``model`` by ``optimizer`` from here on.
 
@@ -143,6 +150,8 @@ def watch(
         name: name of the run, by default the script's with the time.
         state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
         level: how much is recorded: ``light``, ``standard`` or ``full`` (``steadytrain.levels``).
+        to: where the run goes besides its folder: ``tensorboard``, ``wandb``, ``mlflow``; ``auto``, the default, joins
+            a run of theirs that is active already; ``none`` sends nothing.
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -153,7 +162,7 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    options = Options(policy, level, runs_dir, name, state_mb)
+    options = Options(policy, level, runs_dir, name, state_mb, check_to(to))
     if _active is not None:
         return Watch(_active, borrowed="steadytrain run")
     script = sys.argv[0] or "python"
@@ -201,6 +210,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
     from steadytrain.capture.books import Settings
     from steadytrain.capture.watcher import Watcher
     from steadytrain.catalog import broken, detectors
+    from steadytrain.integrations.exports import Exports
     from steadytrain.lab.investigate import StepInvestigator
 
     watcher = Watcher(
@@ -216,6 +226,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
         tell=tell,
         detectors=detectors(),
         investigator=StepInvestigator(),
+        sink=Exports(settings["to"], tell=tell),
     )
     _active = watcher
     for plug_in in broken():
@@ -292,6 +303,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
         "run_dir": str(run_dir),
         "policy": options.policy,
         "level": options.level,
+        "to": list(options.to),
         "state_bytes_max": options.state_mb * 1_000_000,
         "pid": os.getpid(),
         "diff": git_diff(folder),

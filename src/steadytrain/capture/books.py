@@ -76,6 +76,11 @@ class Books:
                 every_s = self.settings.level.machine_every_s
                 self._machine = MachineSampler(run.path, every_s=every_s, guard=self._guard)
                 self._machine.start()
+            with self._guard.part("keeping the run folder small"):
+                self._keeper = Keeper(run.path, lambda error: self._guard.report("keeping the run folder small", error))
+                self._keeper.start()
+            with self._guard.part("exporting"):
+                self._sink.open(run.path, {**self.settings.description, **_rank_facts()})
         return self.begin()
 
     def begin(self) -> RunWriter:
@@ -124,10 +129,13 @@ class Books:
         record = measured.record
         norms = Reading("gradients", measured.tensor_names, ("norm",), record.gradient_norms[:, None])
         self.read(stream, record.step, record.time, norms)
-        for sample in self._machine.take() if self._machine is not None else ():
-            self.read(stream, record.step, sample.time, sample.reading)
+        self._read_machine(stream, record.step)
         with self._guard.part("exporting"):
             self._sink.step(stream.name, record, measured.tensor_names)
+
+    def _read_machine(self, stream: Stream, step: int) -> None:
+        for sample in self._machine.take() if self._machine is not None else ():
+            self.read(stream, step, sample.time, sample.reading)
 
     def read(self, stream: Stream, step: int, time: float, reading: Reading) -> None:
         """Put one reading of a table on disk."""
@@ -204,6 +212,8 @@ class Books:
             with self._guard.part("reading the machine"):
                 self._machine.close()
                 facts = {**facts, "machine": self._machine.facts, "machine_notes": self._machine.notes}
+            if streams:
+                self._read_machine(streams[0], streams[0].step)
         for stream in streams:
             for writer in (stream.writer, *stream.tables.values()):
                 if writer is not None:

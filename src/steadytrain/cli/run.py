@@ -28,6 +28,13 @@ from steadytrain.errors import UsageError
     show_default=True,
     help="How much is recorded: light, standard or full. Loss and gradients are looked at in every step at each level.",
 )
+@click.option(
+    "--to",
+    default="auto",
+    show_default=True,
+    help="Where the run goes besides its folder: tensorboard, wandb, mlflow, several with commas. auto: into a run of "
+    "theirs that the script has begun itself; none: nowhere.",
+)
 @click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
 @click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
 @click.option(
@@ -42,6 +49,7 @@ def command(
     as_module: bool,
     policy: str,
     level: str,
+    to: str,
     runs_dir: str,
     name: str | None,
     state_mb: int,
@@ -55,6 +63,7 @@ def command(
     """
     from steadytrain.attach import Options, run_target
     from steadytrain.capture.launch import module_target, script_target
+    from steadytrain.integrations import parse_to
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:
@@ -62,4 +71,4 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    return run_target(target, Options(policy, level, runs_dir, name, state_mb))  # type: ignore[arg-type]
+    return run_target(target, Options(policy, level, runs_dir, name, state_mb, parse_to(to)))  # type: ignore[arg-type]
