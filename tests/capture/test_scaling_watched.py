@@ -121,3 +121,22 @@ def test_seconds_spent_waiting_for_data(tmp_path: Path) -> None:
     waited, lasted = values(window, "data_wait_s"), values(window, "step_s")
     assert all(0.03 <= waiting <= step for waiting, step in zip(waited[:4], lasted[:4], strict=True))
     assert waited[4] == 0.0
+
+
+def test_number_formats_and_the_machine_are_on_record(tmp_path: Path) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    with watching(tmp_path / "run", "observe"):
+        for _ in range(2):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                output = model(torch.ones(2, 8))
+            output.float().sum().backward()
+            optimizer.step()
+            time.sleep(0.05)  # a reading of the machine waits for the next step
+    run = open_run(tmp_path / "run")
+    precision = run.facts["precision"]
+    assert (precision["autocast"], precision["logits"]) == ({"cpu": "torch.bfloat16"}, "torch.bfloat16")
+    assert precision["optimizer_state"] == {"torch.float32": 18}
+    assert run.facts["machine"]["host"]["cores"] >= 1
+    assert len(run.table("machine").series("host", "process_memory_bytes")) >= 1

@@ -46,6 +46,7 @@ from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
+from steadytrain.capture.precision import logits_dtype, precision_facts
 from steadytrain.capture.recorder import (
     BatchRing,
     BufferKeeper,
@@ -141,6 +142,8 @@ class Watcher:
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
         self._data_wait = DataWait()
+        self._logits: str | None = None
+        self._told_precision = False
         self._ring = BatchRing()
         self._buffers = BufferKeeper()
         self._random_after: RandomState | None = None
@@ -223,6 +226,7 @@ class Watcher:
             if call is not None:
                 self._modules.called.setdefault(id(module), module)
                 call.scalar_outputs.update(_scalar_outputs(output))
+                self._logits = self._logits or logits_dtype(output)
                 if len(self._seen.micro_batches) < MICRO_BATCHES_MAX and self._seen.size_bytes < MICRO_BYTES_MAX:
                     self._seen.micro_batches.append(call)
             elif self._lap is not None and not torch.is_grad_enabled():
@@ -499,6 +503,13 @@ class Watcher:
             instruments.raised(found, stream.step)
         if stream.step == 1:
             self._modules.settle()
+        # The optimizer has its state after the first update; of a model found in the first step no call was seen.
+        if not self._told_precision and not measured.record.skipped and (batches or stream.step > 1):
+            self._told_precision = True
+            with self.guard.part("recording the number formats"):
+                autocast = batches[-1].autocast if batches else None
+                facts = precision_facts(stream.parameters, stream.optimizers, autocast=autocast, logits=self._logits)
+                self._books.set_fact("precision", facts)
 
     def _forget_step(self) -> None:
         self._seen = Seen()
