@@ -30,7 +30,7 @@ from steadytrain.capture.module_hooks import ClipGradients, ModuleHook, Optimize
 
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
-    *("instruments", "scaling", "data_wait", "precision", "machine"),
+    *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks"),
 )
 

@@ -1,0 +1,22 @@
+"""What the modules of a model put out: one row a module, measured in the steps that the owner asks for.
+
+:class:`Activations` is the whole of it. :data:`COLUMNS` says what is measured. Nothing here runs in a step that was not
+asked for: hooks stand on the modules only while it is armed.
+
+| file | what it is |
+|---|---|
+| ``watch`` | the hooks: put on by ``arm``, taken off when the first backward begins |
+| ``measurement`` | what they show, gathered |
+| ``outputs`` | statistics of one tensor, and which tensor of an output is looked at |
+| ``attention`` | entropy and largest logit of attention heads, from what the script hands to torch |
+| ``logits`` | log Z of the model's logits |
+| ``host``, ``rows`` | the numbers on the host, and the rows of the table |
+| ``functions`` | torch functions that are stood in for during a measured forward |
+| ``compiled`` | which modules lie inside compiled code and are left alone |
+"""
+
+from steadytrain.capture.activations.columns import COLUMNS, DTYPES
+from steadytrain.capture.activations.measurement import Taken
+from steadytrain.capture.activations.watch import Activations
+
+__all__ = ["COLUMNS", "DTYPES", "Activations", "Taken"]

@@ -1,0 +1,40 @@
+"""The columns of the table "modules" and what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+COLUMNS: Mapping[str, str] = {
+    "mean": "mean of the output, over all elements",
+    "std": "standard deviation of the output (from the sample where the mean is more than ten times as large)",
+    "abs_max": "largest magnitude, over all elements",
+    "kurtosis": "fourth central moment over the squared variance, 3 for a normal distribution; from the sample",
+    "zero_share": "share of elements that are exactly zero; from the sample",
+    "nonfinite": "elements that are NaN or Inf, over all elements",
+    "headroom": "abs_max over the largest number of the output's dtype: at 1 it overflows",
+    "dtype": "the output's dtype, as its position in DTYPES",
+    "attention_entropy": "entropy of attention in nats, mean over heads and sampled queries",
+    "attention_entropy_min": "the same of the head where it is lowest",
+    "attention_logit_max": "largest input of attention's softmax (scaled, bias included) among sampled queries",
+    "log_z_mean": "logsumexp of the model's logits, mean over sampled rows (row '' only)",
+    "log_z_max": "the same, largest sampled row",
+}
+"""Of the first floating tensor in a module's output, in the training calls before the first backward of the step.
+
+A module that is called several times there is one row: mean and std are those of all its outputs together, kurtosis and
+zero share the average over the calls, maxima the largest and counts the sum. Where an output holds NaN or Inf its mean,
+std, kurtosis and zero share are not defined.
+"""
+
+DTYPES: tuple[str, ...] = (
+    "float64",
+    "float32",
+    "bfloat16",
+    "float16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)
+"""What the numbers in the column "dtype" stand for."""

@@ -1,0 +1,113 @@
+"""Which modules may carry a hook for the length of one forward, in a process that compiles.
+
+torch.compile does not look at hooks that are put on after it traced, and such hooks do not run. But a hook that is on
+while it traces belongs to the graph: taking it off, or putting another one beside it, makes it trace again. Hence:
+
+- modules known to lie inside compiled code get no hook, and what they put out is absent;
+- once anything was compiled, a module that already carries somebody's hook gets none of ours;
+- where a graph was traced while our hooks were on, they stay, and do nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.jit import ScriptModule
+
+from steadytrain.capture.discover import plain_name
+
+MODULES_MAX = 4096
+"""Modules that are looked at; of a larger model the first ones."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A module, where it stands in its root ('' is the root), and whether it may carry a hook for one forward."""
+
+    path: str
+    module: nn.Module
+    may_hook: bool
+
+
+class CompiledCode:
+    """What is known of compilation in this process."""
+
+    def __init__(self) -> None:
+        self._compiled: set[int] = set()
+        self._with_compiled_method: set[int] = set()
+
+    def compile_called(self, subject: Any) -> None:
+        """``torch.compile(subject)``: a module, a method of one, or a function."""
+        owner = getattr(subject, "__self__", None)
+        if isinstance(subject, nn.Module):
+            self._compiled.add(id(subject))
+        elif isinstance(owner, nn.Module):
+            inside = self._compiled if getattr(subject, "__name__", "") == "_call_impl" else self._with_compiled_method
+            inside.add(id(owner))
+
+    def survey(self, roots: Sequence[nn.Module]) -> list[Place]:
+        """Every module that is not inside compiled code, a shared one by its first path, parents first.
+
+        Where there are several roots, the path is led by the root's class, as in names of parameters.
+        """
+        lead = [type(root).__name__ if len(roots) > 1 else "" for root in roots]
+        waiting = list(zip(roots, lead, strict=True))[::-1]
+        careful, never = something_was_compiled(), guards_on_hooks()
+        seen: set[int] = set()
+        found: list[Place] = []
+        while waiting and len(found) < MODULES_MAX:
+            module, path = waiting.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            closed = self._is_closed(module)
+            hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+            may_hook = not (closed or never or (careful and hooked))
+            found.append(Place(plain_name(path + ".").rstrip("."), module, may_hook))
+            if not (closed or self._hides_children(module)):
+                children = [(child, _join(path, name)) for name, child in module._modules.items() if child is not None]
+                waiting += reversed(children)
+        return found
+
+    def _is_closed(self, module: nn.Module) -> bool:
+        """Its call is compiled code, hooks and all."""
+        compiled = id(module) in self._compiled or getattr(module, "_compiled_call_impl", None) is not None
+        return compiled or isinstance(module, ScriptModule)
+
+    def _hides_children(self, module: nn.Module) -> bool:
+        """Hooks of its own run outside of the compiled code that it calls."""
+        return id(module) in self._with_compiled_method or is_wrapper(module)
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Whether it is what ``torch.compile(module)`` gives."""
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+
+
+def something_was_compiled() -> bool:
+    """Whether ``torch.compile`` was called in this process, also before we came."""
+    frame = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frame, "cached_backends", None) or {}
+    return any(backend is not None for backend in list(backends.values())) or graphs_traced() > 0
+
+
+def graphs_traced() -> int:
+    """A number that grows with every graph that is traced in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
+    stats = counters.get("stats") or {}
+    frames = counters.get("frames") or {}
+    return int(stats.get("unique_graphs", 0)) + int(frames.get("total", 0))
+
+
+def guards_on_hooks() -> bool:
+    """Whether the script made torch.compile look at hooks in every call: then none may come and go."""
+    config = sys.modules.get("torch._dynamo.config")
+    return config is not None and not getattr(config, "skip_nnmodule_hook_guards", True)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

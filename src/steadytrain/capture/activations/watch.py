@@ -1,0 +1,228 @@
+"""The hooks: on while a measurement is asked for, off when the first backward begins.
+
+::
+
+    arm(roots) ── forward of the first micro-batch ── backward_begins() ── ... ── take() -> Taken
+       hooks on       every output is looked at          hooks off,                 one row a module
+                      when its module returns        numbers on their way to the host
+
+What counts is a training call: gradients are on when the script calls the model, and no backward is running, so
+evaluations and the recomputations of activation checkpointing are left out. Parts that run without gradients inside a
+training call (a frozen encoder, reentrant checkpointing) are measured.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.activations.compiled import CompiledCode, graphs_traced, something_was_compiled
+from steadytrain.capture.activations.functions import Functions
+from steadytrain.capture.activations.measurement import Measurement, Taken
+from steadytrain.capture.failopen import Guard
+from steadytrain.capture.module_hooks import ModuleHook
+
+PART = "measuring the outputs of modules"
+
+
+class Activations:
+    """Measures the outputs of modules in the steps for which it is armed.
+
+    Every call comes from the training thread; what other threads do with the modules is not looked at.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._code = CompiledCode()
+        self._functions = Functions(self._function_called)
+        self._hooks: dict[int, Callable[[], None]] = {}
+        self._traced: dict[int, Callable[[], None]] = {}
+        self._graphs = 0
+        self._measurement: Measurement | None = None
+        self._paths: dict[int, tuple[str, str]] = {}
+        self._calls: list[tuple[int, bool]] = []
+        self._outermost = ""
+        self._thread = 0
+        self._looking = False
+
+    @property
+    def armed(self) -> bool:
+        return self._measurement is not None
+
+    def compile_called(self, subject: Any) -> None:
+        """``torch.compile(subject)`` is called, and nothing traced yet: what is on comes off."""
+        self._code.compile_called(subject)
+        self._functions.take_out()
+        self._take_hooks_off()
+
+    def arm(self, roots: Sequence[nn.Module]) -> None:
+        """Measure the training calls of these models from now until the first backward. Call it between steps."""
+        self._disarm()
+        with self._guard.part(PART):
+            self._thread, self._graphs = threading.get_ident(), graphs_traced()
+            self._measurement = Measurement()
+            places = self._code.survey(roots)
+            self._paths = {id(place.module): (place.path, type(place.module).__name__) for place in places}
+            self._outermost = places[0].path if places else ""
+            for place in places:
+                if place.may_hook:
+                    self._hook(place.module)
+            self._watch_functions(self._functions.put_in_for_loss)
+
+    def saw(self, module: nn.Module, output: Any) -> None:
+        """A call ended that was seen from outside: of a compiled module, which can carry no hook of ours."""
+        if self._measurement is None or id(module) not in self._paths:
+            return
+        if id(module) in self._hooks or id(module) in self._traced:
+            return
+        if self._calls or not torch.is_grad_enabled() or self._is_foreign():
+            return
+        self._see(module, output, outermost=True)
+
+    def backward_begins(self) -> None:
+        """The first micro-batch of the step is through if anything was seen: hooks come off."""
+        if self._measurement is None or not self._measurement.saw_something:
+            return
+        self._functions.take_out()
+        self._take_hooks_off()
+        with self._ours():
+            self._measurement.start_copies()
+
+    def take(self) -> Taken | None:
+        """What was measured since :meth:`arm`, None if nothing was. On a GPU this waits for the copy to the host."""
+        self.backward_begins()
+        measurement = self._measurement
+        order = dict.fromkeys(path for path, _ in self._paths.values())
+        self._disarm()
+        taken = None
+        if measurement is not None and measurement.saw_something:
+            with self._ours():
+                taken = measurement.taken(list(order))
+        return taken
+
+    def remove(self) -> None:
+        """Take everything out for good; what was measured is dropped."""
+        self._disarm()
+        while self._traced:
+            self._traced.popitem()[1]()
+
+    # -- in the forward --------------------------------------------------------------------------------------------
+
+    def _call_begins(self, module: nn.Module, args: Any) -> None:
+        if self._measurement is None or self._is_foreign():
+            return
+        if self._calls:
+            self._calls.append((id(module), self._calls[-1][1]))
+            return
+        training = torch.is_grad_enabled()
+        self._calls.append((id(module), training))
+        if training:
+            self._outermost = self._paths.get(id(module), ("", ""))[0]
+            self._watch_functions(self._functions.put_in_for_forward)
+
+    def _call_ends(self, module: nn.Module, args: Any, output: Any) -> None:
+        if (id(module), True) not in self._calls and (id(module), False) not in self._calls:
+            return
+        training = False
+        while self._calls:
+            key, training = self._calls.pop()
+            if key == id(module):
+                break
+        if not self._calls and training:
+            self._watch_functions(self._functions.put_in_for_loss)
+        if training and output is not None and not self._is_foreign():
+            self._see(module, output, outermost=not self._calls)
+
+    def _see(self, module: nn.Module, output: Any, *, outermost: bool) -> None:
+        if self._measurement is None or id(module) not in self._paths:
+            return
+        path = self._paths[id(module)][0]
+        with self._ours():
+            self._measurement.see_output(path, id(module), output)
+            if outermost:
+                self._measurement.see_model_output(path, output)
+
+    def _function_called(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A stand-in was called, with what the script called it with."""
+        if self._measurement is None or self._looking or self._is_foreign():
+            return
+        within = self._calls[-1][0] if self._calls else 0
+        path, module_class = self._paths.get(within, (self._outermost, ""))
+        with self._ours():
+            if kind == "attention":
+                self._measurement.see_attention(path, *args, **kwargs)
+            elif kind == "softmax":
+                values = args[0] if args else kwargs.get("input")
+                dimension = args[1] if len(args) > 1 else kwargs.get("dim")
+                self._measurement.see_softmax(path, module_class, values, dimension)
+            else:
+                values = args[0] if args else kwargs.get("input")
+                if isinstance(values, Tensor) and values.requires_grad:
+                    self._measurement.see_loss_input(self._outermost, values)
+
+    # -- hooks -----------------------------------------------------------------------------------------------------
+
+    def _hook(self, module: nn.Module) -> None:
+        if id(module) in self._traced:
+            return
+        before = module.register_forward_pre_hook(ModuleHook(self._call_begins))
+        after = module.register_forward_hook(ModuleHook(self._call_ends), always_call=True)
+
+        def remove() -> None:
+            before.remove()
+            after.remove()
+
+        self._hooks[id(module)] = remove
+
+    def _take_hooks_off(self) -> None:
+        if graphs_traced() != self._graphs:
+            # A graph was traced meanwhile and may hold them: taking them off would have it traced again.
+            self._traced |= self._hooks
+            self._hooks = {}
+        for remove in self._hooks.values():
+            remove()
+        self._hooks = {}
+
+    def _disarm(self) -> None:
+        self._functions.take_out()
+        self._take_hooks_off()
+        self._measurement = None
+        self._calls = []
+
+    def _watch_functions(self, put_in: Callable[[], None]) -> None:
+        """Code that is compiled already looks at which functions it was traced with: there nothing is stood in for."""
+        self._functions.take_out()
+        if not something_was_compiled():
+            put_in()
+
+    def _is_foreign(self) -> bool:
+        """Another thread, a backward that recomputes, a tracer of operations, a capture: none of them is a training
+        call whose numbers are there to be read."""
+        return (
+            threading.get_ident() != self._thread
+            or torch._C._current_graph_task_id() != -1
+            or torch._C._len_torch_dispatch_stack() > 0
+            or torch._C._get_tracing_state() is not None
+            or _capturing()
+        )
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """Work of our own: an error is told and goes no further, and no stand-in, mode or subclass of the script's
+        takes part."""
+        self._looking = True
+        try:
+            with self._guard.part(PART), torch._C.DisableTorchFunction(), torch.no_grad():
+                yield
+        finally:
+            self._looking = False
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is being recorded: our kernels would become part of it."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
