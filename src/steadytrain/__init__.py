@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steadytrain.attach import watch
     from steadytrain.capture.watcher import RunStopped
+    from steadytrain.store.folder import load_run
 
 __version__ = "0.1.0"
-__all__ = ["RunStopped", "__version__", "watch"]
+__all__ = ["RunStopped", "__version__", "load_run", "watch"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +23,8 @@ def __getattr__(name: str) -> Any:
         from steadytrain import attach
 
         return getattr(attach, name)
+    if name == "load_run":
+        from steadytrain.store import folder
+
+        return folder.load_run
     raise AttributeError(f"module 'steadytrain' has no attribute {name!r}")

@@ -30,7 +30,8 @@ GROUP_CELLS = 131_072
 """Cells of a column in a row group: reading one series decodes these (about 1 ms), and a file has few groups."""
 
 PART_VALUES_MAX = 1 << 28
-RESERVED = ("name", "step", "time")
+KEYS = ("name", "step", "time")
+RESERVED = (*KEYS, "run", "rank", "stream")
 INSTALL = "pip install 'steadytrain[query]'"
 
 _METADATA = b"steadytrain"
@@ -62,8 +63,14 @@ def is_available() -> bool:
 
 
 def fits(rows: Sequence[str], columns: Sequence[str], readings: int) -> bool:
-    """Whether readings of that shape can be written as Parquet: there are cells, and no column has a reserved name."""
-    return bool(rows and columns and readings) and not set(RESERVED) & set(columns)
+    """Whether readings of that shape can be written as Parquet: there are cells, and no two columns share a name."""
+    stored = [*KEYS, *map(column_name, columns)]
+    return bool(rows and columns and readings) and len(set(stored)) == len(stored)
+
+
+def column_name(column: str) -> str:
+    """The name of a column of a table beside those that every answer has."""
+    return f"{column}_value" if column in RESERVED else column
 
 
 def checked_names(names: Any) -> tuple[str, ...]:
@@ -86,6 +93,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
 
     count, rows, columns = len(cells.steps), cells.rows, cells.columns
     rows_per_group = max(1, GROUP_CELLS // count)
+    stored = [column_name(column) for column in columns]
     document = {
         "format": "steadytrain.table",
         "columnar": COLUMNAR_VERSION,
@@ -101,7 +109,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
             ("name", pa.dictionary(pa.int32(), pa.string())),
             ("step", pa.int64()),
             ("time", pa.float64()),
-            *((column, pa.float32()) for column in columns),
+            *((column, pa.float32()) for column in stored),
         ]
     )
     writer = pq.ParquetWriter(
@@ -110,7 +118,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
         compression=_COMPRESSION,
         compression_level=_COMPRESSION_LEVEL,
         use_dictionary=["name"],
-        column_encoding={"step": "DELTA_BINARY_PACKED", **dict.fromkeys(("time", *columns), "BYTE_STREAM_SPLIT")},
+        column_encoding={"step": "DELTA_BINARY_PACKED", **dict.fromkeys(("time", *stored), "BYTE_STREAM_SPLIT")},
         write_statistics=["name", "step"],
         write_page_checksum=True,
         store_schema=False,
@@ -157,7 +165,7 @@ class ColumnarPart:
         for group in range(start // self.rows_per_group, -(-stop // self.rows_per_group)):
             first = group * self.rows_per_group
             here = slice(max(start, first), min(stop, first + self.rows_per_group))
-            for position, values in enumerate(self._group(group, list(self.columns))):
+            for position, values in enumerate(self._group(group, list(map(column_name, self.columns)))):
                 part = values[here.start - first : here.stop - first]
                 found[:, here.start - start : here.stop - start, position] = part.T[at]
         return found
@@ -165,7 +173,7 @@ class ColumnarPart:
     def series(self, row: int, column: int) -> tuple[IntArray, NDArray[np.float32]]:
         """Steps and values of one cell."""
         group, within = divmod(row, self.rows_per_group)
-        steps, values = self._group(group, ["step", self.columns[column]])
+        steps, values = self._group(group, ["step", column_name(self.columns[column])])
         return steps[within], values[within]
 
     def _group(self, group: int, columns: list[str]) -> list[NDArray[Any]]:
@@ -206,7 +214,7 @@ def open_columnar(path: Path) -> ColumnarPart:
             f"{path}: table format version {facts.version} is newer than this steadytrain reads "
             f"({COLUMNAR_VERSION}); upgrade steadytrain"
         )
-    kinds |= dict.fromkeys(facts.columns, pa.float32())
+    kinds |= dict.fromkeys(map(column_name, facts.columns), pa.float32())
     found = {field.name: field.type for field in file.schema_arrow}
     if any(found.get(name) != kind for name, kind in kinds.items()) or "name" not in found:
         raise UsageError(f"{path}: its columns are not those that its metadata name; the run folder is damaged")

@@ -13,14 +13,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steadytrain.errors import UsageError
 from steadytrain.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, worst
+from steadytrain.store import frames
 from steadytrain.store.bundle import check_types, is_bundle, write_json
 from steadytrain.store.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.store.tables import read_readable, read_series, read_table
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 RUN_VERSION = 2
 """2: gradient norms are a table, and parts may be thinned and put together. Folders of version 1 are read as well."""
@@ -147,6 +152,26 @@ class RunRecord:
         """
         return read_series(self._table_folder(name, stream), row, column)
 
+    def to_pandas(self, table: str = "steps", *, stream: str = "main") -> pandas.DataFrame:
+        """The steps or a table in long form, NaN where nothing was measured.
+
+        Raises:
+            UsageError: there is no such table, or pandas is missing (pyarrow for older steps that are Parquet).
+        """
+        if table == frames.STEPS:
+            return frames.steps_to_pandas(self.scalars(stream))
+        return frames.table_to_pandas(self.table(table, stream))
+
+    def to_arrow(self, table: str = "steps", *, stream: str = "main") -> pyarrow.Table:
+        """The steps or a table in long form, null where nothing was measured.
+
+        Raises:
+            UsageError: there is no such table, or pyarrow is missing.
+        """
+        if table == frames.STEPS:
+            return frames.steps_to_arrow(self.scalars(stream))
+        return frames.table_to_arrow(self.table(table, stream))
+
     def _table_folder(self, name: str, stream: str) -> Path:
         if name not in self.tables(stream):
             known = ", ".join(self.tables(stream)) or "none"
@@ -206,6 +231,15 @@ def notable_steps(path: Path, stream: str) -> list[int]:
     symptoms.sort(key=lambda symptom: -SEVERITIES.index(symptom[0]))
     steps = [*incidents, *(first for _, first, _ in symptoms), *(last for *_, last in symptoms)]
     return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
+
+
+def load_run(path: str | Path) -> RunRecord:
+    """The run in the folder ``path``, or of that name under ``steadytrain-runs``.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    return open_run(find(str(path), Path(RUNS_DIR_DEFAULT)))
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:

@@ -1,0 +1,190 @@
+"""``steadytrain query``: SQL over runs, as a table on the terminal, as JSON or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import math
+import sys
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from steadytrain.store.folder import RunRecord
+    from steadytrain.store.questions import Answer
+
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+ROWS_SHOWN_MAX = 200
+
+_GAP = 2
+_DIGITS = {"FLOAT": 7}
+"""Digits of a number on the terminal, where it is not the ten that a time in seconds needs."""
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[RUN]... SQL")
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=RUNS_DIR_DEFAULT,
+    show_default=True,
+    help="Folder that holds the runs.",
+)
+@click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
+@click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
+def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
+    """Ask runs a question in SQL: one SELECT over their steps, tables, symptoms and incidents.
+
+    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either; all runs under --runs-dir when
+    none is named. A run may still be going. `SHOW TABLES` lists the views, `DESCRIBE steps` the columns of one:
+
+    \b
+    steadytrain query RUN "SELECT step, loss FROM steps ORDER BY loss DESC LIMIT 5"
+    steadytrain query RUN "SELECT name, max(norm) FROM gradients GROUP BY name"
+    steadytrain query "SELECT run, min(loss) FROM steps GROUP BY run"
+    """
+    from steadytrain.store.questions import ask
+
+    *targets, sql = words
+    runs = [run for target in targets for run in _find(target, runs_dir)] if targets else _all(runs_dir)
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that cannot show a character gets a question mark, and no traceback.
+        sys.stdout.reconfigure(errors="replace")
+    with ask(runs, sql) as answer:
+        {"json": _print_json, "csv": _print_csv, None: _print_table}[form](answer)
+
+
+def _find(target: str, runs_dir: Path) -> list[RunRecord]:
+    """The runs that ``target`` names."""
+    from steadytrain.errors import UsageError
+    from steadytrain.store.bundle import is_bundle
+    from steadytrain.store.folder import RUN_FILE, find, open_run
+
+    if glob.has_magic(target) and not Path(target).exists():
+        paths = sorted(Path(path) for path in [*glob.glob(target), *glob.glob(str(runs_dir / target))])
+        paths = [path for path in dict.fromkeys(paths) if (path / RUN_FILE).is_file()]
+        if not paths:
+            raise UsageError(f"{target}: no run matches, here or under {runs_dir}")
+        return [open_run(path) for path in paths]
+    path = find(target, runs_dir)
+    if is_bundle(path):
+        raise UsageError(f"{path}: an incident bundle; a question is put to a run: `steadytrain query RUN SQL`")
+    return [open_run(path)]
+
+
+def _all(runs_dir: Path) -> list[RunRecord]:
+    """Every run under ``runs_dir`` that can be read; the others are named on stderr."""
+    from steadytrain.errors import UsageError
+    from steadytrain.store.folder import list_runs, open_run, unreadable_runs
+
+    runs = [open_run(run.path) for run in list_runs(runs_dir)]
+    for reason in unreadable_runs(runs_dir):
+        click.echo(f"steadytrain: not asked: {reason}", err=True)
+    if not runs:
+        raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
+    return runs
+
+
+def _print_json(answer: Answer) -> None:
+    """The ``steadytrain.query/1`` document, a row a line, written as the rows come."""
+    columns = [{"name": column.name, "type": column.type} for column in answer.columns]
+    click.echo(f'{{"schema": "steadytrain.query/1",\n "columns": {json.dumps(columns)},\n "rows": [', nl=False)
+    for position, row in enumerate(answer.rows):
+        values = json.dumps([_plain(value) for value in row], allow_nan=False)
+        click.echo(f"{',' if position else ''}\n  {values}", nl=False)
+    click.echo("\n ]}")
+
+
+def _print_csv(answer: Answer) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([column.name for column in answer.columns])
+    for row in answer.rows:
+        writer.writerow([_cell(value) if value is not None else "" for value in row])
+
+
+def _print_table(answer: Answer) -> None:
+    """Rows side by side; where the terminal is too narrow for them, each as a list of its values."""
+    from rich.console import Console
+
+    from steadytrain.report.build import clean
+
+    names = [clean(column.name) for column in answer.columns]
+    digits = [_DIGITS.get(column.type, 10) for column in answer.columns]
+    rows = list(islice(answer.rows, ROWS_SHOWN_MAX + 1))
+    shown = [[clean(_shown(value, of)) for value, of in zip(row, digits, strict=True)] for row in rows[:ROWS_SHOWN_MAX]]
+    widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
+    width = sum(widths) + _GAP * len(widths)
+    console = Console(highlight=False, emoji=False, markup=False)
+    narrow = sys.stdout.isatty() and width > console.width
+    if not narrow:
+        console.width = max(width, console.width)
+    tables = [_record(names, row) for row in shown] if narrow else [_table(names, shown, rows)]
+    for table in tables:
+        with console.capture() as printed:
+            console.print(table, crop=False)
+        for line in printed.get().splitlines():
+            click.echo(line.rstrip())
+        if narrow:
+            click.echo()
+    if len(rows) > ROWS_SHOWN_MAX:
+        click.echo(f"The first {ROWS_SHOWN_MAX} rows. All of them: --csv or --json")
+
+
+def _table(names: list[str], shown: list[list[str]], rows: list[tuple[Any, ...]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for position, name in enumerate(names):
+        numbers = all(isinstance(row[position], int | float | Decimal | None) for row in rows)
+        table.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
+    for row in shown:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _record(names: list[str], row: list[str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in zip(names, row, strict=True):
+        table.add_row(Text(name), Text(value))
+    return table
+
+
+def _shown(value: Any, digits: int) -> str:
+    """A value on the terminal."""
+    if value is None:
+        return ""
+    return f"{value:.{digits}g}" if isinstance(value, float) else _cell(value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(_plain(value), allow_nan=False)
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as strict JSON has it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    return str(value)
