@@ -15,6 +15,7 @@ import sys
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,11 +29,12 @@ from steadytrain.integrations import TO_DEFAULT, check_to
 from steadytrain.levels import LEVEL_DEFAULT, find_level
 from steadytrain.model import Policy
 from steadytrain.store.folder import RUNS_DIR_DEFAULT, open_run
-from steadytrain.store.redact import redact_arguments
+from steadytrain.store.redact import redact_arguments, redact_tree
 
 if TYPE_CHECKING:
     import torch
 
+    from steadytrain.capture.by_hand import Gradients, Updates
     from steadytrain.capture.watcher import Watcher
 
 POLICIES: tuple[Policy, ...] = ("stop", "observe")
@@ -87,9 +89,11 @@ def __getattr__(name: str) -> Any:
 class Watch:
     """A watch in this process: a context manager, or to be closed by hand. Closing takes every hook out."""
 
-    def __init__(self, watcher: Watcher, *, borrowed: str) -> None:
+    def __init__(self, watcher: Watcher, *, borrowed: str, model: torch.nn.Module | None = None) -> None:
         self._watcher = watcher
         self._borrowed = borrowed
+        self._model = model
+        self._updates: Updates | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -100,6 +104,43 @@ class Watch:
     def memory_bytes(self) -> int:
         """What steadytrain holds in memory: recorded batches and the history of steps."""
         return self._watcher.memory_bytes
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Steps so far, by the name of their stream: one for each optimizer, or for several that step together."""
+        return {stream.name: stream.step for stream in self._watcher.streams}
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Put one more fact into the run: plain JSON values. What looks like a secret is taken out."""
+        self._watcher.set_fact(name, redact_tree(value))
+
+    def update(
+        self,
+        *,
+        learning_rate: float | None = None,
+        loss: torch.Tensor | None = None,
+        gradients: Gradients | None = None,
+    ) -> AbstractContextManager[None]:
+        """Where no ``torch.optim`` optimizer steps: ``with watch.update():`` around the loop's own update.
+
+        The gate stands before the block, as before an optimizer's step; after the block the step is recorded.
+
+        Args:
+            learning_rate: recorded with the step.
+            loss: needed where no ``backward`` is called on it (``torch.autograd.grad``).
+            gradients: where they do not lie in ``parameter.grad``: by name, or one for each of ``model.parameters()``.
+
+        Raises:
+            RunStopped: at the block's begin: the loss or a gradient is not finite.
+            UsageError: the watch was begun without a model, or gradients that are not the model's.
+        """
+        if self._model is None:
+            raise UsageError("update: this watch knows no model; begin it with steadytrain.watch(model)")
+        if self._updates is None:
+            from steadytrain.capture.by_hand import Updates
+
+            self._updates = Updates(self._watcher, self._model)
+        return self._updates.update(learning_rate, loss, gradients)
 
     def close(self) -> None:
         """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end.
@@ -129,8 +170,8 @@ class Watch:
 
 
 def watch(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    model: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
     *,
     policy: Policy = "stop",
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
@@ -139,11 +180,13 @@ def watch(
     level: str = LEVEL_DEFAULT,
     to: Sequence[str] = TO_DEFAULT,
 ) -> Watch:
-    """Watch the training of ``model`` by ``optimizer`` from here on.
+    """Watch the training in this process from here on.
 
     Args:
-        model: the module that the loop trains, wrapped (data parallel, compiled) or not.
-        optimizer: the one that updates it. Others that are made or stepped later are seen as well.
+        model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it the model is
+            found behind the optimizers, as ``steadytrain run`` does it.
+        optimizer: the one that updates it. All that are made or stepped later are seen as well. A loop without any
+            calls :meth:`Watch.update`.
         policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
             :class:`RunStopped` (a ``SystemExit`` with status 70); ``observe`` only records.
         runs_dir: folder of run folders.
@@ -158,18 +201,21 @@ def watch(
     """
     import torch
 
-    if not isinstance(model, torch.nn.Module):
+    if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
-    if not isinstance(optimizer, torch.optim.Optimizer):
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
     options = Options(policy, level, runs_dir, name, state_mb, check_to(to))
     if _active is not None:
-        return Watch(_active, borrowed="steadytrain run")
+        return Watch(_active, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
     settings = _settings(script, Path(script).stem or "run", [*sys.argv], options, is_module=False)
     watcher = _attach(settings)
-    watcher.watch_model(model, optimizer)
-    return Watch(watcher, borrowed="")
+    if model is not None:
+        watcher.watch_model(model, optimizer)
+    elif optimizer is not None:
+        watcher.optimizer_made(optimizer)
+    return Watch(watcher, borrowed="", model=model)
 
 
 def run_target(target: Target, options: Options) -> int:

@@ -60,6 +60,7 @@ class Books:
         self._sink = sink
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
+        self._facts_waiting: dict[str, Any] = {}
 
     @property
     def detector_names(self) -> list[str]:
@@ -89,6 +90,8 @@ class Books:
             self._run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
             self._run.set_fact("torch", torch.__version__)
             self._run.set_fact("detectors", self.detector_names)
+            for name, value in self._facts_waiting.items():
+                self._run.set_fact(name, value)
         return self._run
 
     @property
@@ -159,8 +162,10 @@ class Books:
             self._sink.incident(path, incident)
 
     def set_fact(self, name: str, value: Any) -> None:
-        """One more fact of the run, where it is being recorded."""
-        if self._run is not None and self.recording:
+        """One more fact of the run; kept until there is a folder to write it to."""
+        if self._run is None:
+            self._facts_waiting[name] = value
+        elif self.recording:
             try:
                 self._run.set_fact(name, value)
             except Exception as error:

@@ -164,11 +164,25 @@ class Watcher:
             with self.guard.part("finding the model"):
                 self._modules.watch_model(find_model(optimizer_parameters([optimizer])))
 
-    def watch_model(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """A model and an optimizer that are there already."""
-        self.optimizer_made(optimizer)
+    def watch_model(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """A model, and an optimizer if there is one, that are there already."""
+        if optimizer is not None:
+            self.optimizer_made(optimizer)
         with self.guard.part("watching the model"):
-            self._modules.watch_model(name_parameters([model], optimizer_parameters([optimizer])))
+            parameters = optimizer_parameters([optimizer]) if optimizer is not None else list(model.parameters())
+            self._modules.watch_model(name_parameters([model], parameters))
+
+    def loss_given(self, loss: Tensor) -> None:
+        """The script tells its loss itself, before an update that it writes itself."""
+        if self._mine() and self._lap is None:
+            with self.guard.part("reading the loss"):
+                self._seen.losses[:] = [loss_term(loss)]
+                self._saw_loss = True
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """One more fact of the run, kept until there is a run folder."""
+        if not self._closed:
+            self._books.set_fact(name, value)
 
     def compile_called(self, subject: Any, result: Any) -> None:
         if not self._mine():

@@ -1,4 +1,4 @@
-"""Helpers for the tests of detectors, ours and yours: a window in one line. They need no test framework.
+"""Windows of steps in one line, for the tests of detectors.
 
 from steadytrain.testing import healthy_loss, steps
 
@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.model import SIGNALS, FloatArray, Window
-
-__all__ = ["healthy_loss", "steps"]
 
 
 def steps(

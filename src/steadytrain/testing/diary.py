@@ -1,0 +1,201 @@
+"""What a training loop did, to the last bit, and a fault planted in it: seen from outside, with torch's public hooks.
+
+Nothing here uses what steadytrain itself stands on in torch, except the two global optimizer hooks, which are public.
+Loops that update their weights without a ``torch.optim`` optimizer leave no line here: their tests compare what the
+loop returns.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+_WRAPPERS = ("_orig_mod", "module")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A NaN in one element of a gradient, in one step of the optimizer that owns the parameter."""
+
+    step: int
+    parameter: str
+
+
+class Diary:
+    """A line before and a line after every optimizer step, while the block runs; plants ``fault`` on the way."""
+
+    def __init__(self, fault: Fault | None = None) -> None:
+        self.lines: list[str] = []
+        self.planted = 0
+        self._fault = fault
+        self._seen: dict[int, _Seen] = {}
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Diary:
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in [*self._hooks, *(seen.plant for seen in self._seen.values() if seen.plant is not None)]:
+            hook.remove()
+
+    def note(self, *values: Any) -> None:
+        """One more line, of whatever else is to be the same."""
+        self.lines.append(f"noted {digest(values)} random {random_digest()}")
+
+    def moved_since_last_update(self) -> list[str]:
+        """The optimizers whose parameters or state are not as their last finished step left them."""
+        return [
+            type(seen.optimizer).__name__ for seen in self._seen.values() if seen.state != state_digest(seen.optimizer)
+        ]
+
+    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        seen = self._seen.get(id(optimizer))
+        if seen is None:
+            seen = self._seen[id(optimizer)] = _Seen(optimizer, len(self._seen), state_digest(optimizer))
+        fault = self._fault
+        if fault is not None and fault.step == 1 and seen.steps == 0:
+            for parameter in find_parameter(fault.parameter, optimizer):
+                if parameter.grad is None:
+                    raise AssertionError(f"{fault.parameter} has no gradient when step 1 begins: plant in a later one")
+                self._spoil(parameter)
+        gradients = [parameter.grad for parameter in _parameters(optimizer)]
+        self.lines.append(f"{seen} gradients {digest(gradients)} random {random_digest()}")
+
+    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        seen = self._seen[id(optimizer)]
+        seen.steps += 1
+        seen.state = state_digest(optimizer)
+        # An optimizer with a closure makes its gradients within its step.
+        gradients = [parameter.grad for parameter in _parameters(optimizer)]
+        self.lines.append(f"{seen} update {seen.state} gradients {digest(gradients)} random {random_digest()}")
+        if seen.plant is not None:
+            seen.plant.remove()
+            seen.plant = None
+        if self._fault is not None and seen.steps == self._fault.step - 1:
+            for parameter in find_parameter(self._fault.parameter, optimizer):
+                seen.plant = parameter.register_post_accumulate_grad_hook(self._spoil)  # type: ignore[no-untyped-call]
+
+    def _spoil(self, parameter: Tensor) -> None:
+        gradient = parameter.grad
+        assert gradient is not None
+        values = gradient.detach()
+        values = values._values() if values.is_sparse else values
+        with torch.no_grad():
+            values.view(-1)[0] = float("nan")
+        self.planted += 1
+
+
+@dataclass
+class _Seen:
+    """One optimizer, and how it was left by its last step."""
+
+    optimizer: torch.optim.Optimizer
+    number: int
+    state: str
+    steps: int = 0
+    plant: Any = None
+
+    def __str__(self) -> str:
+        return f"{type(self.optimizer).__name__} {self.number} step {self.steps}"
+
+
+def find_parameter(name: str, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The parameter of ``optimizer`` that a module in this process knows as ``name``; none if there is none.
+
+    Raises:
+        AssertionError: several parameters of the optimizer go by this name.
+    """
+    owned = {id(parameter): parameter for parameter in _parameters(optimizer)}
+    found: dict[int, Tensor] = {}
+    for module in [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]:
+        tensor = _follow(module, name.split("."))
+        if id(tensor) in owned:
+            found[id(tensor)] = owned[id(tensor)]
+    if len(found) > 1:
+        raise AssertionError(f"{len(found)} parameters of {type(optimizer).__name__} are called {name}: name another")
+    return list(found.values())
+
+
+def state_digest(optimizer: torch.optim.Optimizer) -> str:
+    """Parameters and state of an optimizer."""
+    parameters = _parameters(optimizer)
+    state = [optimizer.state.get(parameter) for parameter in parameters]
+    return digest([parameters, state])
+
+
+def digest(value: Any) -> str:
+    """A hash over every byte of tensors, modules and plain values in nested containers.
+
+    Raises:
+        AssertionError: something of another kind is in it, which might differ unseen.
+    """
+    sha = hashlib.sha256()
+    _feed(sha, value)
+    return sha.hexdigest()[:16]
+
+
+def random_digest() -> str:
+    """The global random states: Python's, NumPy's, torch's and those of its devices."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return digest([random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda])
+
+
+def _feed(sha: Any, value: Any) -> None:
+    if isinstance(value, Tensor):
+        sha.update(f"{value.dtype}{tuple(value.shape)}".encode())
+        if value.layout != torch.strided:
+            _feed(sha, [value._indices(), value._values()])
+        elif value.device.type != "meta":
+            data = value.detach().int_repr() if value.is_quantized else value.detach()
+            sha.update(data.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif hasattr(value, "state_dict"):
+        _feed(sha, value.state_dict())
+    elif isinstance(value, Mapping):
+        _feed(sha, list(value.items()))
+    elif isinstance(value, (list, tuple)):
+        sha.update(f"[{len(value)}".encode())
+        for entry in value:
+            _feed(sha, entry)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        sha.update(value.tobytes())
+    elif value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
+        sha.update(repr(value).encode())
+    else:
+        raise AssertionError(f"a {type(value).__name__} cannot be compared to the last bit: return its values instead")
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _follow(module: Any, path: list[str]) -> Any:
+    """What lies at ``path`` under ``module``, with and without the wrappers on the way."""
+    if not path:
+        return module
+    modules = module.__dict__.get("_modules") or {}
+    parameters = module.__dict__.get("_parameters") or {}
+    if len(path) == 1 and path[0] in parameters:
+        return parameters[path[0]]
+    if path[0] in modules and modules[path[0]] is not None:
+        return _follow(modules[path[0]], path[1:])
+    for wrapper in _WRAPPERS:
+        if modules.get(wrapper) is not None:
+            return _follow(modules[wrapper], path)
+    return None
