@@ -16,8 +16,8 @@ from torch import Tensor
 
 from steadytrain.capture.dense import dense_values
 
-FIRST_NAMES = ("exp_avg", "momentum_buffer", "momentum", "first_moment", "m", "mu", "state1")
-SECOND_AVERAGES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "second_moment", "v", "nu", "state2")
+FIRST_NAMES = ("exp_avg", "momentum_buffer", "momentum", "first_moment", "m", "state1")
+SECOND_AVERAGES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "variance", "second_moment", "v", "state2")
 """Running means of squared gradients. With amsgrad the maximum stands first: it is what the update is divided by."""
 
 SECOND_SUMS = ("sum",)
@@ -31,8 +31,7 @@ ROTATED = ("Q", "GG", "projector")
 weight there."""
 
 _MAXIMA = ("exp_inf",)  # Adamax: a maximum of magnitudes, no squares
-_UNIMPORTANT = ("step", "ax", "mu_product", "eta", "prev", "step_size", "acc_delta", "grad_avg", "RMS", "exp_avg_sq")
-_BIAS_CORRECTED = ("Adam", "AdamW", "NAdam", "RAdam", "AdamW8bit", "Adam8bit")
+_NO_MOMENTS = ("ax", "prev", "step_size", "acc_delta", "grad_avg")  # of ASGD, Rprop, Adadelta, centred RMSprop
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _moments(
         first=first,
         second=second,
         epsilon=_epsilon(group) if second is not None else None,
-        correction=_correction(optimizer, group, state, first_name) if average else None,
+        correction=_correction(group, state, first_name) if average else None,
         ratio_is_defined=average,
     )
 
@@ -131,7 +130,7 @@ def _entry(
 
 def _name_unknown(optimizer: str, tensors: Mapping[str, Tensor], parameter: Tensor, notes: dict[str, None]) -> None:
     alike = sorted(name for name, tensor in tensors.items() if tensor.shape == parameter.shape and tensor.dim())
-    known = {*FIRST_NAMES, *SECOND_AVERAGES, *SECOND_SUMS, *_MAXIMA, *_UNIMPORTANT}
+    known = {*FIRST_NAMES, *SECOND_AVERAGES, *SECOND_SUMS, *_MAXIMA, *_NO_MOMENTS}
     if unknown := [name for name in alike if name not in known]:
         notes[f"{optimizer} keeps {', '.join(unknown)}, not known as a moment: left out"] = None
 
@@ -144,15 +143,13 @@ def _epsilon(group: Mapping[str, Any]) -> float | None:
 
 
 def _correction(
-    optimizer: str, group: Mapping[str, Any], state: Mapping[str, Any], first_name: str | None
+    group: Mapping[str, Any], state: Mapping[str, Any], first_name: str | None
 ) -> tuple[float | Tensor, float | Tensor] | None:
-    """(beta2, step), where this optimizer is known to correct for the bias of its first steps."""
+    """(beta2, step) of what looks like Adam and is not told to leave out the correction of its first steps."""
     betas = group.get("betas")
     step = state.get("step", group.get("step"))
     if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not isinstance(step, (int, float, Tensor)):
         return None
     if group.get("correct_bias") is False or group.get("bias_correction") is False:
         return None
-    if optimizer not in _BIAS_CORRECTED and first_name not in ("exp_avg", "state1"):
-        return None
-    return betas[1], step
+    return (betas[1], step) if first_name in ("exp_avg", "state1") else None

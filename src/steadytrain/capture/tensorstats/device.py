@@ -19,7 +19,7 @@ def partials(tensors: Sequence[Tensor]) -> Tensor:
 def partials_of_rows(matrix: Tensor) -> Tensor:
     """The same of each row of ``matrix``, ``(rows, length)``."""
     wide = matrix.to(accumulator(matrix.device))
-    finite = torch.isfinite(matrix)
+    finite = torch.isfinite(wide)
     kept = torch.where(finite, wide, 0.0)
     count = finite.sum(1).to(wide.dtype)
     return torch.stack(

@@ -39,9 +39,10 @@ def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE
 
     Tensors without float values (quantised, integers, meta, empty) have no row.
     """
-    kept = [(name, values) for name, tensor in rows if (values := dense_values(tensor)) is not None and values.numel()]
-    names = tuple(name for name, _ in kept)
-    with quiet(*{values.device.type for _, values in kept}):
+    with quiet(tensor for _, tensor in rows):
+        dense = [(name, dense_values(tensor)) for name, tensor in rows]
+        kept = [(name, values) for name, values in dense if values is not None and values.numel()]
+        names = tuple(name for name, _ in kept)
         groups = list(_counted({row: values for row, (_, values) in enumerate(kept)}, size_max))
 
     def finish(arrived: list[Tensor]) -> Reading:

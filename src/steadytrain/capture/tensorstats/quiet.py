@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 
 @contextmanager
-def quiet(*device_types: str) -> Iterator[None]:
-    """No autograd, no autocast on the CPU and ``device_types``, no dispatch, function or device modes of others.
+def quiet(tensors: Iterable[Tensor] = ()) -> Iterator[None]:
+    """No autograd, no autocast on the CPU and the devices of ``tensors``, no mode of dispatch, functions or devices.
 
     Inference mode is left, so that what we keep can be written to later whatever mode that happens in.
     """
@@ -20,7 +21,7 @@ def quiet(*device_types: str) -> Iterator[None]:
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
-        for device_type in {"cpu", *device_types}:
-            if torch.is_autocast_enabled(device_type):
+        for device_type in {"cpu", *(tensor.device.type for tensor in tensors)}:
+            if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
                 stack.enter_context(torch.autocast(device_type, enabled=False))
         yield

@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from steadytrain.capture.tensorstats.quiet import quiet
+
 T = TypeVar("T")
 
 
@@ -37,7 +39,8 @@ class Readback(Generic[T]):
     def result(self) -> T:
         for event in self._events:
             event.synchronize()
-        return self._finish([tensor.cpu() for tensor in self._arriving])
+        with quiet():
+            return self._finish([tensor.cpu() for tensor in self._arriving])
 
     def _send(self, tensor: Tensor) -> Tensor:
         stream = _side_stream(tensor.device)

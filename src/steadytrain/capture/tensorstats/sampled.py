@@ -93,12 +93,20 @@ def _row(samples: Samples, row: int, out: NDArray[np.float64]) -> None:
     out[1] = (np.count_nonzero(magnitudes < limit) - zeros) / magnitudes.size
     out[2] = same / np.float64(np.count_nonzero(applied))
     if second is not None:
-        divisor = np.sqrt(host.array(second.sample.reshape(-1)))
-        divisor *= 1.0 / float(second.root_bias)
-        np.maximum(divisor, max(second.epsilon, _TINY), out=divisor)
-        np.divide(magnitudes, divisor, out=divisor)
-        ratios = host.partials_of(divisor)
-        out[8] = np.sqrt(ratios[0] / magnitudes.size) / samples.scale if not ratios[4] else np.nan
+        squares = _ratio_squares(magnitudes, host.array(second.sample.reshape(-1)), second)
+        out[8] = np.sqrt(squares / magnitudes.size) / samples.scale
+
+
+def _ratio_squares(magnitudes: NDArray[Any], moments: NDArray[Any], second: SecondMoment) -> float:
+    """Sum of squares of g / max(sqrt(v), epsilon); NaN where g or v is not finite."""
+    divisor = np.sqrt(moments)
+    divisor *= 1.0 / float(second.root_bias)
+    np.maximum(divisor, max(second.epsilon, _TINY), out=divisor)
+    np.divide(magnitudes, divisor, out=divisor)
+    squares, *_, nonfinite, _ = host.partials_of(divisor)
+    if nonfinite and magnitudes.dtype == np.float32:  # it may only have left the range of float32
+        return _ratio_squares(magnitudes.astype(np.float64), moments.astype(np.float64), second)
+    return squares if not nonfinite else np.nan
 
 
 def on_device(samples: Samples) -> Tensor:
@@ -141,10 +149,11 @@ def _lag(samples: Samples, magnitudes: Tensor) -> Tensor:
     length = magnitudes.shape[1]
     found = [second or SecondMoment(samples.before[row], 1.0, 1.0) for row, second in enumerate(samples.second)]
     second = _matrix([each.sample for each in found], length, wide, device).sqrt()
-    roots = torch.stack([torch.as_tensor(each.root_bias, dtype=wide, device=device) for each in found])
+    roots = _scalars([each.root_bias for each in found], wide, device)
     floors = _row_values([max(each.epsilon, _TINY) for each in found], wide, device)
     ratios = magnitudes / (second / roots[:, None]).maximum(floors[:, None])
-    return ratios.square().mean(1).sqrt() / samples.scale
+    rms = ratios.square().mean(1).sqrt() / samples.scale
+    return torch.where(torch.isfinite(rms), rms, torch.nan)
 
 
 def _where(columns: Sequence[Tensor], defined: Sequence[bool]) -> list[Tensor]:
@@ -164,6 +173,13 @@ def _matrix(rows: Sequence[Tensor], length: int, dtype: torch.dtype, device: tor
 
 def _row_values(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(list(values), dtype=dtype, device=device)
+
+
+def _scalars(values: Sequence[float | Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers and 0-d tensors as one vector; numbers alone are sent to the device together."""
+    if not any(isinstance(value, Tensor) for value in values):
+        return _row_values(values, dtype, device)
+    return torch.stack([torch.as_tensor(value, dtype=dtype, device=device) for value in values])
 
 
 def _integers(tensor: Tensor) -> Tensor:

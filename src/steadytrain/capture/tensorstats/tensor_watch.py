@@ -73,7 +73,7 @@ class TensorWatch:
         Args:
             scale: what the gradients are still multiplied with (a fused optimizer divides by it itself).
         """
-        with quiet(*self._device_types()):
+        with quiet(self._parameters):
             weights = self._weights()
             if signature_of(weights) != self._layout.signature:
                 self._layout = lay_out(weights, self._sample_max)
@@ -96,7 +96,7 @@ class TensorWatch:
             optimizers: those that have stepped.
             kinds: which of ``KINDS`` are read whole beside the gradient; the exact columns of others are NaN.
         """
-        with quiet(*self._device_types()):
+        with quiet(self._parameters):
             weights = self._weights()
             if signature_of(weights) != self._layout.signature:  # changed since the look before: no update to tell of
                 self._layout, self._before = lay_out(weights, self._sample_max), None
@@ -121,9 +121,6 @@ class TensorWatch:
                 scale=self._scale,
             )
             return Readback(parts.tensors(), parts.reading)
-
-    def _device_types(self) -> set[str]:
-        return {parameter.device.type for parameter in self._parameters}
 
     def _weights(self) -> dict[int, Tensor]:
         weights = {}
