@@ -201,8 +201,12 @@ def being_traced(roots: Any) -> bool:
     return type(first).__name__ in ("FakeTensor", "FunctionalTensor")
 
 
+@functools.cache
 def keep_compiler_out() -> None:
-    """Tell torch.compile to leave our frames alone when they run between two graphs of a compiled function."""
+    """Tell torch.compile to leave our frames alone when they run between two graphs of a compiled function.
+
+    Once a process: the compiler's list only grows, and each entry makes it compile one long regular expression again.
+    """
     from torch._dynamo import trace_rules
 
     for name in _SKIPPED_BY_COMPILER:
