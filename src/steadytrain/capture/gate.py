@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -74,64 +75,52 @@ def measure(
         weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
         time_s: wall-clock time of the record, in seconds since the epoch.
     """
-    gradients, parameters = _gradients(stream.parameters), _dense(stream.parameters) if weigh else []
+    gradients = _gradients(stream.parameters)
     clipping = seen.clipping
-    found_inf, grad_scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
-    extras = [value for value in (found_inf, grad_scale, clipping.total) if isinstance(value, Tensor)]
-    clipped = [clipping.norms.get(id(p)) for p in stream.parameters]
     # Where clipping has just read the gradients there is nothing left to read.
     unread = [(at, values) for at, values in gradients if not clipping.knows_applied(stream.parameters[at])]
+    clipped = {at: norm for at, p in enumerate(stream.parameters) if (norm := clipping.norms.get(id(p))) is not None}
+    found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
     own = scaling.tensors()
-    scaler_scale = own[0] if own else grad_scale if isinstance(grad_scale, Tensor) else None
     small = underflow(
         [values for _, values in gradients] if weigh else [],
-        scale=scaler_scale,
-        carried=isinstance(grad_scale, Tensor),
+        scale=own[0] if own else next(iter(grad_scale), None),
+        carried=bool(grad_scale),
     )
-    numbers = iter(
-        fetch(
-            [
-                *(term.root for term in seen.losses),
-                *(factor.value for term in seen.losses for factor in term.factors),
-                *(scale for scaler in scalers if (scale := scaler._scale) is not None),
-                *extras,
-                *own,
-                *small.tensors,
-                *l2_norms([gradient for _, gradient in unread]),
-                *(norm for norm in clipped if norm is not None),
-                *l2_norms(parameters),
-            ]
-        )
-    )
-    roots = [next(numbers) for _ in seen.losses]
-    factors = [[(next(numbers), factor.power) for factor in term.factors] for term in seen.losses]
-    scales = {next(numbers) for scaler in scalers if scaler._scale is not None}
-    scaler_skips = isinstance(found_inf, Tensor) and next(numbers) > 0
-    scale = next(numbers) if isinstance(grad_scale, Tensor) else 1.0
-    coefficient = clipping.coefficient(next(numbers)) if isinstance(clipping.total, Tensor) else 1.0
-    scaling_values = [next(numbers) for _ in own]
-    underflow_share = small.share([next(numbers) for _ in small.tensors])
-    applied = {at: next(numbers) / scale for at, _ in unread}
-    factor = scale * scaling.norm_factor(scaling_values)
-    before = {at: next(numbers) / factor for at, norm in enumerate(clipped) if norm is not None}
-    applied = {at: applied[at] if at in applied else before[at] * coefficient for at, _ in gradients}
-    if len(unread) < len(gradients) and not all(math.isfinite(norm) for norm in applied.values()):
+    unread_norms = l2_norms([values for _, values in unread])
+
+    look = _Look()
+    roots_of = look.ask([term.root for term in seen.losses])
+    factors_of = look.ask([factor.value for term in seen.losses for factor in term.factors])
+    scales_of = look.ask([scale for scaler in scalers if (scale := scaler._scale) is not None])
+    found_inf_of, grad_scale_of = look.ask(found_inf), look.ask(grad_scale)
+    total_of = look.ask([clipping.total] if clipping.total is not None else [])
+    own_of, small_of = look.ask(own), look.ask(small.tensors)
+    applied_of, before_of = look.ask(unread_norms), look.ask(list(clipped.values()))
+    weights_of = look.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
+    suspect_of = look.ask(_suspicion(stream, seen, [*unread_norms, *clipped.values()]))
+    look.fetch()
+
+    scale = grad_scale_of()[0] if grad_scale else 1.0
+    before_scale = scale * scaling.norm_factor(own_of())
+    before = {at: norm / before_scale for at, norm in zip(clipped, before_of(), strict=True)}
+    coefficient = clipping.coefficient(total_of()[0]) if clipping.total is not None else 1.0
+    read = {at: norm / scale for (at, _), norm in zip(unread, applied_of(), strict=True)}
+    applied = {at: read[at] if at in read else before[at] * coefficient for at, _ in gradients}
+    if len(read) < len(applied) and not all(math.isfinite(norm) for norm in applied.values()):
         norms_now = fetch(l2_norms([values for _, values in gradients]))
         applied = {at: norm / scale for (at, _), norm in zip(gradients, norms_now, strict=True)}
-    parameter_norm = global_norm(list(numbers)) if weigh else None
 
-    losses = tuple(
-        unscaled(root, terms, scales=scales, backward_calls=len(roots))
-        for root, terms in zip(roots, factors, strict=True)
-    )
-    skipped = skipped or scaler_skips
+    losses = _losses(seen, roots_of(), factors_of(), set(scales_of()))
+    skipped = skipped or any(value > 0 for value in found_inf_of())
     norms = {position: before.get(position, norm) for position, norm in applied.items()}
     bad = _exact_look(stream, seen, gradients, applied, norms) if not skipped else ()
-    row = torch.full((len(stream.parameters),), GRADIENT_ABSENT).numpy()
-    for position, norm in norms.items():
-        row[position] = norm
+    row = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
+    row[list(norms)] = list(norms.values())
     is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
-    elsewhere = stream.together and ranks.agree(float(is_bad), stream.device) > 0 and not is_bad
+    # All ranks saw the same suspicion, so all of them ask each other again, or none.
+    suspect = any(value > 0 for value in suspect_of())
+    elsewhere = suspect and float(ranks.largest(torch.tensor(float(is_bad), device=stream.device))) > 0 and not is_bad
     tokens = [batch.tokens for batch in seen.micro_batches if batch.tokens is not None]
     record = StepRecord(
         step=stream.step + 1,
@@ -140,17 +129,17 @@ def measure(
             "loss": math.fsum(losses) / len(losses) if losses else None,
             "gradient_norm": global_norm(list(norms.values())) if norms else None,
             "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
-            "parameter_norm": parameter_norm,
+            "parameter_norm": global_norm(weights_of()) if weigh else None,
             "learning_rate": _learning_rate(optimizer),
             "samples": float(sum(batch.samples for batch in seen.micro_batches)) if seen.micro_batches else None,
             "tokens": float(sum(tokens)) if tokens else None,
             "step_s": time.perf_counter() - seen.began,
             "data_wait_s": seen.waited_s,
             "overflow_share": _overflow_share(stream, seen, gradients, applied),
-            "underflow_share": underflow_share,
+            "underflow_share": small.share(small_of()),
             **scaling.scalars(
                 stream.name,
-                scaling_values,
+                own_of(),
                 before=list(before.values()),
                 applied=[applied[at] for at in before if at in applied],
                 skipped=skipped,
@@ -160,6 +149,47 @@ def measure(
         skipped=skipped,
     )
     return Measurement(losses, record, stream.tensor_names, bad, elsewhere, scale)
+
+
+class _Look:
+    """Numbers on their devices that are fetched together: what is asked for can be read after :meth:`fetch`."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._values: list[float] = []
+
+    def ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
+        start = len(self._tensors)
+        self._tensors += tensors
+        stop = len(self._tensors)
+        return lambda: self._values[start:stop]
+
+    def fetch(self) -> None:
+        self._values = fetch(self._tensors)
+
+
+def _suspicion(stream: Stream, seen: Seen, norms: Sequence[Tensor]) -> list[Tensor]:
+    """Where ranks step together: whether any of them has a loss or a norm that is not finite; else nothing."""
+    if not stream.together:
+        return []
+    numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
+    numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
+    all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
+    return [ranks.largest((~torch.isfinite(all_of_them)).any())]
+
+
+def _losses(seen: Seen, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:
+    values = iter(factors)
+    terms = [[(next(values), factor.power) for factor in term.factors] for term in seen.losses]
+    return tuple(
+        unscaled(root, found, scales=scales, backward_calls=len(roots))
+        for root, found in zip(roots, terms, strict=True)
+    )
+
+
+def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:
+    value = getattr(optimizer, name, None)
+    return [value] if isinstance(value, Tensor) else []
 
 
 def reason(measured: Measurement) -> str:

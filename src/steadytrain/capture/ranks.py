@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 WAIT_S_MAX = 60.0
 _DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
@@ -28,7 +28,7 @@ def world_size() -> int:
     return int(value) if value.isdigit() else 1
 
 
-def trains_in_step(roots: Iterable[nn.Module], parameters: Iterable[torch.Tensor]) -> bool:
+def trains_in_step(roots: Iterable[nn.Module], parameters: Iterable[Tensor]) -> bool:
     """Whether the ranks step together: a data-parallel wrapper or sharded parameters.
 
     Processes may share a group and yet step at their own pace (reinforcement learning, pipelines); a collective
@@ -42,14 +42,22 @@ def trains_in_step(roots: Iterable[nn.Module], parameters: Iterable[torch.Tensor
     return wrapped or any(hasattr(parameter, "to_local") for parameter in parameters)
 
 
-def agree(flag: float, device: torch.device) -> float:
-    """The largest ``flag`` over all ranks: one collective, waiting at most ``WAIT_S_MAX`` seconds."""
-    backend = torch.distributed.get_backend()
-    value = torch.tensor([flag], device=device if backend == "nccl" else "cpu")
+def largest(flag: Tensor) -> Tensor:
+    """The largest ``flag`` over all ranks, 0-d: one collective, waiting at most ``WAIT_S_MAX`` seconds.
+
+    With NCCL the answer stays on the device and the host waits for nothing: who fetches it reads it. A rank that does
+    not answer is then found by NCCL's own watchdog.
+    """
+    on_device = torch.distributed.get_backend() == "nccl"
+    value = flag.detach().float().reshape(1).clone()
+    value = value if on_device else value.cpu()
     work = torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX, async_op=True)
     if work is not None:
-        work.wait(timedelta(seconds=WAIT_S_MAX))
-    return float(value.item())
+        if on_device:
+            work.wait()  # with a time limit NCCL would make the host wait
+        else:
+            work.wait(timedelta(seconds=WAIT_S_MAX))
+    return value[0]
 
 
 def _outer_modules(root: nn.Module) -> list[nn.Module]:
