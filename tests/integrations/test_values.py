@@ -10,7 +10,7 @@ import pytest
 from builders import records
 from feeding import BINS, histogram_reading
 from steadytrain.integrations import TOOLS, values
-from steadytrain.integrations.values import FULL_CADENCE_COUNT, ROWS_PER_TABLE_MAX, Cadence
+from steadytrain.integrations.values import FULL_CADENCE_COUNT, ROWS_PER_TABLE_MAX, Allowance, Cadence
 from steadytrain.model import GRADIENT_ABSENT, Reading
 from steadytrain.store.segments import StepRecord
 
@@ -121,3 +121,18 @@ def test_a_long_run_is_sent_ever_more_thinly() -> None:
     assert sent[:FULL_CADENCE_COUNT] == list(range(1, FULL_CADENCE_COUNT + 1))
     assert len(sent) < 70_000
     assert 1_000_000 - sent[-1] < 128
+
+
+def test_a_fast_loop_is_sent_so_many_rows_a_second_after_the_first_ones() -> None:
+    allowance = Allowance(20.0, 500)
+    sent = [step for step in range(60_000) if allowance.takes(1.79e9 + step / 1000)]
+    assert sent[:500] == list(range(500))
+    assert len(sent) == pytest.approx(500 + 60 * 20, abs=2)
+
+
+def test_a_slow_loop_is_sent_whole_and_a_clock_that_is_set_back_does_no_harm() -> None:
+    allowance = Allowance(20.0, 5)
+    assert all(allowance.takes(float(time)) for time in range(100))
+    assert sum(allowance.takes(50.0) for _ in range(100)) == 4
+    assert not allowance.takes(49.0)
+    assert allowance.takes(100.0)

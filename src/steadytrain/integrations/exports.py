@@ -20,7 +20,7 @@ from steadytrain.integrations.active import ActiveRun, active_runs
 from steadytrain.integrations.child import ChildExporter
 from steadytrain.integrations.exporter import Exporter, Run
 from steadytrain.integrations.outlet import Outlet, Send, Tell
-from steadytrain.integrations.values import Cadence
+from steadytrain.integrations.values import Allowance, Cadence
 from steadytrain.model import Incident, Reading, Symptom
 from steadytrain.store.redact import redact_tree
 from steadytrain.store.segments import StepRecord
@@ -146,11 +146,12 @@ class _Feed:
         self.outlet = outlet
         self.identity = identity
         self._every_steps = values.SIGNALS_EVERY_STEPS[tool]
+        self._allowance = Allowance(values.ROWS_PER_S_MAX, values.ROWS_AT_ONCE_MAX)
         self._cadences: dict[tuple[str, str], Cadence] = {}
         self._held: dict[str, StepRecord] = {}
 
     def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
-        if self._due(stream, "", record.step, self._every_steps):
+        if self._due(stream, "", record.step, self._every_steps) and self._allowance.takes(record.time):
             self._held.pop(stream, None)
             self._put_signals(stream, record)
         else:

@@ -29,6 +29,11 @@ HISTOGRAMS_EVERY_STEPS = 200
 FULL_CADENCE_COUNT = 10_000
 """After as many rows the cadence halves, and again after as many more: 10^6 steps give about 66,000 rows."""
 
+ROWS_PER_S_MAX = 20.0
+ROWS_AT_ONCE_MAX = 500
+"""Rows of scalars a second, on average, and how many may come at once: a short run is sent whole. To encode one holds
+the interpreter for about 20 us (measured), on another thread; a loop of a thousand steps a second would feel that."""
+
 GRADIENTS = "gradients"
 MACHINE = "machine"
 HISTOGRAMS = "histograms"
@@ -63,6 +68,26 @@ class Cadence:
         stride: int = self._every_steps << (self._count // FULL_CADENCE_COUNT)
         self._next = step - step % stride + stride
         self._count += 1
+        return True
+
+
+class Allowance:
+    """How many rows may be sent at a time: ``rate_per_s`` on average, and up to ``count_max`` of what was not used."""
+
+    def __init__(self, rate_per_s: float, count_max: int) -> None:
+        self._rate_per_s = rate_per_s
+        self._count_max = count_max
+        self._left = float(count_max)
+        self._time = -math.inf
+
+    def takes(self, time: float) -> bool:
+        """Whether one more may be sent at ``time``, in seconds."""
+        if time > self._time:
+            self._left = min(self._count_max, self._left + (time - self._time) * self._rate_per_s)
+            self._time = time
+        if self._left < 1:
+            return False
+        self._left -= 1
         return True
 
 

@@ -57,10 +57,11 @@ def join(run: Any) -> Exporter:
 
 @final
 class WandbExporter(Exporter):
-    """A run of our own. Every row is logged by itself and drawn over its ``step``."""
+    """A run of our own, whose rows are drawn over their ``step``: streams and tables have steps of their own."""
 
     def __init__(self) -> None:
         self._run: Any = None
+        self._row: dict[str, Any] = {}
 
     def open(self, run: Run) -> None:
         folder = os.environ.get("WANDB_DIR", run.folder)
@@ -86,24 +87,33 @@ class WandbExporter(Exporter):
         self._run.define_metric("*", step_metric="step")
 
     def scalars(self, row: Row) -> None:
-        self._run.log({**row.values, "step": row.step, "time": row.time})
+        self._add(row.step, {**row.values, "time": row.time})
 
     def histogram(self, histogram: Histogram) -> None:
-        self._run.log({f"{histogram.name}/log2": _histogram(histogram), "step": histogram.step, "time": histogram.time})
+        self._add(histogram.step, {f"{histogram.name}/log2": _histogram(histogram), "time": histogram.time})
 
     def symptom(self, symptom: Symptom) -> None:
-        self._run.log({f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity], "step": symptom.first_step})
+        self._add(symptom.first_step, {f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]})
         _mark_symptom(self._run, "", symptom)
 
     def incident(self, path: Path, incident: Incident) -> None:
         _keep_incident(self._run, "", path, incident, tensors=True)
 
     def flush(self) -> None:
-        """W&B's own service writes by itself."""
+        row, self._row = self._row, {}
+        if row:
+            self._run.log(row)
 
     def close(self, ended: str) -> None:
+        self.flush()
         self._run.summary["ended"] = ended
         self._run.finish(exit_code=0 if ended == "finished" else 1)
+
+    def _add(self, step: int, values: dict[str, Any]) -> None:
+        """What belongs to one step goes into one row."""
+        if self._row.get("step", step) != step:
+            self.flush()
+        self._row |= {**values, "step": step}
 
 
 @final
