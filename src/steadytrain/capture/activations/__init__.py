@@ -10,7 +10,7 @@ asked for: hooks stand on the modules only while it is armed.
 | ``outputs`` | statistics of one tensor, and which tensor of an output is looked at |
 | ``attention`` | entropy and largest logit of attention heads, from what the script hands to torch |
 | ``logits`` | log Z of the model's logits |
-| ``host``, ``rows`` | the numbers on the host, and the rows of the table |
+| ``rows`` | from the numbers of single calls to the rows of the table |
 | ``functions`` | torch functions that are stood in for during a measured forward |
 | ``compiled`` | which modules lie inside compiled code and are left alone |
 """

@@ -24,7 +24,6 @@ ON_DEVICE = ("entropy", "entropy_min", "logit_max")
 """What a look gives, in this order: mean and lowest head entropy, and the largest score."""
 
 
-@torch.no_grad()
 def look_at_queries(
     query: Tensor,
     key: Tensor,
@@ -65,7 +64,6 @@ def look_at_queries(
     return _of_scores(scores)
 
 
-@torch.no_grad()
 def look_at_scores(scores: Tensor) -> Tensor | None:
     """The same from the input of a softmax over its last dimension: ``(batch, heads, queries, keys)``.
 

@@ -39,7 +39,6 @@ def classes_last(values: Tensor) -> Tensor:
     return values.movedim(1, -1) if values.dim() > 2 else values
 
 
-@torch.no_grad()
 def look_at_logits(values: Tensor) -> Tensor | None:
     """:data:`ON_DEVICE` of plain values ``(..., classes)`` as float32; None where there are no classes."""
     if values.dim() < 1 or values.shape[-1] < 2 or not values.numel():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from steadytrain.capture.activations import attention, logits, outputs
 from steadytrain.capture.activations.columns import COLUMNS
-from steadytrain.capture.activations.host import HostCopies
 from steadytrain.capture.activations.outputs import Look, first_floating, plain_values
 from steadytrain.capture.activations.rows import Call, Heads, heads_row, module_row
+from steadytrain.capture.tensorstats import HISTOGRAM_COLUMNS, Readback
 from steadytrain.model import Reading
 
 CALLS_MAX = 8
@@ -30,12 +29,14 @@ class Taken:
 
     Args:
         modules: the table "modules".
+        histograms: rows ``activation:<module>`` of the table "histograms", if they were asked for.
         dtypes: of each module's output.
         logits: dtype of the logits as the model gives them, if they were seen.
         loss_input: dtype of what ``cross_entropy`` was called with, if it was seen.
     """
 
     modules: Reading
+    histograms: Reading | None
     dtypes: Mapping[str, str]
     logits: str | None
     loss_input: str | None
@@ -44,14 +45,14 @@ class Taken:
 class Measurement:
     """Is shown outputs and calls by whoever stands in the forward; looks at once and keeps none of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, histograms: bool) -> None:
+        self._histograms = histograms
         self.logits_dtype: str | None = None
         self.loss_input: str | None = None
         self._looks: dict[str, list[Look]] = {}
         self._heads: dict[str, list[Tensor]] = {}
         self._owner: dict[str, int] = {}
         self._logits: tuple[str, int, Tensor] | None = None
-        self._copies: HostCopies | None = None
         self._last: tuple[Callable[[], Tensor | None], int, Look] | None = None
         self._last_scores: Callable[[], Tensor | None] = lambda: None
 
@@ -109,11 +110,8 @@ class Measurement:
         """A call of ``scaled_dot_product_attention``, with torch's names."""
         if not all(_is_plain(tensor) for tensor in (query, key, attn_mask) if tensor is not None):
             return
-        with _exact(query):
-            scale = others.get("scale")
-            self._keep_heads(
-                path, attention.look_at_queries(query, key, mask=attn_mask, is_causal=is_causal, scale=scale)
-            )
+        scale = others.get("scale")
+        self._keep_heads(path, attention.look_at_queries(query, key, mask=attn_mask, is_causal=is_causal, scale=scale))
 
     def see_softmax(self, path: str, module_class: str, values: Any, dimension: Any) -> None:
         """A softmax, which may be attention's."""
@@ -121,42 +119,39 @@ class Measurement:
             return
         if attention.is_softmax_of_scores(values, dimension, module_class):
             self._last_scores = weakref.ref(values)
-            with _exact(values):
-                self._keep_heads(path, attention.look_at_scores(values))
+            self._keep_heads(path, attention.look_at_scores(values))
 
-    def start_copies(self) -> None:
-        """Send the numbers to the host, without waiting for them."""
-        if self._copies is None:
-            self._copies = HostCopies(
-                [
-                    *(look.values for looks in self._looks.values() for look in looks),
-                    *(heads for calls in self._heads.values() for heads in calls),
-                    *([self._logits[2]] if self._logits else []),
-                ]
+    def send(self, order: Sequence[str]) -> Readback[Taken]:
+        """The finished measurement, its rows in the order of the model: numbers are on their way to the host."""
+        looks, heads, found = dict(self._looks), dict(self._heads), self._logits
+        vectors = [
+            *(look.values for calls in looks.values() for look in calls),
+            *(values for calls in heads.values() for values in calls),
+            *([found[2]] if found else []),
+        ]
+        bins = {path: sum_of(calls) for path, calls in looks.items() if calls[0].bins is not None}
+        devices = list(dict.fromkeys(vector.device for vector in vectors))
+        joined = [torch.cat([vector for vector in vectors if vector.device == device]) for device in devices]
+
+        def finish(arrived: list[Tensor]) -> Taken:
+            of_device = {device: iter(numbers.tolist()) for device, numbers in zip(devices, arrived, strict=False)}
+            numbers = iter([[next(of_device[vector.device]) for _ in vector] for vector in vectors])
+            rows: dict[str, dict[str, float]] = {path: {} for path in order}
+            for path, calls in looks.items():
+                rows[path] |= module_row([_call(look, next(numbers)) for look in calls])
+            for path, calls_of_heads in heads.items():
+                rows[path] |= heads_row([Heads(*next(numbers)) for _ in calls_of_heads])
+            if found:
+                rows[found[0]] |= dict(zip(logits.ON_DEVICE, next(numbers), strict=True))
+            return Taken(
+                _table({path: row for path, row in rows.items() if row}),
+                _histograms(list(bins), arrived[len(devices) :]) if bins else None,
+                {path: dtype_name(calls[-1].dtype) for path, calls in looks.items()},
+                self.logits_dtype,
+                self.loss_input,
             )
 
-    def taken(self, order: Sequence[str]) -> Taken:
-        """The finished measurement, its rows in the order of the model. Waits for the copies."""
-        self.start_copies()
-        assert self._copies is not None
-        numbers = iter(self._copies.values())
-        rows: dict[str, dict[str, float]] = {path: {} for path in order}
-        for path, looks in self._looks.items():
-            rows[path] |= module_row([_call(look, next(numbers)) for look in looks])
-        for path, calls in self._heads.items():
-            rows[path] |= heads_row([Heads(*next(numbers)) for _ in calls])
-        if self._logits:
-            rows[self._logits[0]] |= dict(zip(logits.ON_DEVICE, next(numbers), strict=True))
-        rows = {path: row for path, row in rows.items() if row}
-        values = np.array([[row.get(column, math.nan) for column in COLUMNS] for row in rows.values()], np.float64)
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32).reshape(len(rows), len(COLUMNS))
-        return Taken(
-            Reading("modules", tuple(rows), tuple(COLUMNS), narrow),
-            {path: dtype_name(looks[-1].dtype) for path, looks in self._looks.items()},
-            self.logits_dtype,
-            self.loss_input,
-        )
+        return Readback([*joined, *bins.values()], finish)
 
     def _look(self, tensor: Tensor) -> Look | None:
         """A container often hands on the very tensor of its last child: that is looked at once."""
@@ -165,7 +160,7 @@ class Measurement:
         values = plain_values(tensor)
         if values is None or not values.numel():
             return None
-        look = outputs.look(values)
+        look = outputs.look(values, histogram=self._histograms)
         self._last = (weakref.ref(tensor), tensor._version, look)
         return look
 
@@ -184,18 +179,22 @@ def _call(look: Look, numbers: Sequence[float]) -> Call:
 
 
 def _is_plain(tensor: Any) -> bool:
-    return type(tensor) in (Tensor, torch.nn.Parameter) and plain_kind(tensor)
-
-
-def plain_kind(tensor: Tensor) -> bool:
-    if tensor.layout != torch.strided or tensor.device.type == "meta":
+    """Whether it is torch's own kind of tensor with numbers in it: of no other is it known what its numbers mean."""
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.device.type != "meta" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
-def _exact(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Without autocast: the few products that we compute are to be in float32."""
-    device = tensor.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
+def sum_of(calls: Sequence[Look]) -> Tensor:
+    """The histograms of all calls as one; all of a module's outputs are taken to be on one device."""
+    return torch.stack([look.bins for look in calls if look.bins is not None]).sum(0)
+
+
+def _table(rows: Mapping[str, Mapping[str, float]]) -> Reading:
+    values = [[row.get(column, math.nan) for column in COLUMNS] for row in rows.values()]
+    return Reading("modules", tuple(rows), tuple(COLUMNS), np.array(values, np.float32).reshape(-1, len(COLUMNS)))
+
+
+def _histograms(paths: Sequence[str], counts: Sequence[Tensor]) -> Reading:
+    values = np.stack([bins.numpy() / bins.sum().item() for bins in counts]).astype(np.float32)
+    return Reading("histograms", tuple(f"activation:{path}" for path in paths), HISTOGRAM_COLUMNS, values)

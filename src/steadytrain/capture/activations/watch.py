@@ -24,8 +24,11 @@ from torch import Tensor, nn
 from steadytrain.capture.activations.compiled import CompiledCode, graphs_traced, something_was_compiled
 from steadytrain.capture.activations.functions import Functions
 from steadytrain.capture.activations.measurement import Measurement, Taken
+from steadytrain.capture.activations.outputs import first_floating
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.module_hooks import ModuleHook
+from steadytrain.capture.tensorstats import Readback
+from steadytrain.capture.tensorstats.quiet import quiet
 
 PART = "measuring the outputs of modules"
 
@@ -44,6 +47,7 @@ class Activations:
         self._traced: dict[int, Callable[[], None]] = {}
         self._graphs = 0
         self._measurement: Measurement | None = None
+        self._sent: Readback[Taken] | None = None
         self._paths: dict[int, tuple[str, str]] = {}
         self._calls: list[tuple[int, bool]] = []
         self._outermost = ""
@@ -60,12 +64,12 @@ class Activations:
         self._functions.take_out()
         self._take_hooks_off()
 
-    def arm(self, roots: Sequence[nn.Module]) -> None:
+    def arm(self, roots: Sequence[nn.Module], *, histograms: bool = False) -> None:
         """Measure the training calls of these models from now until the first backward. Call it between steps."""
         self._disarm()
         with self._guard.part(PART):
             self._thread, self._graphs = threading.get_ident(), graphs_traced()
-            self._measurement = Measurement()
+            self._measurement = Measurement(histograms=histograms)
             places = self._code.survey(roots)
             self._paths = {id(place.module): (place.path, type(place.module).__name__) for place in places}
             self._outermost = places[0].path if places else ""
@@ -86,24 +90,20 @@ class Activations:
 
     def backward_begins(self) -> None:
         """The first micro-batch of the step is through if anything was seen: hooks come off."""
-        if self._measurement is None or not self._measurement.saw_something:
+        if self._measurement is None or self._sent is not None or not self._measurement.saw_something:
             return
         self._functions.take_out()
         self._take_hooks_off()
-        with self._ours():
-            self._measurement.start_copies()
-
-    def take(self) -> Taken | None:
-        """What was measured since :meth:`arm`, None if nothing was. On a GPU this waits for the copy to the host."""
-        self.backward_begins()
-        measurement = self._measurement
         order = dict.fromkeys(path for path, _ in self._paths.values())
+        with self._ours():
+            self._sent = self._measurement.send(list(order))
+
+    def take(self) -> Readback[Taken] | None:
+        """What was measured since :meth:`arm`, on its way to the host; None if nothing was."""
+        self.backward_begins()
+        sent = self._sent
         self._disarm()
-        taken = None
-        if measurement is not None and measurement.saw_something:
-            with self._ours():
-                taken = measurement.taken(list(order))
-        return taken
+        return sent
 
     def remove(self) -> None:
         """Take everything out for good; what was measured is dropped."""
@@ -142,7 +142,7 @@ class Activations:
         if self._measurement is None or id(module) not in self._paths:
             return
         path = self._paths[id(module)][0]
-        with self._ours():
+        with self._ours(output):
             self._measurement.see_output(path, id(module), output)
             if outermost:
                 self._measurement.see_model_output(path, output)
@@ -153,7 +153,7 @@ class Activations:
             return
         within = self._calls[-1][0] if self._calls else 0
         path, module_class = self._paths.get(within, (self._outermost, ""))
-        with self._ours():
+        with self._ours([*args, *kwargs.values()]):
             if kind == "attention":
                 self._measurement.see_attention(path, *args, **kwargs)
             elif kind == "softmax":
@@ -192,6 +192,7 @@ class Activations:
         self._functions.take_out()
         self._take_hooks_off()
         self._measurement = None
+        self._sent = None
         self._calls = []
 
     def _watch_functions(self, put_in: Callable[[], None]) -> None:
@@ -212,12 +213,12 @@ class Activations:
         )
 
     @contextmanager
-    def _ours(self) -> Iterator[None]:
+    def _ours(self, *values: Any) -> Iterator[None]:
         """Work of our own: an error is told and goes no further, and no stand-in, mode or subclass of the script's
-        takes part."""
+        takes part. ``values`` tell on which device."""
         self._looking = True
         try:
-            with self._guard.part(PART), torch._C.DisableTorchFunction(), torch.no_grad():
+            with self._guard.part(PART), quiet(_first(values)):
                 yield
         finally:
             self._looking = False
@@ -226,3 +227,8 @@ class Activations:
 def _capturing() -> bool:
     """Whether a CUDA graph is being recorded: our kernels would become part of it."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
+def _first(values: Any) -> list[Tensor]:
+    tensor = first_floating(values)
+    return [] if tensor is None else [tensor]
