@@ -80,7 +80,7 @@ def _row(samples: Samples, row: int, out: NDArray[np.float64]) -> None:
     squares, smallest, largest, total, _, finite = update
     if finite:
         norm = np.sqrt(squares / finite * samples.counts[row])
-        out[3:8] = norm, smallest, largest, total / finite, np.sqrt(squares / weight_squares)
+        out[3:8] = norm, smallest, largest, total / finite, np.sqrt(squares / np.float64(weight_squares))
     limit, second = samples.smallest_normal[row], samples.second[row]
     if limit is None:
         return
