@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +45,9 @@ _SETTINGS: dict[str, Any] = {
     "python_enable_replacements": "false",
 }
 _BOOKS = ("runs", "facts", "symptoms", "incidents", "actions")
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,9 @@ def ask(runs: Sequence[RunRecord], sql: str) -> Iterator[Answer]:
             connection, result = _execute(_sources(runs), sql, Path(folder))
             with connection:
                 columns = tuple(Column(name, str(kind)) for name, kind, *_ in result.description or ())
-                yield Answer(columns, _rows(result))
+                yield Answer(columns, _rows(connection, result))
     except duckdb.Error as error:
         raise UsageError(_line(error)) from None
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
-            raise KeyboardInterrupt from None
-        raise
 
 
 def _execute(sources: Sequence[Source], sql: str, folder: Path) -> tuple[Any, Any]:
@@ -108,7 +109,7 @@ def _execute(sources: Sequence[Source], sql: str, folder: Path) -> tuple[Any, An
             _check(connection, sql)
             files = _make_views(connection, sources, sql, folder)
             _lock(connection, files)
-            return connection, connection.execute(sql)
+            return connection, _interruptible(connection, partial(connection.execute, sql))
         except (FileNotFoundError, duckdb.IOException) as error:
             connection.close()
             last = error
@@ -134,9 +135,20 @@ def _lock(connection: Any, files: Sequence[Path]) -> None:
         connection.execute(f"SET {setting}")
 
 
-def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
-    while rows := result.fetchmany(ROWS_AT_ONCE):
+def _rows(connection: Any, result: Any) -> Iterator[tuple[Any, ...]]:
+    while rows := _interruptible(connection, lambda: result.fetchmany(ROWS_AT_ONCE)):
         yield from rows
+
+
+def _interruptible(connection: Any, call: Callable[[], Result]) -> Result:
+    """``call`` in a thread of its own: while DuckDB's workers work it does not look for Ctrl-C itself."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(call)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 # Views.
