@@ -8,10 +8,13 @@ measured (``tensorstats``), and where readings go (``books``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
+from steadytrain.capture.activations import Activations, Taken
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.tensorstats import Readback, TensorWatch, log2_histogram
 from steadytrain.levels import NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level
@@ -21,30 +24,52 @@ if TYPE_CHECKING:
     from steadytrain.capture.streams import Stream
 
 WAITING_MAX = 64
-"""Readings on their way from a device; the oldest are let go."""
+"""Measurements on their way from a device; the oldest are let go."""
 
 Record = Callable[[int, Reading], None]
 Note = Callable[[str], None]
+Fact = Callable[[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Underway:
+    """What was measured in one step and is on its way to the host."""
+
+    step: int
+    tensors: Readback[Reading] | None = None
+    modules: Readback[Taken] | None = None
+    histograms: Readback[Reading] | None = None
+
+    @property
+    def arrived(self) -> bool:
+        return all(part is None or part.ready() for part in (self.tensors, self.modules, self.histograms))
 
 
 class Instruments:
-    """Of one stream. ``begin`` comes when a step begins to form, ``before_update`` at the gate, ``after_update`` after.
+    """Of one stream: ``before_update`` comes at the gate, ``after_update`` when the optimizer has stepped.
 
     Args:
         level: the cadences.
+        activations: measures outputs of modules; None where another stream has them.
         record: takes a reading and its step.
         note: tells the user something once.
+        fact: puts a fact of the run on record.
     """
 
-    def __init__(self, level: Level, guard: Guard, record: Record, note: Note) -> None:
+    def __init__(
+        self, level: Level, activations: Activations | None, guard: Guard, record: Record, note: Note, fact: Fact
+    ) -> None:
         self._level = level
         self._guard = guard
         self._record = record
         self._note = note
+        self._fact = fact
+        self._activations = activations
+        self._formats: dict[str, Any] = {}
         self._tensors: TensorWatch | None = None
         self._measured: tuple[int, ...] = ()
         self._looked_before = False
-        self._waiting: list[tuple[int, Readback[Reading]]] = []
+        self._waiting: list[Underway] = []
         self._near_until = 0
         self._near_steps = 0
         self._known: set[tuple[str, int]] = set()
@@ -68,20 +93,35 @@ class Instruments:
             self._looked_before = True
 
     def after_update(self, stream: Stream, step: int) -> None:
-        """The optimizer has stepped."""
+        """The optimizer has stepped: measure what it did, and ask for the outputs of the next step if they are due."""
+        tensors = modules = histograms = None
+        with_histograms = self._is_due(self._level.histograms_every, step, near=False)
         if self._looked_before:
             self._looked_before = False
             with self._guard.part("measuring tensors"):
                 watch = self._watch(stream)
-                self._send(step, watch.after_update(stream.optimizers))
+                tensors = watch.after_update(stream.optimizers)
                 for note in watch.take_notes():
                     self._note(note)
-        if self._is_due(self._level.histograms_every, step, near=False):
+        if with_histograms:
             with self._guard.part("measuring histograms"):
-                self._send(step, log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters)))
+                histograms = log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters))
+        if self._activations is not None:
+            if self._activations.armed:
+                modules = self._activations.take()
+            self._arm(stream, step + 1)
+        if tensors or modules or histograms:
+            self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, tensors, modules, histograms)]
         if self._is_near(step) and self._near_until:
             self._near_steps += 1
         self.read()
+
+    def _arm(self, stream: Stream, step: int) -> None:
+        assert self._activations is not None
+        # Hooks can go on only between steps: the first step whose outputs can be measured is the second.
+        if (step == 2 and self._level.modules_every) or self._is_due(self._level.modules_every, step):
+            histograms = self._is_due(self._level.histograms_every, step, near=False)
+            self._activations.arm(list(stream.roots()), histograms=histograms)
 
     def skip_update(self) -> None:
         """The update did not come."""
@@ -89,20 +129,49 @@ class Instruments:
             self._tensors.forget()
         self._looked_before = False
 
+    def at_incident(self, stream: Stream, step: int, scale: float) -> None:
+        """The update was refused: gradients, weights and moments as they are; of an update there is nothing to say."""
+        if self._level.tensors_every is None:
+            return
+        with self._guard.part("measuring tensors"):
+            watch = self._watch(stream)
+            watch.before_update(scale=scale)
+            reading = watch.after_update(stream.optimizers).result()
+            of_update = [column.startswith(("update", "unchanged")) for column in reading.columns]
+            values = reading.values.copy()
+            values[:, of_update] = np.nan
+            self._looked_before = False
+            self.finish()
+            self._record(step, replace(reading, values=values))
+
     def read(self) -> None:
-        """Record what has arrived."""
-        arrived = [entry for entry in self._waiting if entry[1].ready()]
-        self._waiting = [entry for entry in self._waiting if entry not in arrived]
-        for step, readback in arrived:
-            with self._guard.part("recording a reading"):
-                self._record(step, readback.result())
+        """Record what has arrived, in order."""
+        while self._waiting and self._waiting[0].arrived:
+            self._read(self._waiting.pop(0))
 
     def finish(self) -> None:
         """The run is over: record what is still on its way."""
-        waiting, self._waiting = self._waiting, []
-        for step, readback in waiting:
-            with self._guard.part("recording a reading"):
-                self._record(step, readback.result())
+        while self._waiting:
+            self._read(self._waiting.pop(0))
+
+    def _read(self, underway: Underway) -> None:
+        with self._guard.part("recording what was measured"):
+            if underway.tensors is not None:
+                self._record(underway.step, underway.tensors.result())
+            taken = underway.modules.result() if underway.modules is not None else None
+            histograms = underway.histograms.result() if underway.histograms is not None else None
+            if taken is not None:
+                self._record(underway.step, taken.modules)
+                self._put_formats(taken)
+                histograms = _joined(histograms, taken.histograms)
+            if histograms is not None:
+                self._record(underway.step, histograms)
+
+    def _put_formats(self, taken: Taken) -> None:
+        formats = {"outputs": dict(taken.dtypes), "logits": taken.logits, "loss_input": taken.loss_input}
+        if formats != self._formats:
+            self._formats = formats
+            self._fact("output_dtypes", formats)
 
     def raised(self, symptoms: Sequence[Symptom], step: int) -> None:
         """Symptoms as they stand: one that was not there before makes the next steps be measured whole."""
@@ -123,9 +192,6 @@ class Instruments:
             self._measured = stream.signature
         return self._tensors
 
-    def _send(self, step: int, readback: Readback[Reading]) -> None:
-        self._waiting = [*self._waiting[-WAITING_MAX + 1 :], (step, readback)]
-
 
 def _histogram_rows(names: Sequence[str], parameters: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
     gradients = [
@@ -134,3 +200,12 @@ def _histogram_rows(names: Sequence[str], parameters: Sequence[Tensor]) -> list[
         if parameter.grad is not None
     ]
     return [*gradients, *((f"weight:{name}", parameter) for name, parameter in zip(names, parameters, strict=True))]
+
+
+def _joined(first: Reading | None, second: Reading | None) -> Reading | None:
+    """Two readings of one table at one step as one, so that its rows stay the same from step to step."""
+    if first is None or second is None:
+        return first or second
+    assert first.columns == second.columns
+    values = np.concatenate([first.values, second.values])
+    return Reading(first.table, (*first.rows, *second.rows), first.columns, values)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture import ranks
+from steadytrain.capture.activations import Activations
 from steadytrain.capture.books import Books, Settings, started_at, utc_now
 from steadytrain.capture.clipping import ClipArguments
 from steadytrain.capture.data_wait import DataWait
@@ -141,6 +142,7 @@ class Watcher:
         self._scalers: dict[int, Any] = {}
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
+        self._activations = Activations(self.guard)
         self._data_wait = DataWait()
         self._logits: str | None = None
         self._told_precision = False
@@ -188,6 +190,7 @@ class Watcher:
         if not self._mine():
             return
         with self.guard.part("watching compiled code"):
+            self._activations.compile_called(subject)
             self._modules.compile_called(subject, result)
 
     def fetch_begins(self, iterator: Any) -> Any:
@@ -236,6 +239,8 @@ class Watcher:
                 break
         if self._calls:
             return
+        if self._activations.armed and self._lap is None:
+            self._activations.saw(module, output)
         with self.guard.part("recording the batch"):
             if call is not None:
                 self._modules.called.setdefault(id(module), module)
@@ -253,6 +258,9 @@ class Watcher:
             return False
         self._in_backward = True
         self.backward_calls += 1
+        if self._activations.armed:
+            with self.guard.part("measuring the outputs of modules"):
+                self._activations.backward_begins()
         self._seen.backward_begins()
         with self.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
@@ -493,7 +501,10 @@ class Watcher:
             def record(step: int, reading: Reading) -> None:
                 self._books.read(stream, step, self._clock(), reading)
 
-            stream.instruments = Instruments(self.settings.level, self.guard, record, self._note)
+            activations = self._activations if stream is self.streams[0] else None
+            stream.instruments = Instruments(
+                self.settings.level, activations, self.guard, record, self._note, self._books.set_fact
+            )
         return stream.instruments
 
     # -- a step ends -----------------------------------------------------------------------------------------------
@@ -536,6 +547,7 @@ class Watcher:
         self._books.commit(stream, measured)
         symptoms = self._books.detect(stream)
         self._books.tell_symptoms(symptoms)
+        self._instruments(stream).raised(symptoms, measured.record.step)
         if seen_before or len(self.incidents) >= OBSERVED_INCIDENTS_MAX:
             return
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
@@ -570,6 +582,7 @@ class Watcher:
         with self.guard.part("recording the refused step"):
             self._books.commit(stream, measured)
             symptoms = self._books.detect(stream)
+        self._instruments(stream).at_incident(stream, step, measured.scale)
         with self.guard.part("writing the incident bundle"):
             unfinished = Finding(None, "the search for the first bad operation was cut off")
             frozen = self._freeze(stream, measured, symptoms, action, unfinished)
@@ -729,6 +742,7 @@ class Watcher:
         self._closed = True
         self._patches.remove()
         self._modules.remove()
+        self._activations.remove()
         if self.stopped is None:
             with self.guard.part("the last look of the detectors"):
                 for stream in self.streams:
