@@ -123,7 +123,9 @@ class Measurement:
 
     def send(self, order: Sequence[str]) -> Readback[Taken]:
         """The finished measurement, its rows in the order of the model: numbers are on their way to the host."""
-        looks, heads, found = dict(self._looks), dict(self._heads), self._logits
+        found = self._logits
+        looks = {path: list(calls) for path, calls in self._looks.items()}
+        heads = {path: list(calls) for path, calls in self._heads.items()}
         vectors = [
             *(look.values for calls in looks.values() for look in calls),
             *(values for calls in heads.values() for values in calls),

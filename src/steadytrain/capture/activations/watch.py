@@ -80,7 +80,7 @@ class Activations:
 
     def saw(self, module: nn.Module, output: Any) -> None:
         """A call ended that was seen from outside: of a compiled module, which can carry no hook of ours."""
-        if self._measurement is None or id(module) not in self._paths:
+        if self._measurement is None or self._sent is not None or id(module) not in self._paths:
             return
         if id(module) in self._hooks or id(module) in self._traced:
             return
