@@ -17,6 +17,7 @@ No global module hooks: torch.compile guards on them (a recompile when they go) 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -174,7 +175,9 @@ class Patches:
             events.compile_called(model, result)
             owner = getattr(model, "__self__", None)
             if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == "_call_impl":
-                return _watched_call(owner, result, events)  # module.compile() keeps it as its call
+                call = _watched_call(owner, result, events)  # module.compile() keeps it as its call
+                self._undo.append(functools.partial(_unwatch_call, weakref.ref(owner), call, result))
+                return call
             return result
 
         self._replace(torch, "compile", compile)
@@ -211,6 +214,13 @@ def keep_compiler_out() -> None:
 
     for name in _SKIPPED_BY_COMPILER:
         trace_rules.add(f"steadytrain.capture.{name}")
+
+
+def _unwatch_call(module: weakref.ref[nn.Module], call: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Let ``module`` call what it compiled itself, if it still calls ours."""
+    owner = module()
+    if owner is not None and owner._compiled_call_impl is call:
+        owner._compiled_call_impl = compiled
 
 
 def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:
