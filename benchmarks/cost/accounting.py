@@ -1,0 +1,100 @@
+"""Time inside our own entry points, part by part: far less noisy than the difference of two whole steps.
+
+Entry points of the watcher are wrapped before it is made. A part is charged what it takes itself, without the parts it
+calls, and without torch's own work that runs inside (the original ``clip_grad_norm_``).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+TORCH = "torch"
+PARTS = ("hooks", "clip", "gate", "tensors", "histograms", "modules", "books", "detectors")
+
+
+class Accounting:
+    """Installs itself; one in a process."""
+
+    def __init__(self) -> None:
+        self._steps: list[dict[str, list[float]]] = [defaultdict(lambda: [0.0, 0.0])]
+        self._inside: list[list[float]] = []
+        self._install()
+
+    def by_step(self) -> list[dict[str, list[float]]]:
+        """Of every step: part -> wall-clock and processor milliseconds of the training thread."""
+        return [
+            {part: [1000 * seconds for seconds in spent] for part, spent in step.items() if part != TORCH}
+            for step in self._steps
+            if step
+        ]
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._inside.append([0.0, 0.0])
+            wall, processor = time.perf_counter(), time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                processor, wall = time.thread_time() - processor, time.perf_counter() - wall
+                inside = self._inside.pop()
+                charged = self._steps[-1][part]
+                charged[0] += wall - inside[0]
+                charged[1] += processor - inside[1]
+                if self._inside:
+                    self._inside[-1][0] += wall
+                    self._inside[-1][1] += processor
+
+        return call
+
+    def _install(self) -> None:
+        from steadytrain.capture import instruments, watcher
+        from steadytrain.capture.books import Books
+        from steadytrain.capture.clipping import Clipping
+
+        for name in ("forward_begins", "forward_ends", "backward_begins", "backward_ends", "gradients_zeroed"):
+            self._wrap(watcher.Watcher, name, "hooks")
+        for name in ("step_begins", "step_ends"):
+            self._wrap(watcher.Watcher, name, "hooks")
+        self._wrap(watcher, "measure", "gate")
+        self._wrap(Clipping, "_keep", "clip")
+        self._wrap_clip(watcher.Watcher)
+        for name in ("before_update", "after_update"):
+            self._wrap(instruments.TensorWatch, name, "tensors")
+        self._wrap(instruments.Instruments, "read", "tensors")
+        self._wrap(instruments, "log2_histogram", "histograms")
+        for name in ("commit", "read"):
+            self._wrap(Books, name, "books")
+        self._wrap(Books, "detect", "detectors")
+        self._wrap_modules()
+        ends = watcher.Watcher.gradients_zeroed
+
+        def next_step(*args: Any) -> Any:
+            """Zeroing the gradients is the last of the script's step."""
+            try:
+                return ends(*args)
+            finally:
+                self._steps.append(defaultdict(lambda: [0.0, 0.0]))
+
+        watcher.Watcher.gradients_zeroed = next_step  # type: ignore[method-assign]
+
+    def _wrap(self, owner: Any, name: str, part: str) -> None:
+        setattr(owner, name, self.timed(part, getattr(owner, name)))
+
+    def _wrap_clip(self, owner: Any) -> None:
+        ours = owner.clip
+
+        def clip(watcher: Any, original: Callable[..., Any], *rest: Any) -> Any:
+            return ours(watcher, self.timed(TORCH, original), *rest)
+
+        owner.clip = self.timed("clip", clip)
+
+    def _wrap_modules(self) -> None:
+        from steadytrain.capture.activations import Activations
+
+        for name in ("arm", "backward_begins", "take", "_call_begins", "_call_ends", "_function_called"):
+            self._wrap(Activations, name, "modules")
