@@ -178,7 +178,7 @@ def test_parameters_added_on_the_way_begin_a_new_segment(tmp_path: Path) -> None
             model(torch.randn(3, 2)).sum().backward()
             optimizer.step()
     run = open_run(tmp_path / "run")
-    assert len(list((run.path / "steps" / "main").glob("*.steps"))) == 2
+    assert len(list((run.path / "tables" / "main" / "gradients").glob("*.rows"))) == 2
     window = run.window()
     assert window.steps.tolist() == [1, 2, 3, 4, 5, 6]
     assert window.tensor_names == ("0.weight", "0.bias", "1.weight", "1.bias")
