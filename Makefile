@@ -15,7 +15,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-store clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all      the same with the tests that need a GPU"
 	@echo "make lint          lint, types and layers"
 	@echo "make bench         what watching costs, as a table; several minutes"
+	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
 demo: $(DEMO_READY)
@@ -55,6 +56,9 @@ lint: $(READY)
 bench: $(READY)
 	$(VENV)/bin/python benchmarks/overhead.py
 
+bench-store: $(READY)
+	$(VENV)/bin/python benchmarks/store.py
+
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
@@ -62,7 +66,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo]'
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)

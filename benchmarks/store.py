@@ -1,14 +1,16 @@
 """What the store costs at 10,000 tensors and 1,000,000 steps: appends, bytes, one series, one question, retention.
 
-Every step is really written, by the writers that a run uses: the scalars and the norm of every gradient, random
-numbers. All of them at once would be 40 GB, so what the background thread does in a run, ``keep_run``, is done here in
-between, every ``LOOK_STEPS`` steps and without its rests. In a run it looks every few seconds, which gives the same
-files in the end but writes the newest steps once more: ``--steps 20000 --look 1000`` shows what that costs.
+The writers are those that a run uses: the scalars of every step, and the norm of every gradient, random numbers. All
+of them would be 40 GB, so two things are done that change nothing in what is there at the end
+(tests/test_store_retention.py proves it of thinning). Before the last ``DENSE_STEPS`` only every tenth step has its
+norms written, the one that retention keeps of ten anyway. And what the background thread does in a run, ``keep_run``,
+is done here in between, every ``LOOK_STEPS`` steps and without its rests. In a run it looks every few seconds, which
+writes the newest steps once more: ``--steps 20000 --look 1000`` shows what that costs.
 
 Series are read warm (from the page cache) and cold (after the kernel was told to drop the files), of rows drawn at
 random. The last part measures a loop that trains nothing beside the background thread at work and at rest.
 
-    python benchmarks/store.py               # about six minutes, 3 GB of disk
+    python benchmarks/store.py               # about three minutes, 3 GB of disk
     python benchmarks/store.py --quick       # a smoke test: few tensors and steps, numbers without meaning
 """
 
@@ -40,10 +42,12 @@ from steadytrain.store.questions import ask
 from steadytrain.store.retention import Keeper, keep_run
 from steadytrain.store.segments import SegmentWriter, StepRecord
 from steadytrain.store.tables import TableWriter
+from steadytrain.store.thinning import FACTOR
 
 TENSORS, STEPS = 10_000, 1_000_000
 QUICK = (200, 20_000)
 LOOK_STEPS = 25_000
+DENSE_STEPS = 100_000
 SERIES_READ = 30
 NOTHING = np.zeros(0, np.float32)
 
@@ -110,16 +114,17 @@ def measure(path: Path, tensors: int, steps: int, look: int) -> list[str]:
     readings = len(run.series("gradients", names[0], "norm"))
     warm, cold = series_times(run, names)
     answers = question_times(run, names, steps)
+    share = BYTES_SHARE_MAX if steps >= STEPS else None  # a short run is kept whole
     bounds = [
         ("append, scalars of a step", scalars.text("us"), statistics.median(scalars.seconds) * 1e6, SCALARS_US_MAX),
         ("append, norms of a step", norms.text("us"), statistics.median(norms.seconds) * 1e6, APPEND_US_MAX),
         ("norms as written", f"{raw / steps:,.0f} bytes a step, {raw / 1e9:,.1f} GB", None, None),
-        ("norms as kept", f"{kept / steps:,.0f} bytes a step, {kept / 1e9:,.2f} GB", kept / raw, BYTES_SHARE_MAX),
+        ("norms as kept", f"{kept / steps:,.0f} bytes a step, {kept / 1e9:,.2f} GB", kept / raw, share),
         ("largest on the way", f"{peak / 1e9:,.2f} GB", None, None),
         ("readings kept, files", f"{readings:,} of {steps:,}, {files} files", None, None),
         ("scalars as kept", f"{kept_scalars / steps:,.0f} bytes a step, {kept_scalars / 1e6:,.0f} MB", None, None),
         (f"retention, a look every {look:,} steps", retention.text("ms"), None, None),
-        ("retention, all, time of a processor", f"{1e6 * retention.processor / steps:,.0f} us a step", None, None),
+        ("retention, processor time", f"{1e6 * retention.processor / len(norms.seconds):,.0f} us a step", None, None),
         ("one series, warm", warm.text("ms"), statistics.median(warm.seconds) * 1e3, SERIES_MS_MAX),
         ("one series, cold", cold.text("ms"), None, None),
         *((f"question: {what}", times.text("ms"), None, None) for what, times in answers.items()),
@@ -144,11 +149,12 @@ def write(path: Path, names: tuple[str, ...], steps: int, look: int) -> tuple[Ti
     for step in range(1, steps + 1):
         now = 1.79e9 + step
         record = StepRecord(step, now, {"loss": 1 / step, "gradient_norm": 1.0, "step_s": 0.1}, NOTHING)
-        reading = Reading("gradients", names, ("norm",), draw())
         with scalars.one():
             segments.append(record, ())
-        with norms.one():
-            table.append(step, now, reading)
+        if step % FACTOR == 0 or step > steps - DENSE_STEPS:
+            reading = Reading("gradients", names, ("norm",), draw())
+            with norms.one():
+                table.append(step, now, reading)
         if step % look == 0:
             peak = max(peak, _size(path))
             with retention.one():
@@ -202,8 +208,11 @@ def beside(path: Path, steps: int) -> None:
     keeper.close()
     assert not errors, errors
     print(f"\nA loop beside retention: {rests.text('ms')} a turn alone, {works.text('ms')} with {before / 1e6:,.0f} MB")
-    print(f"made {_size(path) / 1e6:,.0f} MB in {sum(works.seconds):.1f} s; 99th percentile {_percentile(rests):.2f}")
-    print(f"and {_percentile(works):.2f} ms.")
+    print(
+        f"made {_size(path) / 1e6:,.0f} MB in {sum(works.seconds):.1f} s. 99th percentile: {_percentile(rests):.2f} ms",
+        end="",
+    )
+    print(f" alone, {_percentile(works):.2f} ms with it.")
 
 
 def _turns(is_over: Callable[[], bool], turns: int) -> Times:
