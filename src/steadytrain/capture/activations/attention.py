@@ -16,8 +16,8 @@ from torch import Tensor
 BATCH_MAX = 2
 """Entries of the batch that are looked at."""
 
-QUERIES_MAX = 16
-SCORES_MAX = 1 << 16
+QUERIES_MAX = 8
+SCORES_MAX = 1 << 15
 """Scores that are computed once more in a call; queries become fewer where heads and keys are many."""
 
 ON_DEVICE = ("entropy", "entropy_min", "logit_max")

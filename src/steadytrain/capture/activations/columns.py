@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COLUMNS: Mapping[str, str] = {
-    "mean": "mean of the output, over all elements",
-    "std": "standard deviation of the output (from the sample where the mean is more than ten times as large)",
-    "abs_max": "largest magnitude, over all elements",
-    "kurtosis": "fourth central moment over the squared variance, 3 for a normal distribution; from the sample",
-    "zero_share": "share of elements that are exactly zero; from the sample",
-    "nonfinite": "elements that are NaN or Inf, over all elements",
-    "headroom": "abs_max over the largest number of the output's dtype: at 1 it overflows",
+    "mean": "mean of the output",
+    "std": "standard deviation of the output (from a sample where the mean is more than 30 times as large)",
+    "abs_max": "largest magnitude of the output",
+    "kurtosis": "fourth central moment over the squared variance, 3 for a normal distribution; from a sample",
+    "zero_share": "share of elements that are exactly zero; from a sample (of all elements where a Triton kernel runs)",
+    "nonfinite": "elements that are NaN or Inf",
+    "headroom": "abs_max over the largest number of the output's dtype: beyond 1 it overflows",
     "dtype": "the output's dtype, as its position in DTYPES",
     "attention_entropy": "entropy of attention in nats, mean over heads and sampled queries",
     "attention_entropy_min": "the same of the head where it is lowest",
@@ -21,9 +21,9 @@ COLUMNS: Mapping[str, str] = {
 }
 """Of the first floating tensor in a module's output, in the training calls before the first backward of the step.
 
-A module that is called several times there is one row: mean and std are those of all its outputs together, kurtosis and
-zero share the average over the calls, maxima the largest and counts the sum. Where an output holds NaN or Inf its mean,
-std, kurtosis and zero share are not defined.
+Statistics are those of the finite elements, over all of them unless it says otherwise. A module that is called several
+times there is one row: mean and std are those of all its outputs together, kurtosis and zero share the average over the
+calls, maxima the largest and counts the sum.
 """
 
 DTYPES: tuple[str, ...] = (

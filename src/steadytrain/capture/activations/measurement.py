@@ -177,7 +177,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _call(look: Look, numbers: Sequence[float]) -> Call:
-    return Call(look.count, dtype_name(look.dtype), torch.finfo(look.dtype).max, *numbers)
+    return Call(dtype_name(look.dtype), torch.finfo(look.dtype).max, *numbers)
 
 
 def _is_plain(tensor: Any) -> bool:

@@ -1,8 +1,7 @@
 """Statistics of one tensor that a module put out, at the moment it did: it may be overwritten right after.
 
-On the CPU ``sum``, ``norm`` and ``aminmax`` cost about a third of a copy each, and everything else costs ten times as
-much or more; so mean, extremes and finiteness come from all elements, and the rest from a fixed sample.
-Nothing here synchronises with a device, draws a random number, or keeps the tensor.
+Mean, extremes and finiteness come from one pass over all elements, the rest from a fixed sample. Nothing here waits for
+a GPU, draws a random number, or keeps the tensor.
 """
 
 from __future__ import annotations
@@ -12,11 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steadytrain.capture.dense import dense_values
+from steadytrain.capture.tensorstats import device, host
 from steadytrain.capture.tensorstats.histogram import count_bins
+from steadytrain.capture.tensorstats.host import PARTS
+from steadytrain.capture.tensorstats.passes import is_dense, kernel_for
 from steadytrain.capture.tensorstats.sample import plan_for
 
 SAMPLE_MAX = 1 << 13
@@ -25,22 +29,14 @@ SAMPLE_MAX = 1 << 13
 NESTING_MAX = 4
 ENTRIES_MAX = 16
 
-COUNTED_MAX = 1 << 26
-"""Elements up to which NaN and Inf are counted on a GPU; of a larger output with any, the count is told as 1."""
-
-COUNTED_AT_ONCE_MAX = 1 << 22
-"""Elements whose finiteness is looked at together: it takes up to six bytes an element for a moment."""
-
-ON_DEVICE = ("sum", "norm", "smallest", "largest", "nonfinite", "sample_std", "kurtosis", "zero_share")
-"""What :func:`look` puts in its vector, in this order."""
+ON_DEVICE = (*PARTS, "sample_std", "kurtosis", "zero_share")
+"""What :func:`look` puts in its vector, in this order; all but ``nonfinite`` over finite elements."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """One call's output: ``values`` holds :data:`ON_DEVICE` as float32, ``bins`` a log2 histogram of the sample,
-    both on the tensor's own device."""
+    """One call's output: ``values`` holds :data:`ON_DEVICE`, ``bins`` a log2 histogram, on the tensor's own device."""
 
-    count: int
     dtype: torch.dtype
     values: Tensor
     bins: Tensor | None
@@ -79,42 +75,43 @@ def plain_values(tensor: Tensor) -> Tensor | None:
 
 def look(values: Tensor, *, histogram: bool = False) -> Look:
     """Statistics of plain values (see :func:`plain_values`) with at least one element."""
-    dtype, count = values.dtype, values.numel()
-    if dtype.itemsize == 1:
-        values = values.to(torch.float32)  # float8 has no arithmetic
-    smallest, largest = torch.aminmax(values)
-    accumulate = torch.float64 if dtype == torch.float64 else torch.float32
     sample = plan_for(values, SAMPLE_MAX).view(values)
-    vector = [
-        values.sum(dtype=accumulate),
-        torch.linalg.vector_norm(values, dtype=accumulate),
-        smallest,
-        largest,
-        _count_nonfinite(values, smallest, largest),
-        *_moments(sample.reshape(-1)),
-    ]
-    bins = count_bins(sample) if histogram else None
-    return Look(count, dtype, torch.stack([value.to(torch.float32) for value in vector]), bins)
-
-
-def _count_nonfinite(values: Tensor, smallest: Tensor, largest: Tensor) -> Tensor:
-    """On the CPU the extremes tell whether there is anything to count, and counting is what costs. On a device nobody
-    waits for the extremes; there counting is cheap, but it needs memory, so a very large output is not counted."""
     if values.device.type == "cpu":
-        if math.isfinite(smallest.item()) and math.isfinite(largest.item()):
-            return torch.zeros((), dtype=torch.float32, device="cpu")
-    elif values.numel() > COUNTED_MAX:
-        return ~(torch.isfinite(smallest) & torch.isfinite(largest))
-    parts = torch.split(values.view(-1), COUNTED_AT_ONCE_MAX) if values.is_contiguous() else [values]
-    return torch.stack([torch.isfinite(part).logical_not_().sum() for part in parts]).sum()
+        found = torch.from_numpy(np.concatenate([host.partials([values])[0], _moments_by_numpy(sample)]))
+        return Look(values.dtype, found, count_bins(sample) if histogram else None)
+    std, kurtosis, zero_share = _moments(sample)
+    kernel = kernel_for(values.device, lambda _: None)
+    if kernel is None or values.dtype not in kernel.DTYPES or not is_dense(values):
+        found = torch.cat([device.partials([values])[0], torch.stack([std, kurtosis, zero_share])])
+        return Look(values.dtype, found, count_bins(sample) if histogram else None)
+    table = kernel.Table([values.numel()], values.dtype, values.device)
+    summaries = table.summarise([values], histogram=histogram)
+    moments = torch.stack([std, kurtosis, summaries.zeros[0] / values.numel()])
+    found = torch.cat([summaries.partials[0], moments.to(summaries.partials.dtype)])
+    return Look(values.dtype, found, summaries.histogram[0] if histogram else None)
 
 
-def _moments(taken: Tensor) -> list[Tensor]:
-    """Standard deviation, kurtosis and share of zeros. In float64 no fourth power overflows (MPS has none)."""
-    wide = taken.to(torch.float32 if taken.device.type == "mps" else torch.float64)
-    zeros = (wide == 0).to(wide.dtype).mean()
-    wide = wide - wide.mean()
-    square = wide * wide
+def _moments_by_numpy(sample: Tensor) -> NDArray[np.float64]:
+    """Standard deviation, kurtosis and share of zeros; in float64 no fourth power overflows."""
+    wide = sample.reshape(-1).to(torch.float64).numpy()
+    finite = wide if math.isfinite(wide.sum()) else wide[np.isfinite(wide)]
+    if not finite.size:
+        return np.full(3, np.nan)
+    zeros = 1.0 - np.count_nonzero(wide) / wide.size
+    square = (finite - finite.mean()) ** 2
     variance = square.mean()
-    fourth = torch.dot(square, square) / square.numel()
-    return [variance.sqrt(), fourth / (variance * variance), zeros]
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        kurtosis = np.dot(square, square) / square.size / (variance * variance)
+    return np.array([np.sqrt(variance), kurtosis, zeros])
+
+
+def _moments(sample: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without leaving the device."""
+    wide = sample.reshape(-1).to(device.accumulator(sample.device))
+    finite = torch.isfinite(wide)
+    count = finite.sum()
+    mean = torch.where(finite, wide, 0.0).sum() / count
+    square = torch.where(finite, wide - mean, 0.0).square()
+    variance = square.sum() / count
+    kurtosis = square.square().sum() / count / variance.square()
+    return variance.sqrt(), kurtosis, (wide == 0).to(wide.dtype).mean()

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from steadytrain.capture.activations.columns import DTYPES
 
-SAMPLED_STD_ABOVE = 10.0
-"""Where |mean| is more standard deviations than this, float32 sums no longer tell the variance."""
+SAMPLED_STD_ABOVE = 30.0
+"""Where |mean| is more standard deviations than this, sums that were begun in float32 no longer tell the variance."""
 
 
 @dataclass(frozen=True)
 class Call:
     """What was seen of one output; ``dtype`` without its ``torch.``, ``dtype_max`` the largest number it can hold."""
 
-    count: int
     dtype: str
     dtype_max: float
-    sum: float
-    norm: float
+    squares: float
     smallest: float
     largest: float
+    sum: float
     nonfinite: float
+    finite: float
     sample_std: float
     kurtosis: float
     zero_share: float
@@ -31,43 +31,42 @@ class Call:
 
 def module_row(calls: Sequence[Call]) -> dict[str, float]:
     """The columns of a module from its calls (at least one); see ``COLUMNS`` for how several become one."""
-    count = sum(call.count for call in calls)
-    nonfinite = sum(call.nonfinite for call in calls)
-    abs_max = _largest([_abs_max(call) for call in calls])
     last = calls[-1]
     row = {
-        "abs_max": abs_max,
-        "nonfinite": nonfinite,
-        "headroom": _largest([_abs_max(call) / call.dtype_max for call in calls]),
+        "nonfinite": sum(call.nonfinite for call in calls),
         "dtype": float(DTYPES.index(last.dtype)) if last.dtype in DTYPES else math.nan,
     }
-    if nonfinite:
+    calls = [call for call in calls if call.finite]
+    count = sum(call.finite for call in calls)
+    if not count:
         return row
     mean = sum(call.sum for call in calls) / count
     return {
         **row,
         "mean": mean,
         "std": _std(calls, mean, count),
-        "kurtosis": sum(call.kurtosis * call.count for call in calls) / count,
-        "zero_share": sum(call.zero_share * call.count for call in calls) / count,
+        "abs_max": max(_abs_max(call) for call in calls),
+        "headroom": max(_abs_max(call) / call.dtype_max for call in calls),
+        "kurtosis": sum(call.kurtosis * call.finite for call in calls) / count,
+        "zero_share": sum(call.zero_share * call.finite for call in calls) / count,
     }
 
 
-def _std(calls: Sequence[Call], mean: float, count: int) -> float:
-    variance = sum(call.norm * call.norm for call in calls) / count - mean * mean
+def _std(calls: Sequence[Call], mean: float, count: float) -> float:
+    variance = sum(call.squares for call in calls) / count - mean * mean
     if math.isfinite(variance) and variance > (mean / SAMPLED_STD_ABOVE) ** 2:
         return math.sqrt(variance)
-    means = [call.sum / call.count for call in calls]
-    spread = ((call.sample_std**2 + (own - mean) ** 2) * call.count for call, own in zip(calls, means, strict=True))
+    means = [call.sum / call.finite for call in calls]
+    spread = ((call.sample_std**2 + (own - mean) ** 2) * call.finite for call, own in zip(calls, means, strict=True))
     return math.sqrt(sum(spread) / count)
 
 
 def _abs_max(call: Call) -> float:
-    return math.nan if math.isnan(call.smallest) else max(abs(call.smallest), abs(call.largest))
+    return max(abs(call.smallest), abs(call.largest))
 
 
 def _largest(values: Sequence[float]) -> float:
-    """The largest, NaN if any is NaN: a maximum over what holds NaN is not known."""
+    """The largest, NaN if any is NaN."""
     return math.nan if any(math.isnan(value) for value in values) else max(values)
 
 
