@@ -71,6 +71,7 @@ def followed(to: Sequence[str], *, folder: str = ".", with_incident: bool = Fals
         if record.step in (20, 60, 90):
             time.sleep(REST_S)
     if with_incident:
+        exports.step("main", records(STEPS + 1, nan_at=STEPS + 1)[-1], TENSORS)
         exports.symptom(symptom(STEPS))
         frozen = incident(STEPS)
         exports.incident(write_bundle(run_dir / "incidents" / f"step-{STEPS:06d}", frozen), frozen)

@@ -26,7 +26,7 @@ from feeding import SECRET, STEPS, feed
 from scripts import Started, write
 from steadytrain.integrations import exports
 
-SERVER_START_S_MAX = 60.0
+SERVER_START_S_MAX = 120.0
 
 # A script with a run of its own, in a SQLite file that ours is then written to as well.
 SCRIPT = """
@@ -124,7 +124,7 @@ def test_a_script_s_own_run_is_joined_and_left_alone(tmp_path: Path) -> None:
     kept = {name: value for name, value in tags(ours).items() if not name.startswith("steadytrain.")}
     assert kept.keys() == tags(bare).keys()
 
-    assert [step for step, _ in metric(ours, "steadytrain/loss")] == [1, *range(10, STEPS + 1, 10)]
+    assert [step for step, _ in metric(ours, "steadytrain/loss")] == [1, *range(10, STEPS + 1, 10), STEPS + 1]
     assert metric(ours, "steadytrain/symptoms/nonfinite-gradient") == [(STEPS, 3.0)]
     ((uri,),) = query(ours, "SELECT artifact_uri FROM runs")
     folder = Path(uri.removeprefix("file://"))

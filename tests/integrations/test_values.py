@@ -48,13 +48,18 @@ def test_a_gradient_that_is_nan_is_sent_and_one_that_is_absent_is_not() -> None:
 
 
 def test_what_was_not_measured_is_not_sent() -> None:
-    table = values.scalars("main", 1, 0.0, reading("modules", {"std": [NAN, 2.0, 4.0], "max": [NAN, NAN, NAN]}))
+    table = values.scalars("main", 1, 0.0, reading("modules", {"std": [NAN, 2.0, 4.0], "abs_max": [NAN, NAN, NAN]}))
     assert table.values == {
         "modules/layer.1/std": 2.0,
         "modules/layer.2/std": 4.0,
         "modules/std_median": 3.0,
         "modules/std_largest": 4.0,
     }
+
+
+def test_the_root_module_has_no_name_of_its_own() -> None:
+    table = values.scalars("main", 1, 0.0, reading("modules", {"log_z_max": [8.0]}, ("",)))
+    assert table.values["modules/log_z_max"] == 8.0
 
 
 def test_ten_thousand_tensors_are_a_bounded_number_of_names_from_the_first_to_the_last() -> None:
@@ -78,7 +83,9 @@ def test_chosen_rows_are_there(count: int) -> None:
 
 def test_the_columns_that_are_sent_are_measured() -> None:
     measured = pytest.importorskip("steadytrain.capture.tensorstats", exc_type=ImportError)
+    activations = pytest.importorskip("steadytrain.capture.activations.columns", exc_type=ImportError)
     assert set(values.COLUMNS["tensors"]) <= set(measured.COLUMNS)
+    assert set(values.COLUMNS["modules"]) <= set(activations.COLUMNS)
     assert measured.HISTOGRAM_COLUMNS == BINS
 
 

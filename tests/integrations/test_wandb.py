@@ -43,6 +43,22 @@ for how in hows:
     print("the next step would be", run.step)
     run.finish()
 """
+# One run after another inside one loop, the first of which begins after the first step.
+TWO_RUNS = """
+import wandb
+from feeding import followed
+
+settings = wandb.Settings(console="off", silent=True)
+run = None
+for record in followed(["auto"]):
+    if record.step in (10, 70):
+        if run is not None:
+            run.finish()
+        run = wandb.init(project="mine", mode="offline", dir=str(record.step), settings=settings)
+    if run is not None:
+        run.log({"loss": record.scalars["loss"]})
+run.finish()
+"""
 HOWS = ("row", "step", "two-calls", "rarely")
 
 
@@ -203,4 +219,21 @@ def test_an_incident_in_a_script_s_own_run_has_its_tensors_only_when_asked(
     assert "aten.log.default" in last[f"steadytrain/incidents/step-{STEPS:06d}"]
     assert "not finite" in last["steadytrain/symptom_messages/nonfinite-gradient"]
     assert last["steadytrain/symptoms/nonfinite-gradient"] == 3
+    assert (last["steadytrain/step"], last["steadytrain/loss"]) == (STEPS + 1, "nan")
     assert not list((tmp_path / "row" / "run").glob("wandb*"))
+
+
+@pytest.mark.slow
+def test_runs_that_begin_and_end_on_the_way_are_joined_one_after_the_other(tmp_path: Path) -> None:
+    for step in (10, 70):
+        (tmp_path / str(step)).mkdir()
+    write(tmp_path, TWO_RUNS)
+    ended = Started([sys.executable, "script.py"], tmp_path).end()
+    assert ended.status == 0, ended.err
+    assert [line.startswith("note: also in the active wandb run") for line in ended.out.splitlines()] == [True, True]
+    first, second = rows(tmp_path / "10"), rows(tmp_path / "70")
+    assert [row["_step"] for row in first] == list(range(60))
+    assert [row["_step"] for row in second] == list(range(51))
+    assert {row["steadytrain/step"] for row in first if "steadytrain/step" in row} < set(range(20, 70))
+    assert {row["steadytrain/step"] for row in second if "steadytrain/step" in row} < set(range(80, 121))
+    assert summary(tmp_path / "70")["steadytrain/ended"] == "finished"

@@ -46,6 +46,18 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "gradient_zero_share",
         "gradient_to_second_moment",
     ),
+    "modules": (
+        "std",
+        "abs_max",
+        "kurtosis",
+        "zero_share",
+        "nonfinite",
+        "headroom",
+        "attention_entropy_min",
+        "attention_logit_max",
+        "log_z_mean",
+        "log_z_max",
+    ),
 }
 """The columns of a table that are sent; of a table that is not here, every column."""
 
@@ -115,7 +127,7 @@ def scalars(stream: str, step: int, time: float, reading: Reading) -> Row:
         measured = column != GRADIENT_ABSENT if reading.table == GRADIENTS else ~np.isnan(column)
         for row in chosen:
             if measured[row]:
-                values[f"{start}/{reading.rows[row]}/{name}"] = float(column[row])
+                values["/".join(filter(None, (start, reading.rows[row], name)))] = float(column[row])  # the root is ""
         if reading.table != MACHINE and measured.any():
             values[f"{start}/{name}_median"] = float(np.median(column[measured]))
             values[f"{start}/{name}_largest"] = float(column[measured].max())

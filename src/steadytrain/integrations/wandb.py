@@ -12,6 +12,7 @@ newest signals wait, and a bounded number of tables.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import deque
@@ -170,6 +171,7 @@ class JoiningWandbExporter(Exporter):
         while self._rare:
             left |= self._rare.popleft()
         left |= self._newest
+        left = {name: _in_summary(value) for name, value in left.items()}
         self._run.summary.update({**left, f"{PREFIX}ended": ended})
 
     def _carrying(self, original: Callable[..., None]) -> Callable[..., None]:
@@ -204,6 +206,11 @@ class JoiningWandbExporter(Exporter):
 
     def _is_over(self) -> bool:
         return bool(getattr(self._run, "_is_finished", False))
+
+
+def _in_summary(value: Any) -> Any:
+    """A summary turns NaN and Inf into nothing, unless they are words."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _histogram(histogram: Histogram) -> Any:
