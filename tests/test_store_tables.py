@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,23 @@ def test_a_write_that_the_disk_cut_short_is_taken_back(tmp_path: Path, monkeypat
     assert read_table(tmp_path / "main" / "t").steps.tolist() == [1, 3]
 
 
+def test_a_disk_that_is_full_costs_the_reading_in_flight_and_no_other(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path / "main", "t")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # the schema fits, and twenty records and a torn one
+    try:
+        for step in range(20):
+            writer.append(step, float(step), reading(step))
+        with pytest.raises(OSError, match="step 20"):
+            writer.append(20, 20.0, reading(20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert read_table(tmp_path / "main" / "t").steps.tolist() == list(range(20))
+    writer.append(21, 21.0, reading(21))
+    writer.close()
+    assert read_table(tmp_path / "main" / "t").steps.tolist() == [*range(20), 21]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -163,6 +181,14 @@ def test_a_schema_that_cannot_be_read_says_so(tmp_path: Path, change: dict[str, 
         with pytest.raises(UsageError, match=message) as caught:
             read()
         assert "\n" not in str(caught.value)
+
+
+def test_what_does_not_fit_in_memory_is_refused_with_what_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "main", range(10))
+    monkeypatch.setattr(tables, "TABLE_BYTES_MAX", 10 * 3 * 2 * 4 - 1)
+    with pytest.raises(UsageError, match="read one `series`"):
+        read_table(folder)
+    assert len(read_series(folder, "head.bias", "update_ratio")) == 10
 
 
 def test_an_unknown_cell_is_named(tmp_path: Path) -> None:

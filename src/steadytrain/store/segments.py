@@ -30,6 +30,7 @@ from steadytrain.store.parts import Part, next_number, read_parts
 SEGMENT_VERSION = 1
 SUFFIXES = (".steps",)
 RECORDS_PER_SEGMENT_MAX = 100_000
+WINDOW_BYTES_MAX = 8 << 30
 SCALARS: tuple[str, ...] = tuple(SIGNALS)
 
 FLAG_SKIPPED = 1 << 30
@@ -253,8 +254,16 @@ def with_gradient_norms(window: Window, gradients: Table) -> Window:
     """``window`` with the norms of the table ``gradients`` beside its own, joined on the step.
 
     A step that the table lacks has ``GRADIENT_ABSENT``. Of a step that was recorded twice the later reading counts.
+
+    Raises:
+        UsageError: that many steps of that many tensors do not fit in memory.
     """
     names = tuple(dict.fromkeys([*window.tensor_names, *gradients.rows]))
+    if 4 * len(window) * len(names) > WINDOW_BYTES_MAX:
+        raise UsageError(
+            f"{len(window)} steps of {len(names)} gradient norms do not fit in memory; read the scalars, the table "
+            "`gradients` or one series of it"
+        )
     norms = np.full((len(window), len(names)), GRADIENT_ABSENT, np.float32)
     norms[:, : len(window.tensor_names)] = window.gradient_norms if window.tensor_names else 0
     if len(gradients) and "norm" in gradients.columns:

@@ -40,6 +40,8 @@ SCHEMA_SHARE_MAX = 1 / 16
 
 RECORD_BYTES_MAX = 256 << 20
 SCHEMA_BYTES_MAX = 64 << 20
+TABLE_BYTES_MAX = 8 << 30
+"""What a whole table may take in memory: with rows that come and go it can be far larger than its files."""
 
 _CRC_BYTES = 4
 _HEAD = [("crc", "<u4"), ("pad", "<u4"), ("step", "<i8"), ("time", "<f8")]
@@ -211,6 +213,11 @@ def join(parts: Sequence[RawPart | ColumnarPart], name: str) -> Table:
     rows = tuple(dict.fromkeys(row for part in parts if len(part.steps) for row in part.rows))
     columns = tuple(dict.fromkeys(column for part in parts if len(part.steps) for column in part.columns))
     steps = [np.zeros(0, np.int64), *(part.steps for part in parts)]
+    size = 4 * sum(map(len, steps)) * len(rows) * len(columns)
+    if size > TABLE_BYTES_MAX:
+        raise UsageError(
+            f"the table {name} is {size >> 30} GiB in memory; read one `series`, or ask with `steadytrain query`"
+        )
     values = np.full((sum(map(len, steps)), len(rows), len(columns)), absent(name), np.float32)
     start = 0
     for part in parts:

@@ -69,7 +69,7 @@ def full_steps_of(columns: int) -> int:
 def keep(
     steps: IntArray, *, newest: int, full_steps: int, protected: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Which of the readings at ``steps`` (in the order in which they were made) stay when ``newest`` is the last."""
+    """Which of the readings at ``steps``, which rise, stay when ``newest`` is the last."""
     levels = level_of(steps, newest=newest, full_steps=full_steps)
     stretch = steps // FACTOR**levels
     kept = np.ones(len(steps), np.bool_)
@@ -97,11 +97,13 @@ def near(steps: IntArray, places: Sequence[int], *, readings_max: int) -> NDArra
     One place is always granted.
     """
     found = np.zeros(len(steps), np.bool_)
-    bound = max(readings_max, 2 * AROUND_STEPS + 1)
+    left = max(readings_max, 2 * AROUND_STEPS + 1)
     for place in places:
-        here = (steps >= place - AROUND_STEPS) & (steps <= place + AROUND_STEPS)
-        if np.count_nonzero(found | here) <= bound:
-            found |= here
+        start, stop = np.searchsorted(steps, (place - AROUND_STEPS, place + AROUND_STEPS + 1))
+        more = int(np.count_nonzero(~found[start:stop]))
+        if more <= left:
+            found[start:stop] = True
+            left -= more
     return found
 
 
