@@ -71,8 +71,12 @@ class Books:
         """The run folder, made when the first step of ``stream`` is seen and not before."""
         if self._run is None:
             run = self.begin()
-            run.set_fact("model", environment.model_facts(list(stream.roots()), stream.parameters))
-            run.set_fact("optimizer", environment.optimizer_facts(stream.optimizers[0]))
+            facts = {
+                "model": environment.model_facts(list(stream.roots()), stream.parameters),
+                "optimizer": environment.optimizer_facts(stream.optimizers[0]),
+            }
+            for name, value in facts.items():
+                run.set_fact(name, value)
             with self._guard.part("reading the machine"):
                 every_s = self.settings.level.machine_every_s
                 self._machine = MachineSampler(run.path, every_s=every_s, guard=self._guard)
@@ -81,7 +85,7 @@ class Books:
                 self._keeper = Keeper(run.path, lambda error: self._guard.report("keeping the run folder small", error))
                 self._keeper.start()
             with self._guard.part("exporting"):
-                self._sink.open(run.path, {**self.settings.description, **_rank_facts()})
+                self._sink.open(run.path, {**self.settings.description, **_rank_facts(), **facts})
         return self.begin()
 
     def begin(self) -> RunWriter:

@@ -32,7 +32,7 @@ from steadytrain.capture.module_hooks import ClipGradients, ModuleHook, Optimize
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
-    *("tensorstats", "moments", "dense", "failopen", "discover", "ranks"),
+    *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "sink"),
 )
 
 MISSING: Any = object()
@@ -214,6 +214,7 @@ def keep_compiler_out() -> None:
 
     for name in _SKIPPED_BY_COMPILER:
         trace_rules.add(f"steadytrain.capture.{name}")
+    trace_rules.add("steadytrain.integrations")
 
 
 def _unwatch_call(module: weakref.ref[nn.Module], call: Callable[..., Any], compiled: Callable[..., Any]) -> None:
