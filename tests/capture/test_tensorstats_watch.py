@@ -167,9 +167,14 @@ def test_any_gradient_and_any_layout(gradient: Tensor, seed: int, scale: float, 
     agrees(reading, expected_row(before, parameter.detach(), gradient, none, epsilon=None, bias=1.0))
 
 
-@given(gradients=tensors(layouts=("contiguous",)), seed=st.integers(0, 99), lost=st.floats(0, 1))
+@given(
+    gradients=tensors(layouts=("contiguous",)),
+    seed=st.integers(0, 99),
+    lost=st.floats(0, 1),
+    bias=st.sampled_from((0.5, 1.0, 0.0)),
+)
 @settings(max_examples=200, deadline=None)
-def test_both_paths_compute_the_same_of_samples(gradients: Tensor, seed: int, lost: float) -> None:
+def test_both_paths_compute_the_same_of_samples(gradients: Tensor, seed: int, lost: float, bias: float) -> None:
     count = gradients.numel()
     assume(count)
     wide = torch.float64 if gradients.dtype == torch.float64 else torch.float32
@@ -177,7 +182,7 @@ def test_both_paths_compute_the_same_of_samples(gradients: Tensor, seed: int, lo
     after = torch.where(
         torch.rand(2, count, generator=torch.Generator().manual_seed(seed)) < lost, before, before * 1.01
     )
-    second = [SecondMoment(filled((count,), wide, seed).square(), 0.5, 1e-8), None]
+    second = [SecondMoment(filled((count,), wide, seed).square(), bias, 1e-8), None]
     samples = Samples(
         before=before,
         gradients=torch.stack([gradients, gradients.flip(0)]).to(wide),

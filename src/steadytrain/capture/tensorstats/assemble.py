@@ -16,7 +16,6 @@ from steadytrain.capture.tensorstats.sampled import SAMPLED
 from steadytrain.model import Reading
 
 _PLACE = {name: place for place, name in enumerate(COLUMNS)}
-_SMALL = ("gradient_zero_share", "gradient_subnormal_share")
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,7 @@ class Parts:
     scale: float
 
     def tensors(self) -> list[Tensor]:
-        small = [
-            passed.small for kind, passed in self.whole if _counts_small(kind, passed) and passed.small is not None
-        ]
-        return [*(passed.partials for _, passed in self.whole), *(columns for _, columns in self.samples), *small]
+        return [*(passed.partials for _, passed in self.whole), *(columns for _, columns in self.samples)]
 
     def reading(self, arrived: Sequence[Tensor]) -> Reading:
         """The reading, given :meth:`tensors` on the host."""
@@ -49,19 +45,11 @@ class Parts:
                 _write_whole(values, kind, passed.rows, next(numbers), 1.0 / self.scale if kind == "gradient" else 1.0)
             for rows, _ in self.samples:
                 values[np.ix_(rows, [_PLACE[name] for name in SAMPLED])] = next(numbers)
-            for kind, passed in self.whole:
-                if _counts_small(kind, passed):
-                    counts = np.array([[self.counts[row]] for row in passed.rows])
-                    values[np.ix_(passed.rows, [_PLACE[name] for name in _SMALL])] = next(numbers) / counts
             for row, epsilon in self.epsilons.items():
                 rms = values[row, _PLACE["gradient_norm"]] / max(1, self.counts[row]) ** 0.5
                 values[row, _PLACE["gradient_rms_to_epsilon"]] = rms / epsilon
         np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values)
         return Reading("tensors", self.names, tuple(COLUMNS), values.astype(np.float32))
-
-
-def _counts_small(kind: str, passed: Passed) -> bool:
-    return kind == "gradient" and passed.small is not None
 
 
 def _write_whole(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -22,13 +23,11 @@ Note = Callable[[str], None]
 class Passed:
     """What one pass found of the tensors ``rows``, on their device.
 
-    ``partials`` is ``(rows, 6)``, its columns :data:`.host.PARTS`. ``small`` is ``(rows, 2)``, exact counts of zeros
-    and of subnormal elements, where the pass counts them.
+    ``partials`` is ``(rows, 6)``, its columns :data:`.host.PARTS`.
     """
 
     rows: list[int]
     partials: Tensor
-    small: Tensor | None = None
 
 
 class Passes:
@@ -55,7 +54,7 @@ class Passes:
             if key not in self._tables or self._tables[key][0] != sizes:
                 self._tables[key] = sizes, kernel.Table(sizes, dtype, device)
             found = self._tables[key][1].summarise(list(flat.values()), histogram=False)
-            yield Passed(list(flat), found.partials, torch.stack([found.zeros, found.subnormals], dim=1))
+            yield Passed(list(flat), found.partials)
         if rest and device.type == "cpu":
             yield Passed(list(rest), torch.from_numpy(host.partials(list(rest.values()))))
         elif rest:
@@ -86,8 +85,7 @@ def kernel_for(device: torch.device, note: Note) -> ModuleType | None:
 @lru_cache(maxsize=64)
 def _proven_kernel(device: torch.device) -> tuple[ModuleType | None, str]:
     try:
-        from steadytrain.capture.tensorstats import kernel
-
+        kernel = import_module("steadytrain.capture.tensorstats.kernel")
         if kernel.works_on(device):
             return kernel, ""
         return None, "the Triton kernel gives other numbers here"

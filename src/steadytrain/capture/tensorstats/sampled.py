@@ -100,7 +100,7 @@ def _row(samples: Samples, row: int, out: NDArray[np.float64]) -> None:
 def _ratio_squares(magnitudes: NDArray[Any], moments: NDArray[Any], second: SecondMoment) -> float:
     """Sum of squares of g / max(sqrt(v), epsilon); NaN where g or v is not finite."""
     divisor = np.sqrt(moments)
-    divisor *= 1.0 / float(second.root_bias)
+    divisor /= float(second.root_bias)  # zero before the first step, where nothing is defined
     np.maximum(divisor, max(second.epsilon, _TINY), out=divisor)
     np.divide(magnitudes, divisor, out=divisor)
     squares, *_, nonfinite, _ = host.partials_of(divisor)
