@@ -436,6 +436,7 @@ finally:
     print("all finite" if all(parameter.isfinite().all() for parameter in model.parameters()) else "spoiled")
 """
 
+SPARSE = "the gradient of words.weight is sparse: what is measured element by element is not"
 NO_MODULE = "no torch.nn.Module holds the parameters: they are named by their position in the optimizer"
 CASES = [
     Case("in-place", plain(InPlace())),
@@ -459,7 +460,7 @@ CASES = [
     Case("closure-lbfgs", closure_of(lambda parameters: torch.optim.LBFGS(parameters, lr=0.1, max_iter=3))),
     Case("tensors-in-a-list", tensors_in_a_list, note=NO_MODULE),
     Case("averaged-copy", averaged_copy),
-    Case("sparse", sparse),
+    Case("sparse", sparse, note=SPARSE),
     Case("own-training-step", own_training_step),
     Case("tensor-subclass", subclassed),
 ]

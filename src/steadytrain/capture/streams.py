@@ -87,6 +87,7 @@ class Stream:
     instruments: Instruments | None = None
     step: int = 0
     pending: Measurement | None = None
+    updating: bool = False
     together: bool = False
     since_detect: int = 0
 

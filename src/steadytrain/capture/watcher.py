@@ -44,6 +44,7 @@ from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.incident import freeze_incident
 from steadytrain.capture.instruments import Instruments
+from steadytrain.capture.joining import may_join, rest_of
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
@@ -139,6 +140,7 @@ class Watcher:
         self._modules = HookedModules(self)
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._seen = Seen()
+        self._stepped: tuple[Stream, Seen] | None = None
         self._scalers: dict[int, Any] = {}
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
@@ -347,7 +349,7 @@ class Watcher:
         if self._lap is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
             raise self._finish_lap(self._lap.gate)
         with self.guard.part("recording a skipped step"):
-            stream = self._lead(optimizer)
+            stream = self._lead(optimizer, skipped=True)
             if stream is not None:
                 stream.pending = self._measure(stream, optimizer, skipped=True)
                 self._finish_step(stream)
@@ -414,9 +416,19 @@ class Watcher:
 
     def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         stream = self._stream_of.get(id(optimizer))
-        if self._mine() and stream is not None and stream.pending is not None:
-            with self.guard.part("recording a step"):
+        if not self._mine() or stream is None:
+            return
+        with self.guard.part("recording a step"):
+            if stream.pending is not None:
                 self._finish_step(stream)
+            if optimizer is stream.optimizers[-1]:
+                self._updated(stream)
+
+    def _updated(self, stream: Stream) -> None:
+        """All optimizers that step together have stepped."""
+        if stream.updating:
+            stream.updating = False
+            self._instruments(stream).after_update(stream, stream.step)
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
@@ -457,16 +469,19 @@ class Watcher:
             return
         yield stream, self._measure(stream, optimizer, skipped=False)
 
-    def _lead(self, optimizer: torch.optim.Optimizer) -> Stream | None:
+    def _lead(self, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> Stream | None:
         """The stream that ``optimizer`` steps for; None when another optimizer already led this step."""
         stream = self._stream_of.get(id(optimizer))
         fresh = bool(self._seen.losses)
         if stream is None:
-            newest = self.streams[-1] if self.streams else None
-            if newest is not None and not fresh and newest.step <= 1:
-                newest.optimizers.append(optimizer)
-                self._stream_of[id(optimizer)] = newest
-                return None
+            led, rest = self._stepped or (None, Seen())
+            same_step = self._saw_loss and not self._seen.micro_batches
+            if led is not None and not fresh and (led.step <= 1 or same_step):
+                if skipped or may_join(optimizer):
+                    led.optimizers.append(optimizer)
+                    self._stream_of[id(optimizer)] = led
+                    return None
+                self._seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
             stream = Stream(name=name, history=History(stream=name), optimizers=[optimizer])
             self.streams.append(stream)
@@ -478,6 +493,7 @@ class Watcher:
         return stream
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
+        self._updated(stream)
         self._refresh(stream)
         instruments, step = self._instruments(stream), stream.step + 1
         self._seen.waited_s += self._data_wait.take()
@@ -513,6 +529,7 @@ class Watcher:
         measured, stream.pending = stream.pending, None
         assert measured is not None
         batches, stream.step = self._seen.micro_batches, measured.record.step
+        self._stepped = (stream, rest_of(self._seen))
         self._forget_step()
         self._ring.add(stream.step, batches)
         self._books.commit(stream, measured)
@@ -520,7 +537,7 @@ class Watcher:
         if measured.record.skipped:
             instruments.skip_update()
         else:
-            instruments.after_update(stream, stream.step)
+            stream.updating = True
         stream.since_detect += 1
         if stream.since_detect >= DETECT_EVERY_STEPS:
             found = self._books.detect(stream)

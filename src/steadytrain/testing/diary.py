@@ -48,8 +48,10 @@ class Diary:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for hook in [*self._hooks, *(seen.plant for seen in self._seen.values() if seen.plant is not None)]:
+        for hook in self._hooks:
             hook.remove()
+        for seen in self._seen.values():
+            seen.unplant()
 
     def note(self, *values: Any) -> None:
         """One more line, of whatever else is to be the same."""
@@ -68,11 +70,13 @@ class Diary:
         if seen is None:
             seen = self._seen[id(optimizer)] = _Seen(optimizer, len(self._seen), state_digest(optimizer))
         fault = self._fault
-        if fault is not None and fault.step == 1 and seen.steps == 0:
+        if fault is not None and seen.steps == fault.step - 1 and (self.planted or fault.step == 1):
+            # In the first step nothing was planted yet; in a later one the loop may have thrown it away (a GAN does).
             for parameter in find_parameter(fault.parameter, optimizer):
                 if parameter.grad is None:
-                    raise AssertionError(f"{fault.parameter} has no gradient when step 1 begins: plant in a later one")
-                self._spoil(parameter)
+                    raise AssertionError(f"{fault.parameter} has no gradient when step {fault.step} begins")
+                if not bool(parameter.grad.isnan().any()):
+                    self._spoil(parameter)
         gradients = [parameter.grad for parameter in _parameters(optimizer)]
         self.lines.append(f"{seen} gradients {digest(gradients)} random {random_digest()}")
 
@@ -85,9 +89,6 @@ class Diary:
         # An optimizer with a closure makes its gradients within its step.
         gradients = [parameter.grad for parameter in _parameters(optimizer)]
         self.lines.append(f"{seen} update {seen.state} gradients {digest(gradients)} random {random_digest()}")
-        if seen.plant is not None:
-            seen.plant.remove()
-            seen.plant = None
         if self._fault is not None and seen.steps == self._fault.step - 1:
             for parameter in find_parameter(self._fault.parameter, optimizer):
                 seen.plant = parameter.register_post_accumulate_grad_hook(self._spoil)  # type: ignore[no-untyped-call]
@@ -100,6 +101,8 @@ class Diary:
         with torch.no_grad():
             values.view(-1)[0] = float("nan")
         self.planted += 1
+        for seen in self._seen.values():
+            seen.unplant()
 
 
 @dataclass
@@ -111,6 +114,12 @@ class _Seen:
     state: str
     steps: int = 0
     plant: Any = None
+
+    def unplant(self) -> None:
+        """A fault is planted once: later steps go bad by what it did, or do not."""
+        if self.plant is not None:
+            self.plant.remove()
+            self.plant = None
 
     def __str__(self) -> str:
         return f"{type(self.optimizer).__name__} {self.number} step {self.steps}"
@@ -125,9 +134,11 @@ def find_parameter(name: str, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     owned = {id(parameter): parameter for parameter in _parameters(optimizer)}
     found: dict[int, Tensor] = {}
     for module in [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]:
-        tensor = _follow(module, name.split("."))
-        if id(tensor) in owned:
-            found[id(tensor)] = owned[id(tensor)]
+        path = name.split(".")
+        # Where several models are trained, the class of each leads the names of its parameters.
+        for tensor in (_follow(module, path), _follow(module, path[1:]) if path[0] == type(module).__name__ else None):
+            if id(tensor) in owned:
+                found[id(tensor)] = owned[id(tensor)]
     if len(found) > 1:
         raise AssertionError(f"{len(found)} parameters of {type(optimizer).__name__} are called {name}: name another")
     return list(found.values())
@@ -154,7 +165,7 @@ def digest(value: Any) -> str:
 def random_digest() -> str:
     """The global random states: Python's, NumPy's, torch's and those of its devices."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return digest([random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda])
+    return digest([repr(random.getstate()), np.random.get_state(), torch.get_rng_state(), cuda])
 
 
 def _feed(sha: Any, value: Any) -> None:

@@ -5,6 +5,7 @@ It searches everything that torch has loaded for code of this package, and does 
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import threading
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizer_module
 
+KINDS_MAX = 10_000
 _PACKAGE = str(Path(__file__).parents[1])
 _TESTING = str(Path(__file__).parent)
 _HOOKS_OF_MODULES = (
@@ -37,14 +39,18 @@ def leftovers() -> list[str]:
 
 
 def _patched() -> Iterator[str]:
+    classes: dict[int, type] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or not isinstance(module, types.ModuleType):
             continue
         for key, value in list(vars(module).items()):
-            if _is_ours(value):
+            if issubclass(type(value), type):
+                classes[id(value)] = value
+            elif _is_ours(value):
                 yield f"{name}.{key}"
-            elif issubclass(type(value), type) and str(value.__module__).startswith("torch"):
-                yield from (f"{value.__qualname__}.{at}" for at, entry in list(vars(value).items()) if _is_ours(entry))
+    for kind in classes.values():
+        if str(kind.__module__).startswith("torch"):
+            yield from (f"{kind.__qualname__}.{key}" for key, value in list(vars(kind).items()) if _is_ours(value))
 
 
 def _hooked() -> Iterator[str]:
@@ -96,7 +102,13 @@ def _is_ours(value: Any) -> bool:
     if type(value) is types.FunctionType:
         file = value.__code__.co_filename
         return file.startswith(_PACKAGE) and not file.startswith(_TESTING)
-    module = type(value).__module__
+    kind: Any = type(value)
+    return _is_kind_of_ours(kind)
+
+
+@functools.lru_cache(maxsize=KINDS_MAX)
+def _is_kind_of_ours(kind: Any) -> bool:
+    module = kind.__module__
     return (
         isinstance(module, str) and module.startswith("steadytrain.") and not module.startswith("steadytrain.testing")
     )

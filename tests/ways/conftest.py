@@ -1,0 +1,27 @@
+"""Ways of training run on one thread, leave no watch open, and need no network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", WANDB_MODE="offline")
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]  # torch is optional for an install of steadytrain
+
+if HAS_TORCH:
+    import torch
+
+    from steadytrain import attach
+
+    @pytest.fixture(autouse=True)
+    def _one_thread_and_nothing_left_behind() -> Iterator[None]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+        assert attach._active is None, "a test left its watch open"
