@@ -32,7 +32,7 @@ from steadytrain.capture.module_hooks import ClipGradients, ModuleHook, Optimize
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
-    *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "sink"),
+    *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
 )
 
 MISSING: Any = object()
