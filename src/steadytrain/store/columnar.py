@@ -181,8 +181,9 @@ class ColumnarPart:
 
         try:
             table = self.file.read_row_group(group, columns=columns, use_threads=False)
-            if any(table.column(column).null_count for column in columns):
-                raise ValueError("cells without a value")
+            rows = min(self.rows_per_group, len(self.rows) - group * self.rows_per_group)
+            if table.num_rows != rows * self.readings or any(table.column(column).null_count for column in columns):
+                raise ValueError("cells are missing")
             return [table.column(column).to_numpy().reshape(-1, self.readings) for column in columns]
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise UsageError(f"{self.path}: not readable ({_line(error)}); the run folder is damaged") from None
@@ -262,10 +263,8 @@ def _check_layout(path: Path, file: pyarrow.parquet.ParquetFile, facts: _Facts) 
     size = len(facts.rows) * facts.readings * len(facts.columns)
     if size > PART_VALUES_MAX:
         raise UsageError(f"{path}: {size} values, more than is ever written to one file; refused")
-    cells = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    starts = range(0, len(facts.rows), facts.rows_per_group)
-    expected = [min(facts.rows_per_group, len(facts.rows) - start) * count for start in starts]
-    if cells != expected:
+    groups = -(-len(facts.rows) // facts.rows_per_group)
+    if metadata.num_rows != len(facts.rows) * count or metadata.num_row_groups != groups:
         raise UsageError(f"{path}: laid out otherwise than its metadata say; the run folder is damaged")
 
 

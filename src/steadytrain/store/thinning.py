@@ -34,6 +34,9 @@ AROUND_STEPS = 64
 """Steps before and after a symptom or an incident that stay whole."""
 
 PART_BYTES_MAX = 128 << 20
+MAPPED_BYTES_MAX = 2 * PART_BYTES_MAX
+"""What is mapped into memory to be put together, before thinning: it counts as memory of the process."""
+
 MERGED_PARTS_MIN = 4
 _RECORD_HEAD_BYTES = 24
 
@@ -179,7 +182,8 @@ def _may_join(parts: Sequence[Held], masks: Sequence[NDArray[np.bool_]], newest:
             return False
     size = sum(_bytes(part, mask) for part, mask in zip(parts, masks, strict=True))
     united = _united_bytes(parts, sum(int(np.count_nonzero(mask)) for mask in masks))
-    return united <= PART_BYTES_MAX and united <= 2 * size
+    mapped = sum(_bytes(part, np.ones(len(part.steps), np.bool_)) for part in parts)
+    return united <= PART_BYTES_MAX and united <= 2 * size and mapped <= MAPPED_BYTES_MAX
 
 
 def _bytes(part: Held, mask: NDArray[np.bool_]) -> int:
