@@ -1,0 +1,53 @@
+"""Accelerate: loops that prepare their model and optimizer with an ``Accelerator``.
+
+::
+
+    from steadytrain.integrations.accelerate import watch
+
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    with watch(accelerator, policy="stop"):
+        ...
+
+``steadytrain run`` and :func:`steadytrain.watch` watch such a loop as any other. Here the models and optimizers are
+taken from the accelerator, and its settings go into the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import steadytrain
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from steadytrain.attach import Watch
+
+
+def watch(accelerator: Accelerator, **options: Any) -> Watch:
+    """Watch the training of what ``accelerator`` has prepared.
+
+    Args:
+        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+
+    Raises:
+        UsageError: nothing is prepared yet, or an option is of the wrong kind.
+    """
+    models, optimizers = list(accelerator._models), list(accelerator._optimizers)
+    if not models or not optimizers:
+        missing = "model" if not models else "optimizer"
+        raise UsageError(f"watch: this accelerator has prepared no {missing}; call it after accelerator.prepare(...)")
+    begun = steadytrain.watch(models[0], optimizers[0].optimizer, **options)
+    begun.set_fact(
+        "accelerate",
+        {
+            "mixed_precision": str(accelerator.mixed_precision),
+            "gradient_accumulation_steps": accelerator.gradient_accumulation_steps,
+            "distributed_type": str(accelerator.distributed_type),
+            "num_processes": accelerator.num_processes,
+            "models": [type(accelerator.unwrap_model(model)).__name__ for model in models],
+            "optimizers": [type(optimizer.optimizer).__name__ for optimizer in optimizers],
+        },
+    )
+    return begun

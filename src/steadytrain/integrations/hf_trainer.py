@@ -1,0 +1,90 @@
+"""The Hugging Face Trainer, and what is built on it (TRL, PEFT).
+
+::
+
+    from steadytrain.integrations.hf_trainer import SteadyTrainCallback
+
+    trainer = Trainer(..., callbacks=[SteadyTrainCallback(policy="stop")])
+
+``steadytrain run train.py`` watches a Trainer without this callback. With it the run also knows the Trainer's
+arguments, its step numbers and when it evaluated. Under ``steadytrain run`` the callback borrows that watch.
+
+The Trainer has no event for a training that fails. So importing this module wraps ``Trainer.train`` once; where no
+callback of ours is among the trainer's, the wrapper only calls through.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from transformers import Trainer, TrainerCallback
+
+from steadytrain.integrations.fits import Fit
+
+if TYPE_CHECKING:
+    from steadytrain.attach import Watch
+
+FILTER_NOTE = (
+    "logging_nan_inf_filter is on: the Trainer's own log shows an earlier mean in place of a loss that is NaN or Inf; "
+    "the loss recorded here is the real one"
+)
+
+
+class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Watch each training from ``on_train_begin`` to its end, also where it ends by an exception.
+
+    Args:
+        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+
+    Raises:
+        UsageError: an option is of the wrong kind.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._fit = Fit("transformers.Trainer", options)
+
+    @property
+    def watch(self) -> Watch | None:
+        """The watch that is open, None between trainings."""
+        return self._fit.watch
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._fit.begin(kwargs["model"], kwargs.get("optimizer"))
+        notes = (FILTER_NOTE,) if getattr(args, "logging_nan_inf_filter", False) else ()
+        self._fit.describe(args.to_dict(), global_step=int(state.global_step), notes=notes)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._fit.stepped(int(state.global_step))
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._fit.evaluated(int(state.global_step), kwargs.get("metrics") or {})
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._fit.end()
+
+    def training_failed(self, error: BaseException) -> None:
+        """The training ends by ``error``."""
+        self._fit.end(error)
+
+
+def _follow_failures() -> None:
+    original = Trainer.train
+    if hasattr(original, "_tells_steadytrain"):
+        return
+
+    @functools.wraps(original)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, SteadyTrainCallback):
+                    callback.training_failed(error)
+            raise
+
+    train._tells_steadytrain = True  # type: ignore[attr-defined]
+    Trainer.train = train  # type: ignore[method-assign, unused-ignore]
+
+
+_follow_failures()

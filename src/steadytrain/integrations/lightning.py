@@ -1,0 +1,75 @@
+"""Lightning's Trainer, automatic and manual optimization.
+
+::
+
+    from steadytrain.integrations.lightning import SteadyTrainCallback
+
+    trainer = lightning.Trainer(..., callbacks=[SteadyTrainCallback(policy="stop")])
+
+``steadytrain run train.py`` watches a Trainer without this callback. With it the run also knows the trainer's settings,
+its step numbers and when it validated. Under ``steadytrain run`` the callback borrows that watch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:  # the package's older name
+    from pytorch_lightning import Callback
+
+from steadytrain.integrations.fits import Fit
+
+if TYPE_CHECKING:
+    from steadytrain.attach import Watch
+
+SETTINGS = (
+    *("max_epochs", "max_steps", "precision", "accumulate_grad_batches", "gradient_clip_val"),
+    *("gradient_clip_algorithm", "num_devices", "num_nodes", "world_size", "val_check_interval"),
+)
+"""Attributes of a trainer that tell how it trains."""
+
+
+class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
+    """Watch each fit from ``on_fit_start`` to ``teardown`` or ``on_exception``.
+
+    Args:
+        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+
+    Raises:
+        UsageError: an option is of the wrong kind.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self._fit = Fit("lightning.Trainer", options)
+
+    @property
+    def watch(self) -> Watch | None:
+        """The watch that is open, None between fits."""
+        return self._fit.watch
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        optimizers = trainer.optimizers
+        self._fit.begin(pl_module, optimizers[0] if optimizers else None)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        settings = {name: getattr(trainer, name, None) for name in SETTINGS}
+        settings["strategy"] = type(trainer.strategy).__name__
+        settings["automatic_optimization"] = pl_module.automatic_optimization
+        settings["hparams"] = dict(getattr(pl_module, "hparams", {}))
+        self._fit.describe(settings, global_step=trainer.global_step)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
+        self._fit.stepped(trainer.global_step)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if not trainer.sanity_checking:
+            self._fit.evaluated(trainer.global_step, trainer.callback_metrics)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        self._fit.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._fit.end(exception)
