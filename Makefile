@@ -15,7 +15,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-store clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-store bench-statistics clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all      the same with the tests that need a GPU"
 	@echo "make lint          lint, types and layers"
 	@echo "make bench         what watching costs, as a table; several minutes"
+	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
@@ -55,6 +56,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(VENV)/bin/python benchmarks/overhead.py
+
+bench-statistics: $(READY)
+	$(VENV)/bin/python benchmarks/tensor_statistics.py
 
 bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -358,6 +358,29 @@ def test_wrappers_that_keep_no_values_are_named() -> None:
     watch.before_update()
     assert np.isnan(watch.after_update([]).result().values).all()
     assert "fake holds no plain floats" in watch.take_notes()[0]
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    import torch.distributed as distributed
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_sharded_parameters_give_their_local_part(one_rank: None) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (1,))
+    readings = []
+    for spread in (lambda tensor: tensor, lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)])):
+        parameter = nn.Parameter(spread(filled((30, 5), torch.float32)))
+        parameter.grad = spread(filled((30, 5), torch.float32, 1))
+        readings.append(measure([parameter], torch.optim.AdamW([parameter])).values)
+    assert np.array_equal(*readings)
 
 
 def test_epsilon_that_its_dtype_cannot_hold_is_named() -> None:

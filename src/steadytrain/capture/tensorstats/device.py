@@ -35,6 +35,12 @@ def partials_of_rows(matrix: Tensor) -> Tensor:
     )
 
 
+def vector(values: Sequence[float | bool], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers as a tensor on the device; sent from pinned memory where that is a GPU, so that nothing waits."""
+    host = torch.tensor(values, dtype=dtype, device="cpu")
+    return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
+
+
 def accumulator(device: torch.device) -> torch.dtype:
     """The widest dtype of the device."""
     return torch.float32 if device.type == "mps" else torch.float64
@@ -42,8 +48,7 @@ def accumulator(device: torch.device) -> torch.dtype:
 
 def _of_one(tensor: Tensor) -> Tensor:
     if tensor.numel() == 0:
-        empty = (0.0, torch.inf, -torch.inf, 0.0, 0.0, 0.0)
-        return torch.tensor(empty, dtype=accumulator(tensor.device), device=tensor.device)
+        return vector((0.0, torch.inf, -torch.inf, 0.0, 0.0, 0.0), accumulator(tensor.device), tensor.device)
     flat = tensor.reshape(-1)
     parts = torch.cat([partials_of_rows(piece[None]) for piece in torch.split(flat, PIECE)])
     return torch.stack([parts[:, 0].sum(), parts[:, 1].amin(), parts[:, 2].amax(), *parts[:, 3:].sum(0)])

@@ -163,9 +163,7 @@ def works_on(device: torch.device) -> bool:
 
 
 def _send(values: Any, device: torch.device) -> Tensor:
-    """Integers to the device, from pinned memory where that is a GPU, so that nothing waits."""
-    host = torch.from_numpy(np.asarray(values, np.int64).copy())
-    return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
+    return by_torch.vector(values, torch.int64, device)
 
 
 @triton.jit

@@ -119,11 +119,11 @@ def on_device(samples: Samples) -> Tensor:
         after.to(gradients.dtype) - before.to(gradients.dtype)
     ).unbind(1)
     weight_squares = by_torch.partials_of_rows(after)[:, 0]
-    norm = (squares / finite * _row_values(samples.counts, wide, device)).sqrt()
+    norm = (squares / finite * by_torch.vector(samples.counts, wide, device)).sqrt()
     of_update = (norm, smallest, largest, total / finite, (squares / weight_squares).sqrt())
 
     magnitudes = gradients.abs().to(wide)
-    limits = _row_values([limit or 0.0 for limit in samples.smallest_normal], wide, device)
+    limits = by_torch.vector([limit or 0.0 for limit in samples.smallest_normal], wide, device)
     zero = magnitudes == 0
     applied = torch.isfinite(magnitudes) & ~zero
     zeros = zero.sum(1).to(wide)
@@ -150,7 +150,7 @@ def _lag(samples: Samples, magnitudes: Tensor) -> Tensor:
     found = [second or SecondMoment(samples.before[row], 1.0, 1.0) for row, second in enumerate(samples.second)]
     second = _matrix([each.sample for each in found], length, wide, device).sqrt()
     roots = _scalars([each.root_bias for each in found], wide, device)
-    floors = _row_values([max(each.epsilon, _TINY) for each in found], wide, device)
+    floors = by_torch.vector([max(each.epsilon, _TINY) for each in found], wide, device)
     ratios = magnitudes / (second / roots[:, None]).maximum(floors[:, None])
     rms = ratios.square().mean(1).sqrt() / samples.scale
     return torch.where(torch.isfinite(rms), rms, torch.nan)
@@ -160,26 +160,29 @@ def _where(columns: Sequence[Tensor], defined: Sequence[bool]) -> list[Tensor]:
     """NaN in the rows that are not ``defined``."""
     if all(defined):
         return list(columns)
-    absent = torch.tensor([not here for here in defined], device=columns[0].device)
+    absent = by_torch.vector([not here for here in defined], torch.bool, columns[0].device)
     return [column.masked_fill(absent, torch.nan) for column in columns]
 
 
 def _matrix(rows: Sequence[Tensor], length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     matrix = torch.empty((len(rows), length), dtype=dtype, device=device)
-    for at, row in enumerate(rows):
-        matrix[at].view(row.shape).copy_(row)
+    torch._foreach_copy_([target.view(row.shape) for target, row in zip(matrix, rows, strict=True)], list(rows))
     return matrix
 
 
-def _row_values(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(list(values), dtype=dtype, device=device)
-
-
 def _scalars(values: Sequence[float | Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers and 0-d tensors as one vector; numbers alone are sent to the device together."""
-    if not any(isinstance(value, Tensor) for value in values):
-        return _row_values(values, dtype, device)
-    return torch.stack([torch.as_tensor(value, dtype=dtype, device=device) for value in values])
+    """Numbers and 0-d tensors as one vector."""
+    numbers = [value for value in values if not isinstance(value, Tensor)]
+    if len(numbers) == len(values):
+        return by_torch.vector(numbers, dtype, device)
+    return torch.stack(
+        [
+            value.to(device=device, dtype=dtype)
+            if isinstance(value, Tensor)
+            else torch.full((), value, dtype=dtype, device=device)
+            for value in values
+        ]
+    )
 
 
 def _integers(tensor: Tensor) -> Tensor:

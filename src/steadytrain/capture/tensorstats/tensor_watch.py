@@ -28,7 +28,7 @@ from steadytrain.capture.tensorstats.layout import Group, Layout, lay_out, signa
 from steadytrain.capture.tensorstats.passes import Passed, Passes
 from steadytrain.capture.tensorstats.quiet import quiet
 from steadytrain.capture.tensorstats.readback import Readback
-from steadytrain.capture.tensorstats.sample import SAMPLE_MAX, Plan
+from steadytrain.capture.tensorstats.sample import SAMPLE_MAX
 from steadytrain.capture.tensorstats.sampled import Samples, SecondMoment
 from steadytrain.model import Reading
 
@@ -138,15 +138,20 @@ class TensorWatch:
 
     def _keep_samples(self, group: Group, weights: Mapping[int, Tensor], gradients: Mapping[int, Tensor]) -> None:
         group.smallest_normal = []
-        for at, row in enumerate(group.rows):
-            plan, gradient = self._layout.plans[row], gradients.get(row)
-            _copy_sample(group.weights[at], plan, weights[row])
+        plans, targets, sources = self._layout.plans, [], []
+        for row, held_weights, held_gradient in zip(group.rows, group.weights, group.gradients, strict=True):
+            gradient = gradients.get(row)
+            targets.append(held_weights)
+            sources.append(plans[row].view(weights[row]))
             if gradient is not None and gradient.shape != weights[row].shape:
                 self._note(f"the gradient of {self._names[row]} is sparse: what is measured element by element is not")
                 gradient = None
             group.smallest_normal.append(torch.finfo(gradient.dtype).tiny if gradient is not None else None)
             if gradient is not None:
-                _copy_sample(group.gradients[at], plan, gradient)
+                targets.append(held_gradient)
+                sources.append(plans[row].view(gradient))
+        shaped = [target.view(source.shape) for target, source in zip(targets, sources, strict=True)]
+        torch._foreach_copy_(shaped, sources)
 
     def _moments(self, optimizers: Sequence[torch.optim.Optimizer]) -> dict[int, Moments]:
         by_id: dict[int, Moments] = {}
@@ -191,7 +196,3 @@ class TensorWatch:
     def _note(self, note: str) -> None:
         if len(self._notes) < NOTES_MAX:
             self._notes.setdefault(note, False)
-
-
-def _copy_sample(target: Tensor, plan: Plan, tensor: Tensor) -> None:
-    target.view(plan.chunks, plan.chunk).copy_(plan.view(tensor))
