@@ -50,8 +50,8 @@ def compact_table(folder: Path, *, places: Sequence[int], known: Known, may_go_o
         parts = parts[1 + max((i for i, part in enumerate(parts) if part.path.suffix == PARQUET), default=-1) :]
     held = _held_tables(parts, known)
     newest = max((int(one.steps[-1]) for one in held if len(one.steps)), default=0)
-    columns = max((len(one.columns) for one in held), default=0)
-    for job in plan(held[:-1], newest=newest, full_steps=full_steps_of(columns), places=places):
+    rows, columns = max(((len(one.rows), len(one.columns)) for one in held), default=(0, 0))
+    for job in plan(held[:-1], newest=newest, full_steps=full_steps_of(rows, columns), places=places):
         if not may_go_on() or not _replace_table(folder, parts[job.start : job.stop], job.keep, may_go_on):
             return
 

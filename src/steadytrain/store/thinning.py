@@ -24,8 +24,11 @@ SCALARS_FULL_STEPS = 1_000_000
 """Scalars take under 100 bytes a step: at one step a second they stay whole for eleven days."""
 
 TABLE_FULL_VALUES = 6_000
-"""Values of one row that a table keeps at full resolution: 6,000 steps of one column, 300 steps of twenty. Chosen so
+"""Values of a row that a table keeps at full resolution: 6,000 steps of one column, 300 steps of twenty. Chosen so
 that a day of the level `standard` with 200 tensors stays under 50 MB (tests/test_store_retention.py does the sum)."""
+
+TABLE_ROWS_MIN = 200
+"""A table of fewer rows keeps as many values as one of these."""
 
 TABLE_FULL_STEPS_MIN = 128
 """Never fewer, whatever the columns: a symptom must find its neighbourhood still whole when it is raised."""
@@ -64,9 +67,10 @@ class Job:
     keep: tuple[NDArray[np.bool_], ...]
 
 
-def full_steps_of(columns: int) -> int:
-    """For how many steps a table of that many columns is kept whole."""
-    return max(TABLE_FULL_STEPS_MIN, TABLE_FULL_VALUES // max(1, columns))
+def full_steps_of(rows: int, columns: int) -> int:
+    """For how many steps a table of that many rows and columns is kept whole."""
+    values = TABLE_FULL_VALUES * max(TABLE_ROWS_MIN, rows)
+    return max(TABLE_FULL_STEPS_MIN, values // max(1, rows * columns))
 
 
 def keep(
