@@ -64,6 +64,7 @@ def test_cuts_and_threads_change_nothing(many: list[Tensor], block: int, dot: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host, "BLOCK", block)
         patch.setattr(host, "_DOT", dot)
+        patch.setattr(host, "_SERIAL", block)
         patch.setattr(host, "_ONES", np.ones((dot, 1), np.float32))
         patch.setattr(host, "_THREADS_FROM", 0)
         patch.setattr(device, "PIECE", block)

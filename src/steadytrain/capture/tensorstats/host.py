@@ -32,6 +32,7 @@ _THREADS_FROM = 1 << 22  # elements; below, a thread costs more than it saves
 _DOT = 8192  # OpenBLAS keeps a dot product of up to 10,000 elements on the calling thread
 _SAFE_FROM, _SAFE_TO = 1e-13, 1e15  # largest magnitudes whose squares add up in float32 without loss
 
+_SERIAL = 1 << 14  # elements that torch copies on the calling thread, without starting others
 _ONES = np.ones((_DOT, 1), np.float32)
 _INTEGERS = {
     1: (torch.int8, np.uint8),
@@ -65,22 +66,19 @@ def combine(parts: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> 
 
 
 def _pieces(tensor: Tensor) -> list[Tensor]:
-    """The tensor cut into flat blocks, in any order: views where it lies densely, else copies of a block at most."""
-    count = tensor.numel()
-    if count == 0:
+    """The tensor cut into views, in any order: flat blocks where it lies densely, else so small that a copy is cheap."""
+    if tensor.numel() == 0:
         return []
-    if not tensor.is_contiguous():
-        dense = _dense(tensor)
-        if dense is None:
-            if count <= BLOCK:
-                return [tensor.reshape(-1)]
-            longest = max(range(tensor.dim()), key=tensor.size)
-            half = tensor.size(longest) // 2
-            rest = tensor.size(longest) - half
-            return [*_pieces(tensor.narrow(longest, 0, half)), *_pieces(tensor.narrow(longest, half, rest))]
-        tensor = dense
-    flat = tensor.view(-1)
-    return [flat] if count <= BLOCK else list(torch.split(flat, BLOCK))
+    dense = tensor if tensor.is_contiguous() else _dense(tensor)
+    if dense is not None:
+        flat = dense.view(-1)
+        return [flat] if flat.numel() <= BLOCK else list(torch.split(flat, BLOCK))
+    if tensor.numel() <= _SERIAL:
+        return [tensor]
+    longest = max(range(tensor.dim()), key=tensor.size)
+    half = tensor.size(longest) // 2
+    rest = tensor.size(longest) - half
+    return [*_pieces(tensor.narrow(longest, 0, half)), *_pieces(tensor.narrow(longest, half, rest))]
 
 
 def _dense(tensor: Tensor) -> Tensor | None:
@@ -98,7 +96,7 @@ def _in_threads(pieces: Sequence[tuple[int, Tensor]], found: NDArray[np.float64]
     def work(start: int, stop: int) -> None:
         try:
             for at in range(start, stop):
-                found[at] = partials_of(array(pieces[at][1]))
+                found[at] = partials_of(array(pieces[at][1].reshape(-1)))
         except BaseException as error:  # told by the caller, not by a thread
             failed.append(error)
 
@@ -144,16 +142,13 @@ def _exact_partials(values: NDArray[np.float64]) -> tuple[float, float, float, f
 
 
 def array(piece: Tensor) -> NDArray[Any]:
-    """A flat tensor as an array: float32 and float64 without a copy, halves widened."""
+    """A flat tensor as an array: float32 and float64 without a copy, narrower floats widened."""
     if piece.dtype in (torch.float32, torch.float64):
         return piece.numpy()
-    if piece.dtype == torch.bfloat16:
-        wide = np.zeros((piece.numel(), 2), np.uint16)  # bfloat16 is the upper half of float32
-        wide[:, 1 if np.little_endian else 0] = bits(piece)
-        return wide.reshape(-1).view(np.float32)
-    if piece.dtype == torch.float16:
-        return piece.numpy().astype(np.float32)
-    return piece.float().numpy()  # the eight-bit floats
+    wide = torch.empty(piece.shape, dtype=torch.float32, device="cpu")
+    for target, source in zip(torch.split(wide, _SERIAL), torch.split(piece, _SERIAL), strict=True):
+        target.copy_(source)
+    return wide.numpy()
 
 
 def bits(piece: Tensor) -> NDArray[Any]:
