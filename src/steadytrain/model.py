@@ -234,6 +234,18 @@ class OperandRange:
     inf: int = 0
     text: str | None = None
 
+    def summary(self) -> str:
+        """The operand in a line, without its name: ``float32 [32, 10], 0 to 0.981, 14 zeros``."""
+        if self.text is not None:
+            return self.text
+        shape = str(list(self.shape)) if self.shape is not None else ""
+        parts = [" ".join(filter(None, [(self.dtype or "").removeprefix("torch."), shape]))]
+        if self.smallest is not None and self.largest is not None:
+            parts.append(f"{self.smallest:.4g} to {self.largest:.4g}")
+        counts = ((self.zeros, "zeros"), (self.nan, "NaN"), (self.inf, "Inf"))
+        parts += [f"{count:,} {what}" for count, what in counts if count]
+        return ", ".join(filter(None, parts))
+
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         data["shape"] = list(self.shape) if self.shape is not None else None

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 import builders
 from steadytrain.model import Action, BadTensor, Finding, Series
-from steadytrain.report import build
+from steadytrain.report import build, incidents, values
 from steadytrain.report.curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
 
 
-def of_bundle(path: Path, **changes: object) -> build.Report:
+def of_bundle(path: Path, **changes: object) -> values.Report:
     return build.from_bundle(open_bundle(builders.write_bundle(path / "bundle", builders.incident(**changes))))
 
 
-def everything(report: build.Report) -> str:
+def everything(report: values.Report) -> str:
     return repr(dataclasses.asdict(report))
 
 
@@ -116,10 +116,10 @@ def test_an_incident_that_cannot_be_opened_is_a_note(tmp_path: Path) -> None:
 
 def test_many_of_everything_stays_bounded(tmp_path: Path) -> None:
     symptoms = [builders.symptom(step) for step in range(300)]
-    incidents = [builders.incident(step) for step in range(100, 112)]
-    report = build.from_run(open_run(builders.bad_run(tmp_path / "run", symptoms=symptoms, incidents=incidents)))
+    frozen = [builders.incident(step) for step in range(100, 112)]
+    report = build.from_run(open_run(builders.bad_run(tmp_path / "run", symptoms=symptoms, incidents=frozen)))
     assert len(report.symptoms) == build.SYMPTOMS_MAX
-    assert len(report.incidents) == build.INCIDENTS_MAX
+    assert len(report.incidents) == incidents.INCIDENTS_MAX
     assert "300 symptoms are recorded; the first 100 are shown." in report.notes
 
 
@@ -132,8 +132,8 @@ def test_an_incident_tells_operation_operands_parameters_and_action(tmp_path: Pa
     assert part.place is not None
     assert part.place.operation == "aten.log.default"
     assert part.place.line == "/home/user/project/train.py:88"
-    assert part.place.inputs[0] == build.Fact("self", "float32 [32, 10], 0 to 0.981, 14 zeros")
-    assert part.parameters[0] == build.Fact("model.head.weight", "640 NaN of 640 elements, float32 [10, 64]")
+    assert part.place.inputs[0] == values.Fact("self", "float32 [32, 10], 0 to 0.981, 14 zeros")
+    assert part.parameters[0] == values.Fact("model.head.weight", "640 NaN of 640 elements, float32 [10, 64]")
     assert "weights and optimizer state are as they were" in part.action
     assert [found.name for found in report.curves] == ["loss", "gradient_norm", "learning_rate"]
     assert not any("locate" in command.line for command in report.commands)
@@ -173,7 +173,7 @@ def test_an_environment_of_odd_types_is_shown(tmp_path: Path, odd: object) -> No
 def test_many_parameters_are_counted_and_not_listed(tmp_path: Path) -> None:
     many = tuple(BadTensor(f"p{index}", (1,), "torch.float32", 1, 0, 1) for index in range(500))
     (part,) = of_bundle(tmp_path, parameters=many).incidents
-    assert len(part.parameters) == build.PARAMETERS_MAX + 1
+    assert len(part.parameters) == incidents.PARAMETERS_MAX + 1
     assert part.parameters[-1].value == "and 476 more"
 
 

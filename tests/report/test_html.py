@@ -15,7 +15,7 @@ import pytest
 
 import builders
 from steadytrain.model import BadTensor, Finding, Symptom
-from steadytrain.report import build, html, zoom
+from steadytrain.report import build, html, values, zoom
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
 
@@ -51,7 +51,7 @@ class Elements(HTMLParser):
             self._open = None
 
 
-def evil_report(path: Path) -> build.Report:
+def evil_report(path: Path) -> values.Report:
     incident = builders.incident(
         run=EVIL,
         loss_origin=EVIL,
@@ -66,7 +66,7 @@ def evil_report(path: Path) -> build.Report:
     return build.from_bundle(open_bundle(builders.write_bundle(path / "evil", incident, environment=environment)))
 
 
-def long_report(path: Path) -> build.Report:
+def long_report(path: Path) -> values.Report:
     """As much as a report can hold: more steps, symptoms and incidents than it shows."""
     steps = builders.records(20_000, nan_at=19_000)
     random = np.random.default_rng(1)
@@ -83,7 +83,7 @@ def renderer(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def page(report: build.Report, renderer: str) -> str:
+def page(report: values.Report, renderer: str) -> str:
     return html.page(report, zoom.zoom(report) if renderer == "bokeh" else None, version="0.1.0")
 
 

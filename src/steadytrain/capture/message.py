@@ -49,14 +49,7 @@ def finding_lines(finding: Finding) -> list[str]:
 
 def operand_text(operand: OperandRange) -> str:
     """One input of an operation in a line."""
-    if operand.text is not None:
-        return f"{operand.name} = {operand.text}"
-    parts = [f"{operand.name}: {operand.dtype}{list(operand.shape or ())}"]
-    if operand.smallest is not None:
-        parts.append(f"from {operand.smallest:.6g} to {operand.largest:.6g}")
-    counts = ((operand.zeros, "zeros"), (operand.nan, "NaN"), (operand.inf, "Inf"))
-    parts += [f"{count} {word}" for count, word in counts if count]
-    return ", ".join(parts)
+    return f"{operand.name}{' =' if operand.text is not None else ':'} {operand.summary()}"
 
 
 def _layer(located: Located) -> str:

@@ -113,7 +113,7 @@ def _print_table(answer: Answer) -> None:
     """Rows side by side; where the terminal is too narrow for them, each as a list of its values."""
     from rich.console import Console
 
-    from steadytrain.report.build import clean
+    from steadytrain.report.wording import clean
 
     names = [clean(column.name) for column in answer.columns]
     digits = [_DIGITS.get(column.type, 10) for column in answer.columns]

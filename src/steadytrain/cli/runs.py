@@ -73,8 +73,8 @@ def _table(runs: list[RunSummary]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from steadytrain.report.build import clean
     from steadytrain.report.text import STYLES
+    from steadytrain.report.wording import clean
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", overflow="fold")

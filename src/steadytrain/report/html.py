@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from steadytrain.report import svg
-from steadytrain.report.build import Report
+from steadytrain.report.values import Report
 from steadytrain.report.zoom import DARK, Zoom
 
 INSTALL_HINT = "For curves that zoom and hover: pip install 'steadytrain[report]' and write the page again."

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from steadytrain.report.build import SymptomRow, number
 from steadytrain.report.curves import Curve
+from steadytrain.report.values import SymptomRow
+from steadytrain.report.wording import number
 
 WIDTH, HEIGHT = 860, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 10, 14, 24

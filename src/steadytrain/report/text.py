@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from steadytrain.model import Severity
-from steadytrain.report.build import IncidentPart, Report, number
 from steadytrain.report.curves import NOT_FINITE, Curve
+from steadytrain.report.values import IncidentPart, Report
+from steadytrain.report.wording import number
 
 SYMPTOMS_SHOWN_MAX = 8
 INCIDENTS_SHOWN_MAX = 2

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadytrain.report.build import Report, SymptomRow, number
 from steadytrain.report.curves import Curve
+from steadytrain.report.values import Report, SymptomRow
+from steadytrain.report.wording import number
 
 HEIGHT = 230
 

@@ -1,0 +1,152 @@
+"""What a run was and in what it ran: the facts beside the symptoms, and the environment in sections."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steadytrain.model import Window
+from steadytrain.report.values import Fact, Section
+from steadytrain.report.wording import ENTRIES_MAX, clean, clean_block, count, facts_of, sentences, titled
+from steadytrain.store.folder import RunRecord
+
+STRUCTURE_LENGTH_MAX = 60_000
+SHOWN_AS_FACTS = ("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at")
+_ENDINGS = {
+    "finished": "finished",
+    "stopped": "stopped by steadytrain",
+    "failed": "failed",
+}
+
+
+def run_facts(run: RunRecord, window: Window | None) -> tuple[Fact, ...]:
+    description, facts = run.description, run.facts
+    ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still going)")
+    status = facts.get("exit_status")
+    steps = None
+    if window is not None and len(window):
+        first, last = int(window.steps[0]), int(window.steps[-1])
+        steps = count(len(window)) + (f" (number {count(first)} to {count(last)})" if first not in (0, 1) else "")
+    rank, size = description.get("rank"), description.get("world_size")
+    return facts_of(
+        ("command", command_line(description.get("argv"))),
+        ("started", description.get("started")),
+        ("ended", f"{ended}, status {status}" if status not in (None, 0) else ended),
+        ("steps", steps or "none"),
+        ("model", class_of(facts.get("model"))),
+        ("optimizer", class_of(facts.get("optimizer"))),
+        ("policy", description.get("policy")),
+        ("detectors", ", ".join(detectors(run))),
+        ("rank", f"{rank} of {size}" if isinstance(size, int) and size > 1 else None),
+        ("torch", facts.get("torch")),
+        ("python", description.get("python")),
+        ("git", git(description.get("git"))),
+    )
+
+
+def detectors(run: RunRecord) -> tuple[str, ...]:
+    """The names of the detectors that looked at the run, as far as it says."""
+    return tuple(sentences(run.facts.get("detectors")))
+
+
+def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """The facts worth a line on a terminal, several to a line."""
+    values = {fact.label: fact.value for fact in facts}
+    versions = [f"{name} {values[name]}" for name in ("torch", "python", "git") if name in values]
+    when = [values[name] for name in ("started", "recorded") if name in values]
+    span = [f"{values['steps']} steps" if "steps" in values else "", _ending(values)]
+    return facts_of(
+        ("command", values.get("command")),
+        ("run", ", ".join(filter(None, [values.get("run", ""), *when, *span]))),
+        ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
+        ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
+        ("watched by", values.get("detectors")),
+    )
+
+
+def _ending(values: Mapping[str, str]) -> str:
+    ended = values.get("ended", "")
+    return f"end {ended}" if ended.startswith("not ") else ended
+
+
+def environment_sections(environment: Mapping[str, Any], *, skipped: Sequence[str] = ()) -> tuple[Section, ...]:
+    """The environment as sections: nested values under their own title, plain ones together."""
+    plain: dict[str, Any] = {}
+    sections = []
+    for name, value in environment.items():
+        if name in skipped or value in (None, "", [], {}):
+            continue
+        if isinstance(value, Mapping) and "structure" in value:
+            rest = {key: entry for key, entry in value.items() if key != "structure"}
+            structure = clean_block(value["structure"] or "", length_max=STRUCTURE_LENGTH_MAX)
+            sections.append(Section(titled(name), _flat(rest), structure))
+        elif isinstance(value, Mapping):
+            sections.append(Section(titled(name), _flat(value)))
+        else:
+            plain[name] = value
+    first = [Section("Process", _flat(plain))] if plain else []
+    return tuple(section for section in [*first, *sections] if section.facts or section.text)
+
+
+def _flat(value: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Nested mappings and lists of mappings as dotted names; at most ``ENTRIES_MAX``."""
+    found: list[Fact] = []
+
+    def walk(name: str, node: Any) -> None:
+        if len(found) > ENTRIES_MAX:
+            return
+        if isinstance(node, Mapping) and node:
+            for key, entry in node.items():
+                walk(f"{name}.{key}" if name else str(key), entry)
+        elif isinstance(node, list) and any(isinstance(entry, (Mapping, list)) for entry in node):
+            for index, entry in enumerate(node):
+                walk(f"{name}.{index}", entry)
+        elif isinstance(node, list):
+            found.append(Fact(clean(name), clean(", ".join(map(str, node)))))
+        else:
+            found.append(Fact(clean(name), "none" if node is None else clean(node)))
+
+    walk("", value)
+    if len(found) > ENTRIES_MAX:
+        found[ENTRIES_MAX:] = [Fact("…", "more entries are in the file")]
+    return tuple(found)
+
+
+def command_line(argv: Any) -> str:
+    return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def class_of(value: Any) -> str:
+    """``model`` and ``optimizer`` facts in one line: the class and how large it is."""
+    if isinstance(value, list):
+        return "; ".join(map(class_of, value))
+    if not isinstance(value, Mapping):
+        return str(value or "")
+    name, size, tensors = value.get("class"), value.get("parameters"), value.get("tensors")
+    sizes = [
+        f"{count(held)} {what}" for held, what in ((size, "parameters"), (tensors, "tensors")) if isinstance(held, int)
+    ]
+    return ", ".join(filter(None, [str(name or ""), " in ".join(sizes)]))
+
+
+def device(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value or "")
+    gpus = value.get("gpus")
+    if isinstance(gpus, list) and gpus:
+        names = [str(gpu.get("name", gpu)) if isinstance(gpu, Mapping) else str(gpu) for gpu in gpus]
+        return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+    plain = [f"{entry}" for key, entry in value.items() if key in ("name", "type", "machine") and entry]
+    return f"CPU ({', '.join(plain)})" if "gpus" in value and plain else ", ".join(plain)
+
+
+def git(value: Any) -> str:
+    if not isinstance(value, Mapping) or not value.get("commit"):
+        return ""
+    return f"{str(value['commit'])[:12]}{' with uncommitted changes' if value.get('dirty') else ''}"
+
+
+def entry(value: Mapping[str, Any], first: str, second: str) -> Any:
+    inner = value.get(first)
+    return inner.get(second) if isinstance(inner, Mapping) else None

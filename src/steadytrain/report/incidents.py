@@ -1,0 +1,124 @@
+"""One incident as shown: where it began, what was not finite, what was done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadytrain.errors import UsageError
+from steadytrain.model import BadTensor, Incident, Located
+from steadytrain.report.values import Fact, IncidentPart, Place
+from steadytrain.report.wording import clean, count, enumerated, number
+from steadytrain.store.bundle import open_for_report
+
+INCIDENTS_MAX = 8
+PARAMETERS_MAX = 24
+TENSORS_MAX = 8
+CHAIN_MAX = 24
+
+
+def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]]:
+    parts, notes = [], []
+    for path in paths[:INCIDENTS_MAX]:
+        try:
+            parts.append(incident_part(open_for_report(path).incident, path))
+        except UsageError as error:
+            notes.append(f"Incident not opened: {error}")
+    if len(paths) > INCIDENTS_MAX:
+        notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
+    return parts, notes
+
+
+def incident_part(incident: Incident, path: Path) -> IncidentPart:
+    located = incident.finding.located
+    parameters = [_bad_tensor(tensor) for tensor in incident.parameters[:PARAMETERS_MAX]]
+    if len(incident.parameters) > PARAMETERS_MAX:
+        parameters.append(Fact("…", f"and {len(incident.parameters) - PARAMETERS_MAX} more"))
+    losses = enumerated([number(loss) for loss in incident.losses], TENSORS_MAX)
+    if incident.loss_origin and losses:
+        losses += f" (from {clean(incident.loss_origin)})"
+    notes = (
+        f"Batches: {incident.batch_note}" if incident.batch_note else "",
+        f"State: {incident.state_note}" if incident.state_note else "",
+    )
+    return IncidentPart(
+        title=incident_verdict(incident),
+        path=str(path),
+        step=incident.step,
+        place=_place(located) if located else None,
+        why=clean(incident.finding.why),
+        losses=losses,
+        parameters=tuple(parameters),
+        action=_action_sentence(incident),
+        notes=tuple(clean(note) for note in notes if note),
+    )
+
+
+def incident_verdict(incident: Incident) -> str:
+    located = incident.finding.located
+    if located is None:
+        what = clean(incident.symptoms[0].message) if incident.symptoms else "a value was not finite"
+        return f"Step {count(incident.step)}: {what}"
+    where = f" in {clean(located.module)}" if located.module else ""
+    line = f", {clean(_short_line(located))}" if located.file else ""
+    return (
+        f"Step {count(incident.step)}: the first {_produced(located)} came from "
+        f"{clean(located.operation)} ({located.phase}){where}{line}"
+    )
+
+
+def _action_sentence(incident: Incident) -> str:
+    action = incident.action
+    reason = f" ({clean(action.reason)})" if action.reason else ""
+    if action.what == "refused-update":
+        return (
+            f"The update of step {count(action.step)} was refused: "
+            f"weights and optimizer state are as they were before it{reason}."
+        )
+    if action.what == "refused-rest-of-update":
+        return (
+            f"The rest of the update of step {count(action.step)} was refused: its optimizer had moved the weights in "
+            f"earlier evaluations of its closure{reason}."
+        )
+    return f"steadytrain only observed step {count(action.step)} and changed nothing{reason}."
+
+
+def _place(located: Located) -> Place:
+    chain = [clean(name) for name in located.chain[:CHAIN_MAX]]
+    if len(located.chain) > CHAIN_MAX:
+        chain.append(f"and {len(located.chain) - CHAIN_MAX} more")
+    return Place(
+        operation=clean(located.operation),
+        produced=_produced(located),
+        phase=located.phase,
+        module=_module(located),
+        line=clean(f"{located.file}:{located.line}") if located.file else "not known",
+        code=clean((located.code or "").strip()),
+        inputs=tuple(
+            Fact(clean(operand.name), clean(operand.summary())) for operand in located.inputs[:PARAMETERS_MAX]
+        ),
+        chain=tuple(chain),
+        reached=clean(located.reached),
+        method=clean(located.method),
+    )
+
+
+def _bad_tensor(tensor: BadTensor) -> Fact:
+    shape = list(tensor.shape)
+    counts = " and ".join(f"{count(bad)} {what}" for bad, what in ((tensor.nan, "NaN"), (tensor.inf, "Inf")) if bad)
+    value = f"{counts or 'none bad'} of {count(tensor.count)} elements, {tensor.dtype.removeprefix('torch.')} {shape}"
+    return Fact(clean(tensor.name), clean(value))
+
+
+def _module(located: Located) -> str:
+    if located.module:
+        return clean(located.module)
+    return "the model itself" if located.phase == "forward" else "outside the model's modules"
+
+
+def _produced(located: Located) -> str:
+    return {"nan": "NaN", "inf": "Inf"}[located.produced]
+
+
+def _short_line(located: Located) -> str:
+    return f"{Path(located.file or '').name}:{located.line}"

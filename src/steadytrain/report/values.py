@@ -1,0 +1,99 @@
+"""What a report holds, as plain frozen values: the build makes them and the renderers draw them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steadytrain.model import Severity
+from steadytrain.report.curves import Curve
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A label and its value, both ready to be shown."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command worth running next, and what it is for."""
+
+    purpose: str
+    line: str
+
+
+@dataclass(frozen=True)
+class SymptomRow:
+    """A symptom as shown. ``steps`` is the range as text, ``origin`` the stream or rank when it is not the main one."""
+
+    name: str
+    severity: Severity
+    first_step: int
+    last_step: int
+    steps: str
+    origin: str
+    message: str
+    tensors: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """The first bad operation as shown."""
+
+    operation: str
+    produced: str
+    phase: str
+    module: str
+    line: str
+    code: str
+    inputs: tuple[Fact, ...]
+    chain: tuple[str, ...]
+    reached: str
+    method: str
+
+
+@dataclass(frozen=True)
+class IncidentPart:
+    """One incident as shown; ``place`` is None where the operation is not known and ``why`` says why."""
+
+    title: str
+    path: str
+    step: int
+    place: Place | None
+    why: str
+    losses: str
+    parameters: tuple[Fact, ...]
+    action: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled group of facts of the environment, with one longer text (a printed model) where there is one."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a page or a terminal shows, in the order in which a tired person needs it.
+
+    ``brief`` is ``facts`` in a few lines, for a terminal.
+    """
+
+    title: str
+    verdict: str
+    severity: Severity | None
+    summary: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    brief: tuple[Fact, ...]
+    curves: tuple[Curve, ...]
+    symptoms: tuple[SymptomRow, ...]
+    incidents: tuple[IncidentPart, ...]
+    commands: tuple[Command, ...]
+    notes: tuple[str, ...]
+    environment: tuple[Section, ...]
