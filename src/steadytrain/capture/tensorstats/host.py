@@ -66,7 +66,7 @@ def combine(parts: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> 
 
 
 def _pieces(tensor: Tensor) -> list[Tensor]:
-    """The tensor cut into views, in any order: flat blocks where it lies densely, else so small that a copy is cheap."""
+    """The tensor cut into views, in any order: flat blocks where it lies densely, else small enough to be copied."""
     if tensor.numel() == 0:
         return []
     dense = tensor if tensor.is_contiguous() else _dense(tensor)

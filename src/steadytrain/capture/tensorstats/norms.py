@@ -18,6 +18,9 @@ from steadytrain.capture.dense import dense_values
 
 FLOAT32_MAX = 3.4028235e38
 
+EXACT_PIECE = 1 << 22
+"""Elements that the second look widens at a time: 32 MiB of float64."""
+
 
 @dataclass(frozen=True)
 class TensorState:
@@ -80,9 +83,14 @@ def exact_state(tensor: Tensor) -> TensorState:
     values = dense_values(tensor)
     if values is None:
         return TensorState(0, 0, tensor.numel(), 0.0)
-    nan, inf = torch.isnan(values), torch.isinf(values)
-    rest = torch.where(nan | inf, torch.zeros_like(values), values).double()
-    return TensorState(int(nan.sum()), int(inf.sum()), values.numel(), float(torch.linalg.vector_norm(rest)))
+    nans = infs = 0
+    norms = []
+    for piece in torch.split(values.reshape(-1), EXACT_PIECE):
+        nan, inf = torch.isnan(piece), torch.isinf(piece)
+        nans, infs = nans + int(nan.sum()), infs + int(inf.sum())
+        rest = torch.where(nan | inf, torch.zeros_like(piece), piece).double()
+        norms.append(float(torch.linalg.vector_norm(rest)))
+    return TensorState(nans, infs, values.numel(), math.hypot(*norms))
 
 
 def recorded_norm(state: TensorState) -> float:
