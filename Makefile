@@ -9,13 +9,17 @@ DEMO_VENV := .venv-demo
 READY := $(VENV)/ready
 DEMO_READY := $(DEMO_VENV)/ready
 
+# Benchmark environment: an ordinary install beside the tools that it is compared with.
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/ready
+
 DEMO_OUT := build/demo
 DEMO_RUN := $(DEMO_VENV)/bin/steadytrain run --policy stop examples/stdlib_gpt/train.py --out $(DEMO_OUT)
 STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-store bench-statistics clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-store bench-statistics clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -23,7 +27,8 @@ help:
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with the tests that need a GPU"
 	@echo "make lint          lint, types and layers"
-	@echo "make bench         what watching costs, as a table; several minutes"
+	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
+	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make clean         remove environments, caches and what the demo wrote"
@@ -54,8 +59,11 @@ lint: $(READY)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: $(READY)
-	$(VENV)/bin/python benchmarks/overhead.py
+bench: $(BENCH_READY)
+	$(BENCH_VENV)/bin/python benchmarks/overhead.py
+
+bench-gpu: $(BENCH_READY)
+	$(BENCH_VENV)/bin/python benchmarks/overhead_gpu.py
 
 bench-statistics: $(READY)
 	$(VENV)/bin/python benchmarks/tensor_statistics.py
@@ -64,7 +72,7 @@ bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # torch goes in first and by itself, held by the constraints, so that nothing else chooses its version.
 $(READY): pyproject.toml constraints.txt
@@ -77,4 +85,15 @@ $(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
 	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt '.[report,demo]'
+	@touch $@
+
+# The tools must not choose torch, so it is there before them; one that does not install is listed in the table.
+$(BENCH_READY): pyproject.toml constraints.txt benchmarks/requirements.txt $(PACKAGE_FILES)
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
+	$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt .
+	grep -v '^#' benchmarks/requirements.txt | while read -r tool; do \
+		$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt "$$tool" \
+			|| echo "$$tool does not install; the table says so"; \
+	done
 	@touch $@

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cost.arms import ARMS, BARE, Arm
 from cost.case import RARE_EVERY, Case
-from cost.referee import ArmFailedError, compare
+from cost.referee import ArmFailedError, compare, measure_memory
 from cost.table import as_json, heading, own_table, table
 
 ROUNDS = 2 * RARE_EVERY
@@ -49,6 +49,8 @@ def main() -> None:
     for case, of_case in cases:
         try:
             runs = compare(case, of_case, rounds=args.rounds, progress=progress)
+            if not args.quick:
+                measure_memory(case, runs, progress=progress)
         except ArmFailedError as error:
             parser.exit(1, f"overhead: nothing to compare with, the bare arm failed: {error}\n")
         if not measured:

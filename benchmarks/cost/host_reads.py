@@ -15,22 +15,30 @@ from typing import Any
 import torch
 
 _ITEM = "aten::_local_scalar_dense"
+_WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+_BLOCKING_COPY = "Memcpy DtoH (Device -> Pageable)"
 
 
 class Count:
-    """Filled when the counting ends."""
+    """Filled when the counting ends. ``waits`` are synchronisations of the driver, None without a GPU."""
 
     reads = 0
+    waits: int | None = None
 
 
 @contextmanager
 def counting() -> Iterator[Count]:
     """Count between here and there, on every thread for ``item`` and on this one for the rest."""
     found, copies = Count(), _Copies()
-    with copies.counted(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with copies.counted(), torch.profiler.profile(activities=activities) as profile:
         yield found
-    items = sum(event.count for event in profile.key_averages() if event.key == _ITEM)
-    found.reads = items + copies.count
+    seen = {event.key: event.count for event in profile.key_averages()}
+    found.reads = seen.get(_ITEM, 0) + copies.count
+    if torch.cuda.is_available():
+        found.waits = sum(seen.get(name, 0) for name in (*_WAITS, _BLOCKING_COPY))
 
 
 class _Copies:

@@ -62,7 +62,8 @@ def _fit(subject: Subject, module: Module, *, logger: Any, callbacks: list[Any])
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     trainer = L.Trainer(
-        accelerator="cpu",
+        accelerator="cpu" if subject.case.device == "cpu" else "gpu",
+        devices=1,
         max_epochs=1,
         logger=logger,
         callbacks=callbacks,

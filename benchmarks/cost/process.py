@@ -53,9 +53,10 @@ class Turns:
             shape = (self._case.rows, self._case.context + 1)
             tokens = torch.randint(self._case.vocab, shape, generator=self._random).to(self._case.device)
             if order == "count":
+                self._settle()
                 with counting() as found:
                     yield tokens
-                self.say(reads=found.reads, loss=self.loss)
+                self.say(reads=found.reads, waits=found.waits, loss=self.loss)
                 continue
             self._settle()
             started, processor = time.perf_counter(), time.process_time()

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,17 +43,30 @@ class Run:
     processor_s: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     reads: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class ArmProcess:
-    """The process of one arm. ``begin`` sends an order, ``answer`` waits for what it says."""
+MEMORY_STEPS = RARE_EVERY + 1
+MEMORY_AT_ONCE = 2
+MEMORY_ENVIRONMENT = {
+    # Every large tensor then gets pages of its own and gives them back: without this the peak of two bare runs
+    # differs by 60 MB at 30 M parameters.
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+}
 
-    def __init__(self, arm: Arm, case: Case, python: str = sys.executable) -> None:
+
+class ArmProcess:
+    """The process of one arm. ``order`` sends what to do, ``answer`` waits for what it says."""
+
+    def __init__(self, arm: Arm, case: Case, environment: Mapping[str, str] | None = None) -> None:
         self.arm = arm
-        self._errors: list[str] = []
         self._process = subprocess.Popen(
-            [python, str(SCRIPT), arm.name, case.to_json()],
+            [sys.executable, str(SCRIPT), arm.name, case.to_json()],
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -60,13 +74,16 @@ class ArmProcess:
         )
 
     def ask(self, what: str) -> dict[str, Any]:
+        self.order(what)
+        return self.answer()
+
+    def order(self, what: str) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": what}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise ArmFailedError(self._why()) from None
-        return self.answer()
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -116,8 +133,11 @@ def compare(case: Case, arms: Sequence[Arm], *, rounds: int, progress: Progress)
         for number in range(1, WARM_UP_ROUNDS + rounds + 1):
             progress(f"{case.name}: round {number} of {WARM_UP_ROUNDS + rounds}")
             losses = {}
+            together = number == 1 and case.compiled  # or they would compile one after the other
+            for process in there if together else ():
+                process.order("step")
             for process in order.sample(there, len(there)):
-                if (found := ask(process, "step")) is None:
+                if (found := ask(process, None if together else "step")) is None:
                     continue
                 run = runs[process.arm.name]
                 losses[process.arm.name] = found["loss"]
@@ -162,6 +182,8 @@ def _count_reads(
             progress(f"{case.name}: host reads of {arm.name}, {kind}")
             if (found := ask(process, "count")) is not None:
                 run.reads[kind] = found["reads"]
+                if found["waits"] is not None:
+                    run.waits[kind] = found["waits"]
 
 
 def _last_needed(arm: Arm, number: int) -> int:
@@ -171,3 +193,27 @@ def _last_needed(arm: Arm, number: int) -> int:
     for at in range(number + 1, number + RARE_EVERY + 1):
         first.setdefault(kind_of(at), at)
     return max(first[kind] for kind in wanted)
+
+
+def measure_memory(case: Case, runs: Sequence[Run], *, progress: Progress) -> None:
+    """Peak memory of each arm over a few steps, in processes of their own; into the facts of ``runs``.
+
+    On a GPU the allocator's own peak is there already.
+    """
+    if case.device != "cpu":
+        return
+    left = [run for run in runs if run.failed is None]
+    while left:
+        now, left = left[:MEMORY_AT_ONCE], left[MEMORY_AT_ONCE:]
+        with ExitStack() as stack:
+            started = [(run, stack.enter_context(ArmProcess(run.arm, case, MEMORY_ENVIRONMENT))) for run in now]
+            for run, process in started:
+                progress(f"{case.name}: memory of {run.arm.name}")
+                try:
+                    for what in [*["step"] * MEMORY_STEPS, "end"]:
+                        process.order(what)
+                    answers = [process.answer() for _ in range(MEMORY_STEPS + 2)]
+                    run.facts["peak_bytes"] = answers[-1]["peak_bytes"]
+                except ArmFailedError as error:
+                    run.failed = f"while its memory was measured: {error}"
+    progress("")

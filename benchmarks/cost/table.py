@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from cost.case import KINDS, ORDINARY, Case
+from cost.case import KINDS, Case
 from cost.referee import WARM_UP_ROUNDS, Run
 from cost.summary import Estimate, against, own_time, reads_added
 
@@ -119,7 +119,7 @@ def as_json(case: Case, runs: Sequence[Run]) -> dict[str, Any]:
                 "processor_s": run.processor_s,
                 "losses": run.losses,
                 "host_reads": run.reads,
-                "host_reads_bare": run.reads.get(ORDINARY),
+                "synchronisations": run.waits,
                 "facts": run.facts,
             }
             for run in runs

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.capture.failopen import Guard
-from steadytrain.capture.tensorstats import TensorState, dense_values, exact_state, l2_norms
+from steadytrain.capture.tensorstats import TensorState, dense_values, exact_state, fetch, l2_norms
 
 _COEFFICIENT_EPSILON = 1e-6  # clip_grad_norm_ divides by the norm plus this
 
@@ -82,12 +82,13 @@ class Clipping:
             self._left = {id(parameter): (id(gradient), gradient._version) for parameter, gradient in clipped}
 
     def _keep(self, gradients: Sequence[tuple[Tensor, Tensor]], norms: Sequence[Tensor | None]) -> None:
-        for (parameter, gradient), norm in zip(gradients, norms, strict=True):
-            if norm is None:
-                continue
-            self.norms.setdefault(id(parameter), norm.detach())
-            # On the CPU a look costs no synchronisation.
-            if norm.device.type == "cpu" and not math.isfinite(norm.item()):
+        known = [(pair, norm.detach()) for pair, norm in zip(gradients, norms, strict=True) if norm is not None]
+        for (parameter, _), norm in known:
+            self.norms.setdefault(id(parameter), norm)
+        # On the CPU a look costs no synchronisation.
+        near = [(pair, norm) for pair, norm in known if norm.device.type == "cpu"]
+        for ((parameter, gradient), _), value in zip(near, fetch([norm for _, norm in near]), strict=True):
+            if not math.isfinite(value):
                 self.states.setdefault(id(parameter), exact_state(gradient))
 
 
