@@ -32,8 +32,9 @@ SIGNALS: Mapping[str, str] = {
     "gradient_norm_applied": "global L2 norm of the gradients that the optimizer was about to apply",
     "parameter_norm": "global L2 norm of the parameters before the update",
     "learning_rate": "learning rate of the optimizer's first parameter group",
-    "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed",
-    "tokens": "elements of the step's two-dimensional integer inputs, summed (absent when there are none)",
+    "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed over the calls of "
+    "one module",
+    "tokens": "elements of the step's two-dimensional integer inputs, summed likewise (absent when there are none)",
     "step_s": "wall-clock seconds since the end of the previous step",
     "data_wait_s": "seconds of step_s that the training thread waited in data loaders, evaluation in between included",
     "loss_scale": "scale of the gradient scaler that steps this optimizer (absent without one)",

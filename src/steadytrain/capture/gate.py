@@ -121,7 +121,6 @@ def measure(
     # All ranks saw the same suspicion, so all of them ask each other again, or none.
     suspect = any(value > 0 for value in suspect_of())
     elsewhere = suspect and float(ranks.largest(torch.tensor(float(is_bad), device=stream.device))) > 0 and not is_bad
-    tokens = [batch.tokens for batch in seen.micro_batches if batch.tokens is not None]
     record = StepRecord(
         step=stream.step + 1,
         time=time_s,
@@ -131,8 +130,8 @@ def measure(
             "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
             "parameter_norm": global_norm(weights_of()) if weigh else None,
             "learning_rate": _learning_rate(optimizer),
-            "samples": float(sum(batch.samples for batch in seen.micro_batches)) if seen.micro_batches else None,
-            "tokens": float(sum(tokens)) if tokens else None,
+            "samples": seen.amount(lambda batch: batch.samples),
+            "tokens": seen.amount(lambda batch: batch.tokens),
             "step_s": time.perf_counter() - seen.began,
             "data_wait_s": seen.waited_s,
             "overflow_share": _overflow_share(stream, seen, gradients, applied),

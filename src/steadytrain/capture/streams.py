@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,18 @@ class Seen:
     def size_bytes(self) -> int:
         """Memory of the recorded inputs."""
         return sum(batch.size_bytes for batch in self.micro_batches)
+
+    def amount(self, count: Callable[[MicroBatch], int | None]) -> float | None:
+        """What ``count`` gives, summed over the calls of the module that got most of it.
+
+        A loop may call the parts of its model one after the other: then each of them got the same rows.
+        """
+        sums: dict[int, int] = {}
+        for batch in self.micro_batches:
+            counted = count(batch)
+            if counted is not None:
+                sums[id(batch.module)] = sums.get(id(batch.module), 0) + counted
+        return float(max(sums.values())) if sums else None
 
     def backward_begins(self) -> None:
         """The calls so far belong to this backward; those of gradients thrown away go when newer ones are here."""
