@@ -42,35 +42,33 @@ class CompiledCode:
 
     def compile_called(self, subject: Any) -> None:
         """``torch.compile(subject)``: a module, a method of one, or a function."""
-        owner = getattr(subject, "__self__", None)
-        if isinstance(subject, nn.Module):
-            self._compiled.add(id(subject))
-        elif isinstance(owner, nn.Module):
-            inside = self._compiled if getattr(subject, "__name__", "") == "_call_impl" else self._with_compiled_method
-            inside.add(id(owner))
+        module = compiled_module(subject)
+        if module is not None:
+            called = module is subject or getattr(subject, "__name__", "") == "_call_impl"
+            (self._compiled if called else self._with_compiled_method).add(id(module))
 
     def survey(self, roots: Sequence[nn.Module]) -> list[Place]:
-        """Every module that is not inside compiled code, a shared one by its first path, parents first.
+        """Every module, a shared one by its first path, parents first.
 
         Where there are several roots, the path is led by the root's class, as in names of parameters.
         """
         lead = [type(root).__name__ if len(roots) > 1 else "" for root in roots]
-        waiting = list(zip(roots, lead, strict=True))[::-1]
+        waiting = [(root, path, True) for root, path in zip(roots, lead, strict=True)][::-1]
         careful, never = something_was_compiled(), guards_on_hooks()
         seen: set[int] = set()
         found: list[Place] = []
         while waiting and len(found) < MODULES_MAX:
-            module, path = waiting.pop()
+            module, path, is_open = waiting.pop()
             if id(module) in seen:
                 continue
             seen.add(id(module))
-            closed = self._is_closed(module)
+            is_open = is_open and not self._is_closed(module)
             hooked = bool(module._forward_hooks or module._forward_pre_hooks)
-            may_hook = not (closed or never or (careful and hooked))
+            may_hook = is_open and not never and not (careful and hooked)
             found.append(Place(plain_name(path + ".").rstrip("."), module, may_hook))
-            if not (closed or self._hides_children(module)):
-                children = [(child, _join(path, name)) for name, child in module._modules.items() if child is not None]
-                waiting += reversed(children)
+            is_open = is_open and not self._hides_children(module)
+            children = [(_join(path, name), child) for name, child in module._modules.items() if child is not None]
+            waiting += [(child, path, is_open) for path, child in reversed(children)]
         return found
 
     def _is_closed(self, module: nn.Module) -> bool:
@@ -81,6 +79,12 @@ class CompiledCode:
     def _hides_children(self, module: nn.Module) -> bool:
         """Hooks of its own run outside of the compiled code that it calls."""
         return id(module) in self._with_compiled_method or is_wrapper(module)
+
+
+def compiled_module(subject: Any) -> nn.Module | None:
+    """The module behind what ``torch.compile`` was called with: itself, or whose method it is."""
+    module = subject if isinstance(subject, nn.Module) else getattr(subject, "__self__", None)
+    return module if isinstance(module, nn.Module) else None
 
 
 def is_wrapper(module: nn.Module) -> bool:

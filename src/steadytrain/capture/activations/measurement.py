@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from steadytrain.capture.activations import attention, logits, outputs
 from steadytrain.capture.activations.columns import COLUMNS
 from steadytrain.capture.activations.outputs import Look, first_floating, plain_values
 from steadytrain.capture.activations.rows import Call, Heads, heads_row, module_row
+from steadytrain.capture.activations.slots import slot_row
 from steadytrain.capture.tensorstats import HISTOGRAM_COLUMNS, Readback
 from steadytrain.model import Reading
 
@@ -42,6 +43,16 @@ class Taken:
     loss_input: str | None
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some numbers of a row, on their device."""
+
+    kind: Literal["output", "heads", "slot", "log_z"]
+    path: str
+    values: Tensor
+    dtype: torch.dtype | None = None
+
+
 class Measurement:
     """Is shown outputs and calls by whoever stands in the forward; looks at once and keeps none of them."""
 
@@ -51,6 +62,7 @@ class Measurement:
         self.loss_input: str | None = None
         self._looks: dict[str, list[Look]] = {}
         self._heads: dict[str, list[Tensor]] = {}
+        self._slots: dict[str, Tensor] = {}
         self._owner: dict[str, int] = {}
         self._logits: tuple[str, int, Tensor] | None = None
         self._last: tuple[Callable[[], Tensor | None], int, Look] | None = None
@@ -121,32 +133,28 @@ class Measurement:
             self._last_scores = weakref.ref(values)
             self._keep_heads(path, attention.look_at_scores(values))
 
+    def see_slots(self, slots: Mapping[str, Tensor]) -> None:
+        """What compiled graphs wrote of modules that could not be seen from outside."""
+        self._slots = {path: slot for path, slot in slots.items() if path not in self._looks}
+
     def send(self, order: Sequence[str]) -> Readback[Taken]:
         """The finished measurement, its rows in the order of the model: numbers are on their way to the host."""
-        found = self._logits
         looks = {path: list(calls) for path, calls in self._looks.items()}
-        heads = {path: list(calls) for path, calls in self._heads.items()}
-        vectors = [
-            *(look.values for calls in looks.values() for look in calls),
-            *(values for calls in heads.values() for values in calls),
-            *([found[2]] if found else []),
+        parts = [
+            *(Part("output", path, look.values, look.dtype) for path, calls in looks.items() for look in calls),
+            *(Part("heads", path, values) for path, calls in self._heads.items() for values in calls),
+            *(Part("slot", path, values) for path, values in self._slots.items()),
+            *([Part("log_z", self._logits[0], self._logits[2])] if self._logits else []),
         ]
         bins = {path: sum_of(calls) for path, calls in looks.items() if calls[0].bins is not None}
-        devices = list(dict.fromkeys(vector.device for vector in vectors))
-        joined = [torch.cat([vector for vector in vectors if vector.device == device]) for device in devices]
+        devices = list(dict.fromkeys(part.values.device for part in parts))
+        joined = [torch.cat([part.values for part in parts if part.values.device == device]) for device in devices]
 
         def finish(arrived: list[Tensor]) -> Taken:
-            of_device = {device: iter(numbers.tolist()) for device, numbers in zip(devices, arrived, strict=False)}
-            numbers = iter([[next(of_device[vector.device]) for _ in vector] for vector in vectors])
-            rows: dict[str, dict[str, float]] = {path: {} for path in order}
-            for path, calls in looks.items():
-                rows[path] |= module_row([_call(look, next(numbers)) for look in calls])
-            for path, calls_of_heads in heads.items():
-                rows[path] |= heads_row([Heads(*next(numbers)) for _ in calls_of_heads])
-            if found:
-                rows[found[0]] |= dict(zip(logits.ON_DEVICE, next(numbers), strict=True))
+            numbers = {device: iter(values.tolist()) for device, values in zip(devices, arrived, strict=False)}
+            seen = [(part, [next(numbers[part.values.device]) for _ in part.values]) for part in parts]
             return Taken(
-                _table({path: row for path, row in rows.items() if row}),
+                _table(order, seen),
                 _histograms(list(bins), arrived[len(devices) :]) if bins else None,
                 {path: dtype_name(calls[-1].dtype) for path, calls in looks.items()},
                 self.logits_dtype,
@@ -176,10 +184,6 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _call(look: Look, numbers: Sequence[float]) -> Call:
-    return Call(dtype_name(look.dtype), torch.finfo(look.dtype).max, *numbers)
-
-
 def _is_plain(tensor: Any) -> bool:
     """Whether it is torch's own kind of tensor with numbers in it: of no other is it known what its numbers mean."""
     if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
@@ -192,7 +196,28 @@ def sum_of(calls: Sequence[Look]) -> Tensor:
     return torch.stack([look.bins for look in calls if look.bins is not None]).sum(0)
 
 
-def _table(rows: Mapping[str, Mapping[str, float]]) -> Reading:
+def _table(order: Sequence[str], seen: Sequence[tuple[Part, list[float]]]) -> Reading:
+    """The table "modules": a row for each path of which something was seen."""
+    calls: dict[str, list[Call]] = {}
+    heads: dict[str, list[Heads]] = {}
+    rows: dict[str, dict[str, float]] = {path: {} for path in order}
+    for part, numbers in seen:
+        row = rows.setdefault(part.path, {})
+        if part.kind == "output":
+            assert part.dtype is not None
+            call = Call(dtype_name(part.dtype), torch.finfo(part.dtype).max, *numbers)
+            calls.setdefault(part.path, []).append(call)
+        elif part.kind == "heads":
+            heads.setdefault(part.path, []).append(Heads(*numbers))
+        elif part.kind == "slot":
+            row.update(slot_row(numbers))
+        else:
+            row.update(zip(logits.ON_DEVICE, numbers, strict=True))
+    for path, of_module in calls.items():
+        rows[path].update(module_row(of_module))
+    for path, of_heads in heads.items():
+        rows[path].update(heads_row(of_heads))
+    rows = {path: row for path, row in rows.items() if row}
     values = [[row.get(column, math.nan) for column in COLUMNS] for row in rows.values()]
     return Reading("modules", tuple(rows), tuple(COLUMNS), np.array(values, np.float32).reshape(-1, len(COLUMNS)))
 

@@ -20,8 +20,8 @@ from steadytrain.capture.dense import dense_values
 from steadytrain.capture.tensorstats import device, host
 from steadytrain.capture.tensorstats.histogram import count_bins
 from steadytrain.capture.tensorstats.host import PARTS
-from steadytrain.capture.tensorstats.passes import is_dense, kernel_for
-from steadytrain.capture.tensorstats.sample import plan_for
+from steadytrain.capture.tensorstats.passes import kernel_for
+from steadytrain.capture.tensorstats.sample import is_dense, plan_for
 
 SAMPLE_MAX = 1 << 13
 """Elements looked at for kurtosis and zero share: a zero share of one half is then known to 0.006."""

@@ -14,17 +14,24 @@ training call (a frozen encoder, reentrant checkpointing) are measured.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.activations.compiled import CompiledCode, graphs_traced, something_was_compiled
+from steadytrain.capture.activations.compiled import (
+    CompiledCode,
+    compiled_module,
+    graphs_traced,
+    something_was_compiled,
+)
 from steadytrain.capture.activations.functions import Functions
 from steadytrain.capture.activations.measurement import Measurement, Taken
 from steadytrain.capture.activations.outputs import first_floating
+from steadytrain.capture.activations.slots import Slots
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.module_hooks import ModuleHook
 from steadytrain.capture.tensorstats import Readback
@@ -37,10 +44,16 @@ class Activations:
     """Measures the outputs of modules in the steps for which it is armed.
 
     Every call comes from the training thread; what other threads do with the modules is not looked at.
+
+    Args:
+        guard: is told of our own errors.
+        in_graph: have compiled graphs compute mean, deviation and largest magnitude of what their modules put out, in
+            every step. Then the script's own numbers may change in their last bits (see ``in_graph``).
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, in_graph: bool = False) -> None:
         self._guard = guard
+        self._slots = Slots() if in_graph else None
         self._code = CompiledCode()
         self._functions = Functions(self._function_called)
         self._hooks: dict[int, Callable[[], None]] = {}
@@ -58,11 +71,15 @@ class Activations:
     def armed(self) -> bool:
         return self._measurement is not None
 
-    def compile_called(self, subject: Any) -> None:
-        """``torch.compile(subject)`` is called, and nothing traced yet: what is on comes off."""
+    def compile_called(self, subject: Any, how: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """``torch.compile(subject, **how)`` is called, and nothing traced yet: what is on comes off."""
         self._code.compile_called(subject)
         self._functions.take_out()
         self._take_hooks_off()
+        inside = compiled_module(subject)
+        if self._slots is not None and inside is not None:
+            with self._ours():
+                self._slots.put_on(inside, how)
 
     def arm(self, roots: Sequence[nn.Module], *, histograms: bool = False) -> None:
         """Measure the training calls of these models from now until the first backward. Call it between steps."""
@@ -77,6 +94,9 @@ class Activations:
                 if place.may_hook:
                     self._hook(place.module)
             self._watch_functions(self._functions.put_in_for_loss)
+        if self._slots is not None:
+            with self._ours():
+                self._slots.empty()
 
     def saw(self, module: nn.Module, output: Any) -> None:
         """A call ended that was seen from outside: of a compiled module, which can carry no hook of ours."""
@@ -96,6 +116,8 @@ class Activations:
         self._take_hooks_off()
         order = dict.fromkeys(path for path, _ in self._paths.values())
         with self._ours():
+            if self._slots is not None:
+                self._measurement.see_slots(self._slots.copies({key: path for key, (path, _) in self._paths.items()}))
             self._sent = self._measurement.send(list(order))
 
     def take(self) -> Readback[Taken] | None:
@@ -110,6 +132,8 @@ class Activations:
         self._disarm()
         while self._traced:
             self._traced.popitem()[1]()
+        if self._slots is not None:
+            self._slots.remove()
 
     # -- in the forward --------------------------------------------------------------------------------------------
 
