@@ -861,7 +861,7 @@ class Watcher:
             self._told_hand_written = True
             self._note(
                 f"{self.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
-                "hand, so nothing is recorded or guarded"
+                "hand, so nothing is recorded or guarded; `with watch.update():` around the update does both"
             )
 
 

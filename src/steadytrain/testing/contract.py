@@ -77,6 +77,7 @@ class Probe:
     options: Mapping[str, Any]
     nan_at: int = 0
     _noted: list[str] = field(default_factory=list)
+    _last: tuple[tuple[Any, ...], str] = ((), "")
 
     def planted(self, step: int, values: torch.Tensor) -> torch.Tensor:
         """``values``, with a NaN in its first element if this is the call and the step to have one."""
@@ -86,8 +87,17 @@ class Probe:
         return values
 
     def note(self, *values: Any) -> None:
-        """One more thing that has to be the same at this moment; needed where no ``torch.optim`` optimizer steps."""
-        self._noted.append(f"{digest(values)} random {random_digest()}")
+        """What has to be the same at this moment; needed where no ``torch.optim`` optimizer steps.
+
+        What is noted last, after an update, has to be as it was when the next one is refused.
+        """
+        self._last = (values, digest(values))
+        self._noted.append(f"{self._last[1]} random {random_digest()}")
+
+    def moved_since_note(self) -> list[str]:
+        """Whether what was noted last is no longer as it was."""
+        values, before = self._last
+        return ["what the loop noted"] if values and digest(values) != before else []
 
     def watch(self, *arguments: Any, **more: Any) -> AbstractContextManager[Any]:
         """``steadytrain.watch`` with these options where the call is watched; else what stands in for it."""
@@ -128,13 +138,15 @@ def by_itself(options: Mapping[str, Any]) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def assert_contract(train: Train, *, step: int, parameter: str, attach: Attach = zero_code, **options: Any) -> Recorded:
+def assert_contract(
+    train: Train, *, step: int, parameter: str | None = None, attach: Attach = zero_code, **options: Any
+) -> Recorded:
     """All of the contract, with one bare call of ``train`` less than by the single parts; returns what was recorded.
 
     Args:
         train: the training; see the module.
         step: of the optimizer that owns the parameter, counted from 1.
-        parameter: its name, as steadytrain says it.
+        parameter: its name, as steadytrain says it; without one ``train`` plants the NaN (:meth:`Probe.planted`).
         attach: :func:`zero_code` or :func:`by_itself`.
         options: for :func:`steadytrain.watch`.
 
@@ -144,7 +156,7 @@ def assert_contract(train: Train, *, step: int, parameter: str, attach: Attach =
     with _calls(train, attach, options) as call:
         bare = call.bare()
         record = _check_invisible(bare, call.watched())
-        _check_caught(call, Fault(step, parameter))
+        _check_caught(call, Fault(step, parameter) if parameter is not None else step)
         _check_fails_open(bare, call)
     return record
 
@@ -263,7 +275,7 @@ class _Calls:
                     returned = self._train(probe)
             except (Exception, SystemExit) as raised:
                 error = raised
-        moved = diary.moved_since_last_update()
+        moved = [*diary.moved_since_last_update(), *probe.moved_since_note()]
         lines = [*diary.lines, *probe._noted, f"ended random {random_digest()}"] if diary.lines or probe._noted else []
         found = digest([returned])
         del returned
