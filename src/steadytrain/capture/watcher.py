@@ -239,10 +239,10 @@ class Watcher:
             called, call = self._calls.pop()
             if called is module:
                 break
-        if self._calls:
-            return
         if self._activations.armed and self._lap is None:
             self._activations.saw(module, output)
+        if self._calls:
+            return
         with self.guard.part("recording the batch"):
             if call is not None:
                 self._modules.called.setdefault(id(module), module)

@@ -104,9 +104,9 @@ class Activations:
             return
         if id(module) in self._hooks or id(module) in self._traced:
             return
-        if self._calls or not torch.is_grad_enabled() or self._is_foreign():
-            return
-        self._see(module, output, outermost=True)
+        training = self._calls[-1][1] if self._calls else torch.is_grad_enabled()
+        if training and not self._is_foreign():
+            self._see(module, output, outermost=not self._calls)
 
     def backward_begins(self) -> None:
         """The first micro-batch of the step is through if anything was seen: hooks come off."""
