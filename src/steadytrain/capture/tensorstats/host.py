@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steadytrain.capture.tensorstats.sample import memory_order
+from steadytrain.capture.tensorstats.sample import in_memory_order, is_dense
 
 PARTS = ("squares", "min", "max", "sum", "nonfinite", "finite")
 """What is known of a part of a tensor; all but ``nonfinite`` over its finite elements. Parts add up."""
@@ -69,9 +69,8 @@ def _pieces(tensor: Tensor) -> list[Tensor]:
     """The tensor cut into views, in any order: flat blocks where it lies densely, else small enough to be copied."""
     if tensor.numel() == 0:
         return []
-    dense = tensor if tensor.is_contiguous() else _dense(tensor)
-    if dense is not None:
-        flat = dense.view(-1)
+    if is_dense(tensor):
+        flat = in_memory_order(tensor).view(-1)
         return [flat] if flat.numel() <= BLOCK else list(torch.split(flat, BLOCK))
     if tensor.numel() <= _SERIAL:
         return [tensor]
@@ -79,12 +78,6 @@ def _pieces(tensor: Tensor) -> list[Tensor]:
     half = tensor.size(longest) // 2
     rest = tensor.size(longest) - half
     return [*_pieces(tensor.narrow(longest, 0, half)), *_pieces(tensor.narrow(longest, half, rest))]
-
-
-def _dense(tensor: Tensor) -> Tensor | None:
-    """The tensor with its dimensions in the order of memory, where that makes it contiguous."""
-    ordered = tensor.permute(memory_order(tensor))
-    return ordered if ordered.is_contiguous() else None
 
 
 def _in_threads(pieces: Sequence[tuple[int, Tensor]], found: NDArray[np.float64]) -> None:

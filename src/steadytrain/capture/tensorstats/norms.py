@@ -1,4 +1,4 @@
-"""Norms of many tensors at the price of one look: torch operations, any device. The reference for faster kernels.
+"""Norms of many tensors at the price of one look, on any device: what the gate looks at in every step.
 
 The L2 norm is nearly free and carries NaN and Inf with it, so one number a tensor tells both size and finiteness. A
 norm can overflow although its tensor is finite; :func:`exact_state` is the second look that tells them apart and runs
@@ -15,8 +15,18 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.dense import dense_values
+from steadytrain.capture.tensorstats.quiet import quiet
+from steadytrain.capture.tensorstats.sample import in_memory_order, is_dense
 
 FLOAT32_MAX = 3.4028235e38
+
+ROW = 1 << 11
+"""Elements of a large tensor on the CPU that are added up in float32. Torch's norm adds up the whole tensor in float32:
+measured on 38.6 M elements it was 0.3 % off for normal values and 1.7 % for equal ones. By rows it is right to 2e-6 and
+costs the same."""
+
+ROWS_FROM = 1 << 14
+"""Elements; smaller tensors are left to torch, all of them in one call."""
 
 EXACT_PIECE = 1 << 22
 """Elements that the second look widens at a time: 32 MiB of float64."""
@@ -41,35 +51,50 @@ OVERFLOWED = TensorState(0, 0, 0, math.inf)
 
 
 def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """L2 norm of each tensor as 0-d float32 (float64 for float64 input) on its own device; no synchronisation."""
-    if not tensors:
-        return []
-    out: list[Tensor | None] = [None] * len(tensors)
-    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for position, tensor in enumerate(tensors):
-        if tensor.numel() == 0:
-            out[position] = torch.zeros((), device=tensor.device)
-        else:
-            groups.setdefault((tensor.device, tensor.dtype), []).append(position)
-    for (_, dtype), positions in groups.items():
-        accumulate = torch.float64 if dtype == torch.float64 else torch.float32
-        norms = torch._foreach_norm([tensors[position] for position in positions], 2, dtype=accumulate)
-        for position, norm in zip(positions, norms, strict=True):
-            out[position] = norm
-    return [norm for norm in out if norm is not None]
+    """L2 norm of each tensor as a 0-d float32 (float64 for float64 input) on its own device; no synchronisation."""
+    with quiet(tensors):
+        out: list[Tensor | None] = [None] * len(tensors)
+        groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for position, tensor in enumerate(tensors):
+            if tensor.numel() == 0:
+                out[position] = torch.zeros((), dtype=torch.float32, device=tensor.device)
+            elif tensor.device.type == "cpu" and tensor.numel() >= ROWS_FROM and is_dense(tensor):
+                out[position] = _norm_by_rows(in_memory_order(tensor).view(-1))
+            else:
+                groups.setdefault((tensor.device, tensor.dtype), []).append(position)
+        for (_, dtype), positions in groups.items():
+            norms = torch._foreach_norm([tensors[position] for position in positions], 2, dtype=_accumulator(dtype))
+            for position, norm in zip(positions, norms, strict=True):
+                out[position] = norm
+        return [norm for norm in out if norm is not None]
+
+
+def _norm_by_rows(flat: Tensor) -> Tensor:
+    whole = len(flat) // ROW * ROW
+    norms = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1, dtype=_accumulator(flat.dtype))
+    if whole < len(flat):
+        rest = torch.linalg.vector_norm(flat[whole:], dtype=_accumulator(flat.dtype))
+        norms = torch.cat([norms, rest.reshape(1)])
+    whole_norm: Tensor = torch.linalg.vector_norm(norms, dtype=torch.float64)
+    return whole_norm.to(norms.dtype)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def fetch(scalars: Sequence[Tensor]) -> list[float]:
     """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
     values = [math.nan] * len(scalars)
-    by_device: dict[torch.device, list[int]] = {}
-    for position, scalar in enumerate(scalars):
-        by_device.setdefault(scalar.device, []).append(position)
-    for device, positions in by_device.items():
-        wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-        stacked = torch.stack([scalars[position].detach().reshape(()).to(wide) for position in positions])
-        for position, value in zip(positions, stacked.tolist(), strict=True):
-            values[position] = value
+    with quiet(scalars):
+        by_device: dict[torch.device, list[int]] = {}
+        for position, scalar in enumerate(scalars):
+            by_device.setdefault(scalar.device, []).append(position)
+        for device, positions in by_device.items():
+            wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+            stacked = torch.stack([scalars[position].detach().reshape(()).to(wide) for position in positions])
+            for position, value in zip(positions, stacked.tolist(), strict=True):
+                values[position] = value
     return values
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from steadytrain.capture.tensorstats import device as by_torch
 from steadytrain.capture.tensorstats import host
-from steadytrain.capture.tensorstats.sample import memory_order
+from steadytrain.capture.tensorstats.sample import is_dense
 
 Note = Callable[[str], None]
 
@@ -65,11 +65,6 @@ def split_dense(rows: Mapping[int, Tensor]) -> tuple[dict[int, Tensor], dict[int
     """Those that fill a piece of memory without a gap, and the others."""
     dense = {row: tensor for row, tensor in rows.items() if tensor.numel() and is_dense(tensor)}
     return dense, {row: tensor for row, tensor in rows.items() if row not in dense}
-
-
-def is_dense(tensor: Tensor) -> bool:
-    """Whether the tensor fills a piece of memory without a gap, in whatever order of its dimensions."""
-    return tensor.is_contiguous() or tensor.permute(memory_order(tensor)).is_contiguous()
 
 
 def kernel_for(device: torch.device, note: Note) -> ModuleType | None:

@@ -81,6 +81,16 @@ def memory_order(tensor: Tensor) -> tuple[int, ...]:
     return tuple(sorted(range(tensor.dim()), key=lambda dimension: -strides[dimension]))
 
 
+def in_memory_order(tensor: Tensor) -> Tensor:
+    """The tensor with its dimensions permuted so that it is contiguous, where it :func:`is_dense`."""
+    return tensor if tensor.is_contiguous() else tensor.permute(memory_order(tensor))
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the tensor fills a piece of memory without a gap, in whatever order of its dimensions."""
+    return in_memory_order(tensor).is_contiguous()
+
+
 def _step(count: int, *, row: int, chunks: int) -> int:
     """Distance between chunks, at least ``count / chunks``, so that they do not meet the same columns of every row."""
     least = -(-count // chunks)
