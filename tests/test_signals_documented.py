@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from steadytrain.capture.machine import COLUMNS
+from steadytrain.capture.tensorstats import COLUMNS as TENSOR_COLUMNS
 from steadytrain.model import SIGNALS
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "signals.md"
@@ -25,3 +26,7 @@ def test_signals() -> None:
 
 def test_columns_of_the_machine() -> None:
     assert documented("column") == dict(COLUMNS)
+
+
+def test_columns_of_tensors() -> None:
+    assert documented("statistic") == dict(TENSOR_COLUMNS)

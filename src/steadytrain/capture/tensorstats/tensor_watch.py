@@ -16,6 +16,7 @@ number.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -187,7 +188,7 @@ class TensorWatch:
         """Epsilon as the dtype of the second moment holds it; None where it is not there or zero."""
         if found.second is None or not found.epsilon:
             return None
-        held = float(torch.tensor(found.epsilon, dtype=found.second.dtype, device="cpu"))
+        held = _as_held(found.epsilon, found.second.dtype)
         if held == 0.0:
             self._note(f"epsilon {found.epsilon:g} is zero in {found.second.dtype}, the dtype of the second moments")
             return None
@@ -196,3 +197,8 @@ class TensorWatch:
     def _note(self, note: str) -> None:
         if len(self._notes) < NOTES_MAX:
             self._notes.setdefault(note, False)
+
+
+@lru_cache(maxsize=64)
+def _as_held(epsilon: float, dtype: torch.dtype) -> float:
+    return float(torch.tensor(epsilon, dtype=dtype, device="cpu"))
