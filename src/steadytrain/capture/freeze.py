@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from steadytrain.capture.discover import plain_name
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState
@@ -70,10 +72,10 @@ def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Opt
         value
         for optimizer in optimizers
         for state in optimizer.state.values()
+        if isinstance(state, Mapping)
         for value in state.values()
-        if isinstance(value, Tensor)
     ]
-    return sum(tensor.numel() * tensor.element_size() for tensor in [*model, *moments])
+    return sum(tensor.numel() * tensor.element_size() for tensor in [*model, *moments] if _is_tensor(tensor))
 
 
 def free_bytes(folder: Path) -> int:
@@ -86,14 +88,20 @@ def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def named_state(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Parameters and buffers themselves by plain name; each of several roots leads with its number."""
-    found: dict[str, Tensor] = {}
+    """Parameters and buffers that can be written, by plain name; each of several roots leads with its number."""
+    return {name: tensor for name, tensor in _all_state(roots) if _is_tensor(tensor)}
+
+
+def left_out(roots: Sequence[nn.Module]) -> list[str]:
+    """The others: those on no device, and those that keep their values in a form of their own."""
+    return [name for name, tensor in _all_state(roots) if not _is_tensor(tensor)]
+
+
+def _all_state(roots: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
     for number, root in enumerate(roots):
         lead = f"{number}:" if len(roots) > 1 else ""
         named = [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]
-        for name, tensor in named:
-            found[lead + plain_name(name)] = tensor
-    return found
+        yield from ((lead + plain_name(name), tensor) for name, tensor in named)
 
 
 def optimizer_tree(
@@ -110,7 +118,8 @@ def optimizer_tree(
             for group in optimizer.param_groups
         ]
         state = {
-            names.get(id(parameter), f"?{at}"): dict(s) for at, (parameter, s) in enumerate(optimizer.state.items())
+            names.get(id(parameter), f"?{at}"): dict(s) if isinstance(s, Mapping) else s
+            for at, (parameter, s) in enumerate(optimizer.state.items())
         }
         value = {"class": type(optimizer).__qualname__, "groups": groups, "state": state}
         tree, found = encode(value, _is_tensor, prefix=f"optimizer{number}")
@@ -206,7 +215,9 @@ def _savable(tensor: Tensor) -> Tensor:
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.device.type != "meta" and not value.is_quantized
+    if not isinstance(value, Tensor) or value.device.type == "meta" or value.is_quantized or is_lazy(value):
+        return False
+    return hasattr(value, "to_local") or not is_traceable_wrapper_subclass(value)
 
 
 def _numpy_tree(state: Mapping[str, Any]) -> dict[str, Any]:

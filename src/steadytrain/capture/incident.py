@@ -20,6 +20,9 @@ from steadytrain.model import Action, Finding, Incident, Symptom
 from steadytrain.store.bundle import update_incident
 
 
+NAMES_MAX = 3
+
+
 def freeze_incident(
     books: Books,
     guard: Guard,
@@ -92,7 +95,9 @@ def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: S
     if 2 * size > free:
         return f"not kept: {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)", False
     when = "in the midst of" if seen.moved_weights else "before"
-    return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB", True
+    missing = freeze.left_out(roots)
+    without = f", without {len(missing)} that cannot be written ({', '.join(missing[:NAMES_MAX])})" if missing else ""
+    return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB{without}", True
 
 
 def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:

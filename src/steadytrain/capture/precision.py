@@ -34,6 +34,7 @@ def precision_facts(
         value
         for optimizer in optimizers
         for entry in optimizer.state.values()
+        if isinstance(entry, Mapping)
         for name, value in entry.items()
         if isinstance(value, Tensor) and name != "step"
     ]

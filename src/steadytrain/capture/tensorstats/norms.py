@@ -58,6 +58,9 @@ def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
         for position, tensor in enumerate(tensors):
             if tensor.numel() == 0:
                 out[position] = torch.zeros((), dtype=torch.float32, device=tensor.device)
+            elif tensor.dtype.itemsize == 1:  # torch knows no norm of eight-bit floats; bfloat16 holds all their values
+                wide = tensor.to(torch.bfloat16)
+                out[position] = torch.linalg.vector_norm(wide, dtype=torch.float32)
             elif tensor.device.type == "cpu" and tensor.numel() >= ROWS_FROM and is_dense(tensor):
                 out[position] = _norm_by_rows(in_memory_order(tensor).view(-1))
             else:
