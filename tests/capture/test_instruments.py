@@ -58,7 +58,7 @@ def test_standard_measures_tensors_and_modules_every_50_steps(tmp_path: Path) ->
 def test_full_measures_tensors_in_every_step_and_histograms_of_all_kinds_together(tmp_path: Path) -> None:
     run = train(tmp_path, "full", 100)
     assert steps_of(run, "tensors") == list(range(1, 101))
-    assert steps_of(run, "modules") == [2, *range(10, 101, 10)]
+    assert steps_of(run, "modules") == [2, *range(20, 101, 20)]
     histograms = run.table("histograms")
     assert histograms.steps.tolist() == [1, 100]
     last = dict(zip(histograms.rows, histograms.values[-1], strict=True))

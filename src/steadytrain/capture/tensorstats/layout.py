@@ -10,10 +10,10 @@ from torch import Tensor
 
 from steadytrain.capture.tensorstats.sample import CHUNK, Plan, plan_for
 
-HELD_SHARE_MAX = 0.02
+HELD_SHARE_MAX = 0.01
 """Of the memory of parameters and optimizer state (reckoned as three times the parameters), for the samples we keep."""
 
-HELD_BYTES_MIN = 4 << 20
+HELD_BYTES_MIN = 2 << 20
 """What may be kept of a model however small it is."""
 
 _GROUP_ELEMENTS_MAX = 1 << 20
