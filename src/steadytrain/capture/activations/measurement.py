@@ -196,6 +196,7 @@ def sum_of(calls: Sequence[Look]) -> Tensor:
     return torch.stack([look.bins for look in calls if look.bins is not None]).sum(0)
 
 
+@np.errstate(all="ignore")
 def _table(order: Sequence[str], seen: Sequence[tuple[Part, list[float]]]) -> Reading:
     """The table "modules": a row for each path of which something was seen."""
     calls: dict[str, list[Call]] = {}

@@ -91,6 +91,7 @@ def look(values: Tensor, *, histogram: bool = False) -> Look:
     return Look(values.dtype, found, summaries.histogram[0] if histogram else None)
 
 
+@np.errstate(all="ignore")  # the script may have had NumPy warn or raise
 def _moments_by_numpy(sample: Tensor) -> NDArray[np.float64]:
     """Standard deviation, kurtosis and share of zeros; in float64 no fourth power overflows."""
     wide = sample.reshape(-1).to(torch.float64).numpy()
@@ -100,8 +101,7 @@ def _moments_by_numpy(sample: Tensor) -> NDArray[np.float64]:
     zeros = 1.0 - np.count_nonzero(wide) / wide.size
     square = (finite - finite.mean()) ** 2
     variance = square.mean()
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        kurtosis = np.dot(square, square) / square.size / (variance * variance)
+    kurtosis = np.dot(square, square) / square.size / (variance * variance)
     return np.array([np.sqrt(variance), kurtosis, zeros])
 
 

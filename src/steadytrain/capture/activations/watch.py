@@ -14,8 +14,7 @@ training call (a frozen encoder, reentrant checkpointing) are measured.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -78,8 +77,8 @@ class Activations:
         self._take_hooks_off()
         inside = compiled_module(subject)
         if self._slots is not None and inside is not None:
-            with self._ours():
-                self._slots.put_on(inside, how)
+            slots = self._slots
+            self._ours(lambda: slots.put_on(inside, how))
 
     def arm(self, roots: Sequence[nn.Module], *, histograms: bool = False) -> None:
         """Measure the training calls of these models from now until the first backward. Call it between steps."""
@@ -95,8 +94,7 @@ class Activations:
                     self._hook(place.module)
             self._watch_functions(self._functions.put_in_for_loss)
         if self._slots is not None:
-            with self._ours():
-                self._slots.empty()
+            self._ours(self._slots.empty)
 
     def saw(self, module: nn.Module, output: Any) -> None:
         """A call ended that was seen from outside: of a compiled module, which can carry no hook of ours."""
@@ -114,11 +112,7 @@ class Activations:
             return
         self._functions.take_out()
         self._take_hooks_off()
-        order = dict.fromkeys(path for path, _ in self._paths.values())
-        with self._ours():
-            if self._slots is not None:
-                self._measurement.see_slots(self._slots.copies({key: path for key, (path, _) in self._paths.items()}))
-            self._sent = self._measurement.send(list(order))
+        self._ours(self._send)
 
     def take(self) -> Readback[Taken] | None:
         """What was measured since :meth:`arm`, on its way to the host; None if nothing was."""
@@ -166,10 +160,14 @@ class Activations:
         if self._measurement is None or id(module) not in self._paths:
             return
         path = self._paths[id(module)][0]
-        with self._ours(output):
-            self._measurement.see_output(path, id(module), output)
+        measurement = self._measurement
+
+        def work() -> None:
+            measurement.see_output(path, id(module), output)
             if outermost:
-                self._measurement.see_model_output(path, output)
+                measurement.see_model_output(path, output)
+
+        self._ours(work, output)
 
     def _function_called(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A stand-in was called, with what the script called it with."""
@@ -177,17 +175,26 @@ class Activations:
             return
         within = self._calls[-1][0] if self._calls else 0
         path, module_class = self._paths.get(within, (self._outermost, ""))
-        with self._ours([*args, *kwargs.values()]):
+        measurement = self._measurement
+        values = args[0] if args else kwargs.get("input")
+
+        def work() -> None:
             if kind == "attention":
-                self._measurement.see_attention(path, *args, **kwargs)
+                measurement.see_attention(path, *args, **kwargs)
             elif kind == "softmax":
-                values = args[0] if args else kwargs.get("input")
                 dimension = args[1] if len(args) > 1 else kwargs.get("dim")
-                self._measurement.see_softmax(path, module_class, values, dimension)
-            else:
-                values = args[0] if args else kwargs.get("input")
-                if isinstance(values, Tensor) and values.requires_grad:
-                    self._measurement.see_loss_input(self._outermost, values)
+                measurement.see_softmax(path, module_class, values, dimension)
+            elif isinstance(values, Tensor) and values.requires_grad:
+                measurement.see_loss_input(self._outermost, values)
+
+        self._ours(work, [*args, *kwargs.values()])
+
+    def _send(self) -> None:
+        assert self._measurement is not None
+        if self._slots is not None:
+            self._measurement.see_slots(self._slots.copies({key: path for key, (path, _) in self._paths.items()}))
+        order = dict.fromkeys(path for path, _ in self._paths.values())
+        self._sent = self._measurement.send(list(order))
 
     # -- hooks -----------------------------------------------------------------------------------------------------
 
@@ -236,14 +243,13 @@ class Activations:
             or _capturing()
         )
 
-    @contextmanager
-    def _ours(self, *values: Any) -> Iterator[None]:
+    def _ours(self, work: Callable[[], None], *values: Any) -> None:
         """Work of our own: an error is told and goes no further, and no stand-in, mode or subclass of the script's
         takes part. ``values`` tell on which device."""
         self._looking = True
         try:
-            with self._guard.part(PART), quiet(_first(values)):
-                yield
+            with self._guard.part(PART), torch._C.DisableTorchFunction(), quiet(_first(values)):
+                work()
         finally:
             self._looking = False
 
