@@ -29,7 +29,7 @@ THREADS_MAX = 4
 """Never more than torch itself may use. Two took 35 ms where one took 54 ms."""
 
 _THREADS_FROM = 1 << 22  # elements; below, a thread costs more than it saves
-_DOT = 8192  # OpenBLAS keeps a dot product of up to 10,000 elements on the calling thread
+_DOT = 512  # elements of a dot product; a block holds 512 of them, and from 501 on NumPy lets go of the lock
 _SAFE_FROM, _SAFE_TO = 1e-13, 1e15  # largest magnitudes whose squares add up in float32 without loss
 
 _SERIAL = 1 << 14  # elements that torch copies on the calling thread, without starting others

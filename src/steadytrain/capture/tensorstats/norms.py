@@ -90,13 +90,19 @@ def fetch(scalars: Sequence[Tensor]) -> list[float]:
     """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
     values = [math.nan] * len(scalars)
     with quiet(scalars):
-        by_device: dict[torch.device, list[int]] = {}
+        alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for position, scalar in enumerate(scalars):
-            by_device.setdefault(scalar.device, []).append(position)
-        for device, positions in by_device.items():
+            alike.setdefault((scalar.device, scalar.dtype), []).append(position)
+        by_device: dict[torch.device, list[tuple[list[int], Tensor]]] = {}
+        for (device, _), positions in alike.items():
+            chosen = [scalars[position].detach() for position in positions]
+            stacked = torch.stack([scalar if scalar.dim() == 0 else scalar.reshape(()) for scalar in chosen])
+            by_device.setdefault(device, []).append((positions, stacked))
+        for device, stacks in by_device.items():
             wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-            stacked = torch.stack([scalars[position].detach().reshape(()).to(wide) for position in positions])
-            for position, value in zip(positions, stacked.tolist(), strict=True):
+            together = torch.cat([stacked.to(wide) for _, stacked in stacks])
+            order = [position for positions, _ in stacks for position in positions]
+            for position, value in zip(order, together.tolist(), strict=True):
                 values[position] = value
     return values
 
