@@ -182,7 +182,7 @@ def assert_skip_is_recorded(
     train: Train, *, step: int, parameter: str, attach: Attach = zero_code, **options: Any
 ) -> None:
     """A gradient scaler skips the bad step by itself: it is recorded as skipped, and nothing is refused."""
-    fault = Fault(step, parameter)
+    fault = Fault(step, parameter, skipped=True)
     with _calls(train, attach, options) as call:
         bare = call.bare(fault)
         for policy in ("stop", "observe"):
@@ -275,7 +275,8 @@ class _Calls:
                     returned = self._train(probe)
             except (Exception, SystemExit) as raised:
                 error = raised
-        moved = [*diary.moved_since_last_update(), *probe.moved_since_note()]
+        step = fault.step if isinstance(fault, Fault) else fault
+        moved = [*diary.moved_by_refused(step), *probe.moved_since_note()] if step and error is not None else []
         lines = [*diary.lines, *probe._noted, f"ended random {random_digest()}"] if diary.lines or probe._noted else []
         found = digest([returned])
         del returned

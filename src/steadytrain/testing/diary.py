@@ -24,10 +24,14 @@ _WRAPPERS = ("_orig_mod", "module")
 
 @dataclass(frozen=True)
 class Fault:
-    """A NaN in one element of a gradient, in one step of the optimizer that owns the parameter."""
+    """A NaN in one element of a gradient, in one step of the optimizer that owns the parameter.
+
+    ``skipped`` is one that a gradient scaler answers by not calling the optimizer at all.
+    """
 
     step: int
     parameter: str
+    skipped: bool = False
 
 
 class Diary:
@@ -57,10 +61,17 @@ class Diary:
         """One more line, of whatever else is to be the same."""
         self.lines.append(f"noted {digest(values)} random {random_digest()}")
 
-    def moved_since_last_update(self) -> list[str]:
-        """The optimizers whose parameters or state are not as their last finished step left them."""
+    def moved_by_refused(self, step: int) -> list[str]:
+        """The optimizers whose parameters or state are not as they were when ``step`` was refused.
+
+        To find the cause the loop may have been let round once more, through an optimizer without gradients. So the
+        optimizer whose step it was is held to what it had before that step, and others to what they did last.
+        """
+        alone = len(self._seen) == 1
         return [
-            type(seen.optimizer).__name__ for seen in self._seen.values() if seen.state != state_digest(seen.optimizer)
+            type(seen.optimizer).__name__
+            for seen in self._seen.values()
+            if state_digest(seen.optimizer) != seen.states[step - 1 if alone or seen.at_fault else -1]
         ]
 
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -68,11 +79,13 @@ class Diary:
             return
         seen = self._seen.get(id(optimizer))
         if seen is None:
-            seen = self._seen[id(optimizer)] = _Seen(optimizer, len(self._seen), state_digest(optimizer))
+            seen = self._seen[id(optimizer)] = _Seen(optimizer, len(self._seen), [state_digest(optimizer)])
         fault = self._fault
-        if fault is not None and seen.steps == fault.step - 1 and (self.planted or fault.step == 1):
+        begins = fault is not None and seen.steps == fault.step - 1 and not fault.skipped
+        if fault is not None and begins and (self.planted or fault.step == 1):
             # In the first step nothing was planted yet; in a later one the loop may have thrown it away (a GAN does).
             for parameter in find_parameter(fault.parameter, optimizer):
+                seen.at_fault = True
                 if parameter.grad is None:
                     raise AssertionError(f"{fault.parameter} has no gradient when step {fault.step} begins")
                 if not bool(parameter.grad.isnan().any()):
@@ -85,12 +98,13 @@ class Diary:
             return
         seen = self._seen[id(optimizer)]
         seen.steps += 1
-        seen.state = state_digest(optimizer)
+        seen.states.append(state_digest(optimizer))
         # An optimizer with a closure makes its gradients within its step.
         gradients = [parameter.grad for parameter in _parameters(optimizer)]
-        self.lines.append(f"{seen} update {seen.state} gradients {digest(gradients)} random {random_digest()}")
+        self.lines.append(f"{seen} update {seen.states[-1]} gradients {digest(gradients)} random {random_digest()}")
         if self._fault is not None and seen.steps == self._fault.step - 1:
             for parameter in find_parameter(self._fault.parameter, optimizer):
+                seen.at_fault = True
                 seen.plant = parameter.register_post_accumulate_grad_hook(self._spoil)  # type: ignore[no-untyped-call]
 
     def _spoil(self, parameter: Tensor) -> None:
@@ -107,12 +121,13 @@ class Diary:
 
 @dataclass
 class _Seen:
-    """One optimizer, and how it was left by its last step."""
+    """One optimizer: how it was before its first step and after each."""
 
     optimizer: torch.optim.Optimizer
     number: int
-    state: str
+    states: list[str]
     steps: int = 0
+    at_fault: bool = False
     plant: Any = None
 
     def unplant(self) -> None:
