@@ -77,5 +77,5 @@ def _affordable(weights: Mapping[int, Tensor], sample_max: int) -> int:
     sizes = [(values.numel(), values.element_size()) for values in weights.values()]
     budget = max(HELD_BYTES_MIN, HELD_SHARE_MAX * 3 * sum(count * size for count, size in sizes))
     while sample_max > CHUNK and sum(min(count, sample_max) * (size + max(size, 4)) for count, size in sizes) > budget:
-        sample_max //= 2
+        sample_max = max(CHUNK, sample_max * 7 // 8)
     return sample_max
