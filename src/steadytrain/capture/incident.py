@@ -19,7 +19,6 @@ from steadytrain.capture.streams import Seen, Stream
 from steadytrain.model import Action, Finding, Incident, Symptom
 from steadytrain.store.bundle import update_incident
 
-
 NAMES_MAX = 3
 
 
