@@ -7,8 +7,8 @@ norms written, the one that retention keeps of ten anyway. And what the backgrou
 is done here in between, every ``LOOK_STEPS`` steps and without its rests. In a run it looks every few seconds, which
 writes the newest steps once more: ``--steps 20000 --look 1000`` shows what that costs.
 
-Series are read warm (from the page cache) and cold (after the kernel was told to drop the files), of rows drawn at
-random. The last part measures a loop that trains nothing beside the background thread at work and at rest.
+Series are read warm (from the page cache, the best of three) and cold (after the kernel was told to drop the files), of
+rows drawn at random. The last part measures a loop that trains nothing, alone and beside the background thread.
 
     python benchmarks/store.py               # about three minutes, 3 GB of disk
     python benchmarks/store.py --quick       # a smoke test: few tensors and steps, numbers without meaning
@@ -31,12 +31,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.model import Reading
+from steadytrain.store import compaction
 from steadytrain.store.folder import RunRecord, RunWriter, open_run
 from steadytrain.store.questions import ask
 from steadytrain.store.retention import Keeper, keep_run
@@ -94,8 +96,8 @@ def main() -> None:
     tensors, steps = QUICK if options.quick else (TENSORS, options.steps or STEPS)
     folder = Path(tempfile.mkdtemp(prefix="steadytrain-bench-", dir=options.folder))
     try:
-        failures = measure(folder / "run", tensors, steps, options.look)
-        beside(folder / "beside", 8_000 if options.quick else 60_000)
+        failures = measure(folder / "run", tensors, steps, min(options.look, steps))
+        beside(folder / "beside", 2_000 if options.quick else 12_000)
     finally:
         shutil.rmtree(folder)
     if failures and not options.quick:
@@ -104,7 +106,10 @@ def main() -> None:
 
 def measure(path: Path, tensors: int, steps: int, look: int) -> list[str]:
     """Write a run, look at it, print the table; what is out of its bound."""
-    print(f"{tensors:,} tensors, {steps:,} steps; {date.today()}, {_machine()}\n", flush=True)
+    print(
+        f"{tensors:,} tensors, {steps:,} steps; {date.today()}, {_machine()}, load {os.getloadavg()[0]:.1f}\n",
+        flush=True,
+    )
     names = tuple(f"model.layers.{index // 12}.block.projection_{index % 12}.weight" for index in range(tensors))
     scalars, norms, retention, peak = write(path, names, steps, look)
     run = open_run(path)
@@ -126,6 +131,7 @@ def measure(path: Path, tensors: int, steps: int, look: int) -> list[str]:
         (f"retention, a look every {look:,} steps", retention.text("ms"), None, None),
         ("retention, processor time", f"{1e6 * retention.processor / len(norms.seconds):,.0f} us a step", None, None),
         ("one series, warm", warm.text("ms"), statistics.median(warm.seconds) * 1e3, SERIES_MS_MAX),
+        ("one series, processor time", f"{1e3 * warm.processor / SERIES_READ:,.1f} ms", None, None),
         ("one series, cold", cold.text("ms"), None, None),
         *((f"question: {what}", times.text("ms"), None, None) for what, times in answers.items()),
         ("memory of this process", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB", None, None),
@@ -169,9 +175,12 @@ def series_times(run: RunRecord, names: tuple[str, ...]) -> tuple[Times, Times]:
     warm, cold = Times(), Times()
     picked = random.Random(7).sample(names, SERIES_READ)
     for name in picked:
-        run.series("gradients", name, "norm")
-        with warm.one():
-            run.series("gradients", name, "norm")
+        tries = Times()
+        for _ in range(4):
+            with tries.one():
+                run.series("gradients", name, "norm")
+        warm.seconds.append(min(tries.seconds[1:]))
+        warm.processor += tries.processor / 4
     for name in picked[:10]:
         _drop_from_cache(run.path)
         with cold.one():
@@ -190,29 +199,41 @@ def question_times(run: RunRecord, names: tuple[str, ...], steps: int) -> dict[s
 
 
 def beside(path: Path, steps: int) -> None:
-    """A loop of Python and NumPy, a millisecond a turn, without the background thread and with it at work."""
+    """A loop of Python and NumPy alone, and with the background thread at work: to raw parts, and to Parquet."""
+    alone = _turns(lambda: False, 2_000)
+    print(f"\nA loop alone: {_turn_text(alone)}")
+    for form, bytes_min in (("raw", compaction.COLUMNAR_BYTES_MIN), ("Parquet", 0)):
+        run = path / form
+        _write_tensors(run, steps)
+        compaction.COLUMNAR_BYTES_MIN = bytes_min
+        errors: list[Exception] = []
+        keeper = Keeper(run, errors.append)
+        before = _size(run)
+        keeper.start()
+        works = _turns(partial(_is_smaller, run, before / 3), 60_000)
+        keeper.close()
+        assert not errors, errors
+        done = f"{before / 1e6:,.0f} MB become {_size(run) / 1e6:,.0f} MB {form} in {sum(works.seconds):.1f} s"
+        print(f"The same while {done}: {_turn_text(works)}")
+
+
+def _write_tensors(run: Path, steps: int) -> None:
     names = tuple(f"layers.{index}.weight" for index in range(200))
-    RunWriter(path, {"name": path.name}).close()
-    table = TableWriter(path / "tables" / "main", "tensors")
     columns = tuple(f"statistic_{index}" for index in range(20))
     values = np.random.default_rng(1).normal(size=(len(names), len(columns))).astype(np.float32)
-    for step in range(1, steps // 5):
+    RunWriter(run, {"name": run.name}).close()
+    table = TableWriter(run / "tables" / "main", "tensors")
+    for step in range(1, steps + 1):
         table.append(step, float(step), Reading("tensors", names, columns, values))
     table.close()
-    rests = _turns(lambda: False, 2_000)
-    errors: list[Exception] = []
-    keeper = Keeper(path, errors.append)
-    before = _size(path)
-    keeper.start()
-    works = _turns(lambda: _size(path) < before / 3, 60_000)
-    keeper.close()
-    assert not errors, errors
-    print(f"\nA loop beside retention: {rests.text('ms')} a turn alone, {works.text('ms')} with {before / 1e6:,.0f} MB")
-    print(
-        f"made {_size(path) / 1e6:,.0f} MB in {sum(works.seconds):.1f} s. 99th percentile: {_percentile(rests):.2f} ms",
-        end="",
-    )
-    print(f" alone, {_percentile(works):.2f} ms with it.")
+
+
+def _is_smaller(run: Path, size: float) -> bool:
+    return _size(run) < size
+
+
+def _turn_text(times: Times) -> str:
+    return f"{times.text('ms')} a turn, 99th percentile {np.percentile(times.seconds, 99) * 1e3:.2f} ms"
 
 
 def _turns(is_over: Callable[[], bool], turns: int) -> Times:
@@ -225,10 +246,6 @@ def _turns(is_over: Callable[[], bool], turns: int) -> Times:
         if turn % 200 == 0 and is_over():
             break
     return times
-
-
-def _percentile(times: Times) -> float:
-    return float(np.percentile(times.seconds, 99)) * 1e3
 
 
 def _random_norms(tensors: int) -> Callable[[], NDArray[np.float32]]:

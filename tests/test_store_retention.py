@@ -55,6 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RECORDS_PER_SEGMENT_MAX", 10)
     monkeypatch.setattr(compaction, "full_steps_of", lambda rows, columns: 64)
     monkeypatch.setattr(compaction, "SCALARS_FULL_STEPS", 64)
+    monkeypatch.setattr(compaction, "COLUMNAR_BYTES_MIN", 0)
     monkeypatch.setattr(thinning, "AROUND_STEPS", 16)
 
 
@@ -224,6 +225,26 @@ def test_a_thinned_table_reads_as_the_plan_says(tmp_path: Path, small: None, for
         np.testing.assert_array_equal(series.values, table.series(row, "mean").values)
 
 
+def test_only_large_parts_become_parquet_and_small_again_when_they_are_thinned(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(compaction, "COLUMNAR_BYTES_MIN", 30 * (24 + 16))
+    writer, known, kinds = TableWriter(tmp_path / "main", "t"), {}, set()
+    folder = tmp_path / "main" / "t"
+    for step in range(1, 1001):
+        writer.append(step, 1000.0 + step / 3, reading(step))
+        if step % 60 == 0:
+            compact_table(folder, places=[70], known=known, may_go_on=always)
+            held = [
+                (part.path.suffix, len(tables.open_part(part).steps)) for part in list_parts(folder, tables.SUFFIXES)
+            ]
+            kinds |= {(suffix, steps >= 30) for suffix, steps in held}
+    writer.close()
+    assert kinds == {(".parquet", True), (".rows", False)}
+    assert_true_readings(read_table(folder))
+
+
 def test_thinning_a_table_again_changes_nothing(tmp_path: Path, small: None, form: str) -> None:
     folder = write(tmp_path / "main", range(1, 801))
     states = []
@@ -377,6 +398,7 @@ sys.path.insert(0, sys.argv[2])
 import test_store_retention as tests
 tables.RECORDS_PER_SEGMENT_MAX = 10
 compaction.full_steps_of = lambda rows, columns: 64
+compaction.COLUMNAR_BYTES_MIN = 0
 if sys.argv[3] == "raw":
     compaction.is_available = lambda: False
 writer, step = tables.TableWriter(Path(sys.argv[1]), "t"), 0

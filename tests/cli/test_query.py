@@ -61,6 +61,7 @@ def add_gradients(path: Path, steps: range = range(1, 413), *, compacted: bool =
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "full_steps_of", lambda rows, columns: 64)
+    monkeypatch.setattr(compaction, "COLUMNAR_BYTES_MIN", 0)
 
 
 def test_steps_have_their_signals_and_null_where_there_is_none(tmp_path: Path) -> None:

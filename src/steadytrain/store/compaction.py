@@ -2,7 +2,7 @@
 
 What is kept is decided in ``thinning.py``, how files are replaced under a reader in ``parts.py``. Works on what lies
 on disk alone, a bounded piece at a time, and can be cut off anywhere. The last part of a folder may still be written
-to and is left alone. Without pyarrow tables stay raw: thinned all the same.
+to and is left alone. Small parts, and without pyarrow all, stay raw: thinned and put together all the same.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from steadytrain.store.tables import RawPart
 from steadytrain.store.thinning import SCALARS_FULL_STEPS, Held, full_steps_of, plan
 
 CHUNK_BYTES = 4 << 20
+COLUMNAR_BYTES_MIN = 16 << 20
+"""From this on a part becomes Parquet. A smaller one is read as quickly as it is, and writing Parquet takes 90 MB of
+memory of the training process (measured), which a model with so few tensors does not have to spare."""
 
 MayGoOn = Callable[[], bool]
 Known = dict[tuple[Path, int, int], Held]
@@ -106,7 +109,9 @@ def _replace_table(folder: Path, parts: Sequence[Part], keep: Sequence[NDArray[n
     opened = tuple(tables.open_whole(part) for part in parts)
     at = tuple(np.flatnonzero(mask[: len(part.steps)]) for part, mask in zip(opened, keep, strict=True))
     chosen = Selection(opened, at, folder.name)
-    columnar = is_available() and fits(chosen.rows, chosen.columns, len(chosen.steps))
+    size = len(chosen.steps) * tables.record_dtype(len(chosen.rows), len(chosen.columns)).itemsize
+    is_large = size >= COLUMNAR_BYTES_MIN and fits(chosen.rows, chosen.columns, len(chosen.steps))
+    columnar = is_large and is_available()
     final = merged(parts, PARQUET if columnar else ".rows")
     with temporary(folder, final.path.stem) as path:
         if columnar:
