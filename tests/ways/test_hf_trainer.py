@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from scripts import Started, recorded, watched, write
-from steadytrain import attach
+from steadytrain import RunStopped, attach
 from steadytrain.errors import UsageError
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
@@ -138,6 +138,27 @@ def test_an_adapter() -> None:
 @pytest.mark.parametrize("hidden", [True, False])
 def test_a_loss_that_the_trainers_log_hides_is_seen(hidden: bool) -> None:
     assert_fault_is_caught(Training({"logging_nan_inf_filter": hidden}), step=3, attach=by_itself)
+
+
+class WeighsByLogarithm(transformers.Trainer):  # type: ignore[misc, name-defined]
+    """The fault lies in loss code of the user's own, after the model: in step 3 a weight is zero."""
+
+    def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
+        logits = model(input_ids=inputs["input_ids"]).logits
+        weight = torch.tensor(0.0 if self.state.global_step == 2 else 2.0)
+        return logits.pow(2).mean() * torch.log(weight)
+
+
+def test_loss_code_is_run_again_though_its_function_has_returned(tmp_path: Path) -> None:
+    ours = SteadyTrainCallback(runs_dir=tmp_path, name="run")
+    trainer = WeighsByLogarithm(gpt(), arguments(tmp_path), train_dataset=rows(20), callbacks=[ours])
+    with pytest.raises(RunStopped):
+        trainer.train()
+    (path,) = open_run(tmp_path / "run").incidents
+    located = open_bundle(path).incident.finding.located
+    assert located is not None
+    assert (located.operation, located.phase) == ("aten.log.default", "loss")
+    assert "torch.log(weight)" in (located.code or "")
 
 
 class BrokenError(Exception):

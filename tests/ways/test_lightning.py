@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from steadytrain import attach
+from steadytrain import RunStopped, attach
+from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.testing import Probe, assert_contract, assert_fault_is_caught, by_itself
 
@@ -148,6 +149,28 @@ def test_manual_optimization_by_two_optimizers() -> None:
         "main": list(range(1, STEPS + 1)),
         "optimizer-2": list(range(1, STEPS + 1)),
     }
+
+
+class WeighsByLogarithm(Task):
+    """The fault lies in the loss code, after the model: in step 3 a weight is zero."""
+
+    def training_step(self, batch: Any, number: int) -> Tensor:
+        (inputs,) = batch
+        weights = inputs.abs().sum(-1) * (number != 2)
+        loss = (self.head(self.encoder(inputs)).pow(2).mean(-1) * torch.log(weights)).mean()
+        self.log("loss", loss)
+        return loss
+
+
+def test_loss_code_is_run_again_though_its_function_has_returned(tmp_path: Path) -> None:
+    ours = SteadyTrainCallback(runs_dir=tmp_path, name="run")
+    with pytest.raises(RunStopped):
+        trainer(tmp_path, ours).fit(WeighsByLogarithm(), batches())
+    (path,) = open_run(tmp_path / "run").incidents
+    located = open_bundle(path).incident.finding.located
+    assert located is not None
+    assert (located.operation, located.phase) == ("aten.log.default", "loss")
+    assert "torch.log(weights)" in (located.code or "")
 
 
 class BrokenError(Exception):

@@ -30,6 +30,9 @@ UNSAFE_FUNCTIONS = frozenset({"next", "input", "open", "exit", "quit"})
 CHANGING_METHODS = frozenset({"append", "extend", "insert", "add", "setdefault", "pop", "remove", "discard", "clear"})
 """Methods without the underscore of torch's in-place ones that change the object they are called on."""
 
+BACKWARD_METHODS = frozenset({"backward", "manual_backward", "_backward_fn"})
+"""Torch's and Accelerate's, Lightning's in manual optimization, and the one inside Lightning's closure."""
+
 _LOSS = "__steadytrain_loss"
 
 
@@ -221,6 +224,6 @@ def _backward_calls(statement: ast.stmt, line: int) -> list[ast.Call]:
         for node in ast.walk(statement)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("backward", "manual_backward")
+        and node.func.attr in BACKWARD_METHODS
         and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
