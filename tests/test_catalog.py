@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
-import math
+import importlib.util
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,25 +17,26 @@ import pytest
 
 from steadytrain import catalog
 from steadytrain.errors import UsageError
-from steadytrain.model import SIGNALS, Symptom, Window
+from steadytrain.model import SIGNALS, TABLES, Symptom, Window
 from steadytrain.symptoms import Detector
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import steps
 
 ROOT = Path(__file__).parents[1]
 DETECTORS = catalog.detectors()
 every_detector = pytest.mark.parametrize("detector", DETECTORS, ids=[type(entry).__name__ for entry in DETECTORS])
 
 
-def sick_windows() -> Iterator[Window]:
-    """Windows in which something or other is wrong, so that every detector has something to say."""
-    spiked = healthy_loss(1000)
-    spiked[-3] = 9.0
-    yield steps(loss=spiked)
-    drifted = healthy_loss(1500)
-    drifted[1400:] += 0.5
-    yield steps(loss=drifted)
-    norms = {"a": [1.0, math.nan], "b": [1.0, 1.0]}
-    yield steps(loss=[2.0, math.nan], gradient_norm=[1.0, math.nan], gradient_norms=norms)
+def windows_of(detector: Detector, name: str) -> tuple[Window, ...]:
+    """``SICK`` or ``HEALTHY`` of the detector's own test file: windows that it sees something in, and look-alikes."""
+    stem = catalog.detector_name(type(detector)).replace("-", "_")
+    path = ROOT / "tests" / "symptoms" / f"test_{stem}.py"
+    spec = importlib.util.spec_from_file_location(f"windows_of_{stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    windows: tuple[Window, ...] = getattr(module, name)
+    return windows
 
 
 def test_the_shipped_detectors_are_found() -> None:
@@ -76,39 +77,53 @@ def test_its_docstring_explains(detector: Detector) -> None:
 def test_every_threshold_says_where_its_number_comes_from(detector: Detector) -> None:
     for threshold in catalog.explanation_of(detector).thresholds:
         assert threshold.about != "not documented", threshold.name
-        assert re.search(r"_(steps|max|min|nats|scales)$|^z$", threshold.name), f"{threshold.name} names no unit"
+        assert re.search(r"_(steps|max|min|nats|scales|share|ratio|readings|rows|z|s)$|^z$", threshold.name), (
+            f"{threshold.name} names no unit"
+        )
     assert len(catalog.explanation_of(detector).thresholds) == len(fields(detector))
 
 
 @every_detector
 def test_it_needs_signals_that_exist(detector: Detector) -> None:
     assert detector.needs
-    assert set(detector.needs) <= {*SIGNALS, "gradient_norms"}
+    assert {name for name in detector.needs if "." not in name} <= {*SIGNALS, "gradient_norms", "metrics"}
+    assert {name.partition(".")[0] for name in detector.needs if "." in name} <= set(TABLES)
 
 
 @every_detector
 def test_it_is_pure(detector: Detector) -> None:
-    windows = list(sick_windows())
+    windows = windows_of(detector, "SICK") + windows_of(detector, "HEALTHY")
+    copies = copy.deepcopy(windows)
     first = [detector.check(window) for window in windows]
-    copies = [window.signals["loss"].copy() for window in windows]
     again = [detector.check(window) for window in reversed(windows)]
     assert [str(symptom) for symptom in first] == [str(symptom) for symptom in reversed(again)]
     for window, before in zip(windows, copies, strict=True):
-        np.testing.assert_array_equal(window.signals["loss"], before)
+        np.testing.assert_equal(vars(window), vars(before))
 
 
 @every_detector
 def test_its_symptoms_carry_its_name_and_survive_json(detector: Detector) -> None:
-    found = [symptom for window in sick_windows() if (symptom := detector.check(window)) is not None]
-    assert found
+    for window in windows_of(detector, "SICK"):
+        found = detector.check(window)
+        assert found
+        assert [symptom.first_step for symptom in found] == sorted(symptom.first_step for symptom in found)
     for symptom in found:
+        assert symptom.severity != "note"
         assert symptom.name == catalog.detector_name(type(detector))
         assert Symptom.from_json(symptom.to_json()) == symptom
 
 
 @every_detector
+def test_its_look_alikes_raise_nothing_above_a_note(detector: Detector) -> None:
+    windows = windows_of(detector, "HEALTHY")
+    assert windows
+    for window in windows:
+        assert {symptom.severity for symptom in detector.check(window)} <= {"note"}
+
+
+@every_detector
 def test_it_is_silent_on_an_empty_window(detector: Detector) -> None:
-    assert detector.check(steps()) is None
+    assert detector.check(steps()) == ()
 
 
 @pytest.mark.parametrize(
@@ -141,8 +156,8 @@ class StrangerSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     level: float = 3.0
 
-    def check(self, window: Window) -> Symptom | None:
-        return None
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        return ()
 
 
 @final
@@ -150,8 +165,8 @@ class StrangerSpike(Detector):
 class LossSpike(Detector):
     """Has a name that is taken."""
 
-    def check(self, window: Window) -> Symptom | None:
-        return None
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        return ()
 
 
 @dataclass(frozen=True)
@@ -165,8 +180,8 @@ class Demanding(Detector):
 
     level: float
 
-    def check(self, window: Window) -> Symptom | None:
-        return None
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        return ()
 
 
 NOT_A_DETECTOR = 7

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,10 +43,19 @@ SIGNALS: Mapping[str, str] = {
     "where no clipping was seen, or the step was skipped)",
     "clip_count": "steps since the watch began whose clip_coefficient was below 1 (absent until clipping was seen)",
     "overflow_share": "share of gradient elements that are NaN or Inf",
+    "epoch": "passes over the training data so far, with its fraction (absent where nobody counts)",
     "underflow_share": "share of gradient elements that are zero or below the smallest normal number of their dtype "
     "(under a gradient scaler of float16, loss scale included); on a cadence, large tensors sampled",
 }
 """The scalar signals of a step and what each means. A record may lack any of them."""
+
+FACTS: Mapping[str, str] = {
+    "baseline_loss": "loss of the best prediction that ignores the input (entropy of the label distribution), nats",
+    "vocabulary": "size of the last dimension of the logits of a classification over tokens",
+    "planned_steps": "optimizer steps that the run was planned to make",
+    "loss_scale_growth_interval": "steps between two attempts of the gradient scaler to double its scale",
+}
+"""Numbers of a run that detectors may use where they are known, and what each means."""
 
 GRADIENT_ABSENT = -1.0
 """Per-tensor gradient norm of a parameter that had no gradient in the step."""
@@ -89,6 +98,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def between(self, first_step: int, last_step: int) -> Table:
+        """The readings of these steps, both ends included."""
+        here = (self.steps >= first_step) & (self.steps <= last_step)
+        return replace(self, steps=self.steps[here], time=self.time[here], values=self.values[here])
+
     def series(self, row: str, column: str) -> Series:
         """The steps at which this cell was measured.
 
@@ -115,6 +129,32 @@ class Series:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def between(self, first_step: int, last_step: int) -> Series:
+        """The values of these steps, both ends included."""
+        here = (self.steps >= first_step) & (self.steps <= last_step)
+        return Series(self.steps[here], self.values[here])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a table: ``values`` has shape ``(readings, rows)``, float64, NaN where nothing was measured.
+
+    Every reading has at least one value.
+    """
+
+    steps: IntArray
+    rows: tuple[str, ...]
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def row(self, name: str) -> Series:
+        """The readings of one row that have a value."""
+        values = self.values[:, self.rows.index(name)]
+        here = ~np.isnan(values)
+        return Series(self.steps[here], values[here])
+
 
 @dataclass(frozen=True)
 class Window:
@@ -124,6 +164,10 @@ class Window:
     ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf,
     ``nan`` for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient.
     ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
+    ``tables`` holds the readings of these steps by the names of ``TABLES``, ``metrics`` what was logged now and then
+    beside the signals (losses and scores of evaluations) under the names that it was logged with. ``resumed`` are the
+    steps that came first after a checkpoint was loaded. ``facts`` are numbers that hold for the whole run, by the
+    names of ``FACTS``.
     """
 
     steps: IntArray
@@ -135,6 +179,10 @@ class Window:
     tensor_names: tuple[str, ...] = ()
     gradient_norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     stream: str = "main"
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    metrics: Mapping[str, Series] = field(default_factory=dict)
+    resumed: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    facts: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -154,6 +202,27 @@ class Window:
         here = self.present[signal] & ~self.skipped & ~self.refused & np.isfinite(values)
         return Series(self.steps[here], values[here])
 
+    def cells(self, table: str, column: str) -> Cells | None:
+        """One column of a table, None where it was not measured in these steps."""
+        held = self.tables.get(table)
+        if held is None or column not in held.columns:
+            return None
+        values = held.values[:, :, held.columns.index(column)].astype(np.float64)
+        here = ~np.isnan(values).all(axis=1) if values.shape[1] else np.zeros(len(held), np.bool_)
+        return Cells(held.steps[here], held.rows, values[here]) if here.any() else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is anything of what a detector may need (``Detector.needs``)."""
+        table, _, column = name.partition(".")
+        if column:
+            held = self.tables.get(table)
+            return held is not None and column in held.columns and len(held) > 0
+        if name == "gradient_norms":
+            return bool(self.tensor_names) and len(self.gradient_norms) > 0
+        if name == "metrics":
+            return bool(self.metrics)
+        return name in self.present and bool(self.present[name].any())
+
     def last(self, count: int) -> Window:
         """The newest ``count`` steps."""
         return self.slice(max(0, len(self) - count), len(self))
@@ -161,6 +230,8 @@ class Window:
     def slice(self, start: int, stop: int) -> Window:
         """Rows ``start`` to ``stop`` (exclusive), as positions in this window."""
         cut = slice(start, stop)
+        steps = self.steps[cut]
+        first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (1, 0)
         return Window(
             steps=self.steps[cut],
             time=self.time[cut],
@@ -171,12 +242,20 @@ class Window:
             tensor_names=self.tensor_names,
             gradient_norms=self.gradient_norms[cut] if len(self.gradient_norms) else self.gradient_norms,
             stream=self.stream,
+            tables={name: table.between(first, last) for name, table in self.tables.items()},
+            metrics={name: series.between(first, last) for name, series in self.metrics.items()},
+            resumed=self.resumed[(self.resumed >= first) & (self.resumed <= last)],
+            facts=self.facts,
         )
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """Something a detector saw in a window: what, when, how bad, and what carried it."""
+    """Something a detector saw in a window: what, when, how bad, and what carried it.
+
+    ``tensors`` names parameters or modules. ``course`` says what became of it and ``story`` which symptoms belong
+    together; both are given by ``steadytrain.stories``, not by detectors.
+    """
 
     name: str
     severity: Severity
@@ -187,6 +266,8 @@ class Symptom:
     tensors: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     stream: str = "main"
+    course: str | None = None
+    story: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -199,6 +280,8 @@ class Symptom:
             "tensors": list(self.tensors),
             "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
             "stream": self.stream,
+            "course": self.course,
+            "story": self.story,
         }
 
     @staticmethod
@@ -213,6 +296,8 @@ class Symptom:
             tensors=tuple(data["tensors"]),
             numbers={name: number_from_json(value) for name, value in data["numbers"].items()},
             stream=data["stream"],
+            course=data.get("course"),
+            story=data.get("story"),
         )
 
 

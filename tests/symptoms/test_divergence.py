@@ -7,7 +7,7 @@ import pytest
 
 from steadytrain.model import Symptom
 from steadytrain.symptoms.divergence import Divergence
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import healthy_loss, newest, steps
 
 SIGMA = 0.04
 
@@ -44,23 +44,26 @@ QUIET = {
     "not in nats, noisy from the start": 1000 + 100 * np.random.default_rng(0).standard_normal(1500),
 }
 
+SICK = (steps(loss=shifted(1500, 1401, 5 * SIGMA)),)
+HEALTHY = tuple(steps(loss=loss) for loss in QUIET.values())
+
 
 @pytest.mark.parametrize("loss", QUIET.values(), ids=QUIET)
 def test_quiet(loss: Sequence[float]) -> None:
-    assert Divergence().check(steps(loss=loss)) is None
+    assert newest(Divergence(), steps(loss=loss)) is None
 
 
 def test_quiet_without_a_loss_and_on_steps_that_were_not_applied() -> None:
-    assert Divergence().check(steps(gradient_norm=flat(500))) is None
+    assert newest(Divergence(), steps(gradient_norm=flat(500))) is None
     high = range(1401, 1501)
     loss = shifted(1500, 1401, 5.0)
-    assert Divergence().check(steps(loss=loss, skipped=high)) is None
-    assert Divergence().check(steps(loss=loss, refused=high)) is None
+    assert newest(Divergence(), steps(loss=loss, skipped=high)) is None
+    assert newest(Divergence(), steps(loss=loss, refused=high)) is None
 
 
 @pytest.mark.parametrize("rise", [2 * SIGMA, 5 * SIGMA, 20 * SIGMA])
 def test_a_level_shift_is_dated_near_its_onset(rise: float) -> None:
-    symptom = Divergence().check(steps(loss=shifted(1500, 1401, rise)))
+    symptom = newest(Divergence(), steps(loss=shifted(1500, 1401, rise)))
     assert symptom is not None
     assert (symptom.name, symptom.severity, symptom.last_step) == ("divergence", "warning", 1500)
     assert symptom.first_step == pytest.approx(1401, abs=12)
@@ -71,20 +74,20 @@ def test_a_level_shift_is_dated_near_its_onset(rise: float) -> None:
 def test_exponential_growth_is_found_while_it_is_small() -> None:
     loss = flat(1600)
     loss[1500:] += SIGMA * (np.exp(np.arange(100) / 50) - 1)
-    symptom = Divergence().check(steps(loss=loss))
+    symptom = newest(Divergence(), steps(loss=loss))
     assert symptom is not None
     assert 1490 <= symptom.first_step <= 1580
 
 
 def test_a_rise_by_more_than_a_nat_is_critical() -> None:
     late = np.concatenate([healthy_loss(1400), 3.5 + SIGMA * np.random.default_rng(1).standard_normal(30)])
-    symptom = Divergence().check(steps(loss=late))
+    symptom = newest(Divergence(), steps(loss=late))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("critical", 1401)
 
 
 def test_in_the_first_500_steps_the_statistic_raises_only_a_note() -> None:
-    symptom = Divergence().check(steps(loss=shifted(480, 440, 0.3)))
+    symptom = newest(Divergence(), steps(loss=shifted(480, 440, 0.3)))
     assert symptom is not None
     assert symptom.severity == "note"
 
@@ -93,28 +96,28 @@ ABOVE_START = np.concatenate([np.full(40, 4.0), np.linspace(4.0, 9.0, 60)])
 
 
 def test_the_absolute_rule_holds_from_the_first_step() -> None:
-    symptom = Divergence().check(steps(loss=ABOVE_START))
+    symptom = newest(Divergence(), steps(loss=ABOVE_START))
     assert symptom is not None
     assert (symptom.severity, symptom.last_step) == ("critical", 100)
     assert ABOVE_START[symptom.first_step - 2] <= 5.0 < ABOVE_START[symptom.first_step - 1]
 
 
 def test_the_absolute_rule_needs_twenty_steps_and_the_start_of_the_run() -> None:
-    assert Divergence().check(steps(loss=[4.0] * 40 + [9.0] * 19)) is None
-    assert Divergence().check(steps(loss=[4.0] * 40 + [9.0] * 20)) is not None
-    assert Divergence().check(steps(loss=ABOVE_START, first_step=700)) is None
+    assert newest(Divergence(), steps(loss=[4.0] * 40 + [9.0] * 19)) is None
+    assert newest(Divergence(), steps(loss=[4.0] * 40 + [9.0] * 20)) is not None
+    assert newest(Divergence(), steps(loss=ABOVE_START, first_step=700)) is None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_resets_nothing(value: float) -> None:
     broken = with_bad(ABOVE_START, range(60, 100, 3), value)
-    clean, dirty = Divergence().check(steps(loss=ABOVE_START)), Divergence().check(steps(loss=broken))
+    clean, dirty = newest(Divergence(), steps(loss=ABOVE_START)), newest(Divergence(), steps(loss=broken))
     assert clean is not None
     assert dirty is not None
     assert dirty.severity == "critical"
     assert abs(dirty.first_step - clean.first_step) <= 1
     drifting = shifted(1500, 1401, 5 * SIGMA)
-    symptom = Divergence().check(steps(loss=with_bad(drifting, range(1300, 1500, 3), value)))
+    symptom = newest(Divergence(), steps(loss=with_bad(drifting, range(1300, 1500, 3), value)))
     assert symptom is not None
     assert symptom.first_step == pytest.approx(1401, abs=12)
 
@@ -124,7 +127,7 @@ def slide(loss: np.ndarray, *, begin: int) -> list[Symptom]:
     found = []
     for end in range(begin, len(loss) + 1, 16):
         start = max(0, end - 2048)
-        symptom = Divergence().check(steps(loss=loss[start:end], first_step=start + 1))
+        symptom = newest(Divergence(), steps(loss=loss[start:end], first_step=start + 1))
         if symptom is not None:
             found.append(symptom)
     return found

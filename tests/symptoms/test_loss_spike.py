@@ -7,7 +7,7 @@ import pytest
 
 from steadytrain.model import Symptom, Window
 from steadytrain.symptoms.loss_spike import LossSpike
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import healthy_loss, newest, steps
 
 BASE = healthy_loss(1200, decay_steps=60)
 SPIKE = 1.0  # nats: 25 standard deviations of the healthy loss
@@ -35,21 +35,24 @@ QUIET = {
     "constant": np.full(1200, 0.7),
 }
 
+SICK = (steps(loss=loss_with({1190: SPIKE})),)
+HEALTHY = tuple(steps(loss=loss) for loss in QUIET.values())
+
 
 @pytest.mark.parametrize("loss", QUIET.values(), ids=QUIET)
 def test_quiet(loss: Sequence[float]) -> None:
-    assert LossSpike().check(steps(loss=loss)) is None
+    assert newest(LossSpike(), steps(loss=loss)) is None
 
 
 def test_quiet_without_a_loss() -> None:
-    assert LossSpike().check(steps(gradient_norm=BASE)) is None
-    assert LossSpike().check(steps(loss=[None] * 300)) is None
+    assert newest(LossSpike(), steps(gradient_norm=BASE)) is None
+    assert newest(LossSpike(), steps(loss=[None] * 300)) is None
 
 
 def test_quiet_when_the_step_was_skipped_or_refused() -> None:
     loss = loss_with({1190: SPIKE})
-    assert LossSpike().check(steps(loss=loss, skipped=[1190])) is None
-    assert LossSpike().check(steps(loss=loss, refused=[1190])) is None
+    assert newest(LossSpike(), steps(loss=loss, skipped=[1190])) is None
+    assert newest(LossSpike(), steps(loss=loss, refused=[1190])) is None
 
 
 SPIKES = {
@@ -68,7 +71,7 @@ SPIKES = {
 
 @pytest.mark.parametrize(("changes", "first", "last"), SPIKES.values(), ids=SPIKES)
 def test_spike(changes: dict[int, float], first: int, last: int) -> None:
-    symptom = LossSpike().check(steps(loss=loss_with(changes)))
+    symptom = newest(LossSpike(), steps(loss=loss_with(changes)))
     assert symptom is not None
     assert (symptom.name, symptom.severity) == ("loss-spike", "warning")
     assert (symptom.first_step, symptom.last_step) == (first, last)
@@ -77,7 +80,7 @@ def test_spike(changes: dict[int, float], first: int, last: int) -> None:
 
 
 def test_in_the_first_500_steps_a_spike_is_a_note() -> None:
-    symptom = LossSpike().check(steps(loss=loss_with({490: 3.0}, count=500)))
+    symptom = newest(LossSpike(), steps(loss=loss_with({490: 3.0}, count=500)))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("note", 490)
 
@@ -85,7 +88,7 @@ def test_in_the_first_500_steps_a_spike_is_a_note() -> None:
 def slide(loss: np.ndarray, *, every: int = 16, length: int = 2048) -> list[Symptom]:
     """What a live loop would raise: one look at the newest steps every few steps."""
     ends = range(every, len(loss) + 1, every)
-    looks = (LossSpike().check(window_of(loss, max(0, end - length), end)) for end in ends)
+    looks = (newest(LossSpike(), window_of(loss, max(0, end - length), end)) for end in ends)
     return [symptom for symptom in looks if symptom is not None]
 
 
@@ -112,7 +115,7 @@ def test_a_persistent_fault_is_one_symptom_that_grows_and_ends() -> None:
 
 
 def test_a_log_that_kept_every_tenth_step_is_read_by_its_own_stride() -> None:
-    symptom = LossSpike().check(steps(loss=loss_with({1190: SPIKE}), first_step=10, stride=10))
+    symptom = newest(LossSpike(), steps(loss=loss_with({1190: SPIKE}), first_step=10, stride=10))
     assert symptom is not None
     assert symptom.first_step == 11900
 

@@ -7,7 +7,7 @@ import pytest
 
 from steadytrain.model import GRADIENT_ABSENT
 from steadytrain.symptoms.nonfinite_gradient import NonfiniteGradient
-from steadytrain.testing import steps
+from steadytrain.testing import newest, steps
 
 NAN, INF = math.nan, math.inf
 Norms = Mapping[str, Sequence[float]]
@@ -20,17 +20,20 @@ QUIET: dict[str, tuple[Norms, Sequence[int]]] = {
     "long ago": ({"a": [NAN] + [1.0] * 16}, []),
 }
 
+SICK = (steps(gradient_norm=[1.0, NAN], gradient_norms={"a": [1.0, NAN], "b": [1.0, 1.0]}),)
+HEALTHY = tuple(steps(gradient_norms=norms, skipped=skipped) for norms, skipped in QUIET.values())
+
 
 @pytest.mark.parametrize(("norms", "skipped"), QUIET.values(), ids=QUIET)
 def test_quiet(norms: Norms, skipped: Sequence[int]) -> None:
-    assert NonfiniteGradient().check(steps(gradient_norms=norms, skipped=skipped)) is None
+    assert newest(NonfiniteGradient(), steps(gradient_norms=norms, skipped=skipped)) is None
 
 
 def test_quiet_without_any_gradient() -> None:
-    assert NonfiniteGradient().check(steps(loss=[NAN, NAN])) is None
-    assert NonfiniteGradient().check(steps()) is None
-    assert NonfiniteGradient().check(steps(gradient_norm=[1.0, None])) is None
-    assert NonfiniteGradient().check(steps(gradient_norm=[1.0, NAN], skipped=[2])) is None
+    assert newest(NonfiniteGradient(), steps(loss=[NAN, NAN])) is None
+    assert newest(NonfiniteGradient(), steps()) is None
+    assert newest(NonfiniteGradient(), steps(gradient_norm=[1.0, None])) is None
+    assert newest(NonfiniteGradient(), steps(gradient_norm=[1.0, NAN], skipped=[2])) is None
 
 
 BAD: dict[str, tuple[Norms, Sequence[int], tuple[int, int], tuple[str, ...], str]] = {
@@ -71,7 +74,7 @@ BAD: dict[str, tuple[Norms, Sequence[int], tuple[int, int], tuple[str, ...], str
 def test_bad(
     norms: Norms, skipped: Sequence[int], span: tuple[int, int], tensors: tuple[str, ...], message: str
 ) -> None:
-    symptom = NonfiniteGradient().check(steps(gradient_norms=norms, skipped=skipped))
+    symptom = newest(NonfiniteGradient(), steps(gradient_norms=norms, skipped=skipped))
     assert symptom is not None
     assert (symptom.name, symptom.severity, symptom.tensors) == ("nonfinite-gradient", "critical", tensors)
     assert (symptom.first_step, symptom.last_step) == span
@@ -79,21 +82,21 @@ def test_bad(
 
 
 def test_the_global_norm_alone_is_enough() -> None:
-    symptom = NonfiniteGradient().check(steps(gradient_norm=[1.0, INF]))
+    symptom = newest(NonfiniteGradient(), steps(gradient_norm=[1.0, INF]))
     assert symptom is not None
     assert symptom.message == "the global gradient norm is not finite at step 2"
-    overflowed = NonfiniteGradient().check(steps(gradient_norm=[1.0, INF], gradient_norms={"a": [1.0, 1e30]}))
+    overflowed = newest(NonfiniteGradient(), steps(gradient_norm=[1.0, INF], gradient_norms={"a": [1.0, 1e30]}))
     assert overflowed is not None
     assert "though that of every tensor is finite" in overflowed.message
     assert overflowed.tensors == ()
 
 
 def test_a_refused_step_counts_because_it_was_refused_for_this() -> None:
-    assert NonfiniteGradient().check(steps(gradient_norms={"a": [1.0, NAN]}, refused=[2])) is not None
+    assert newest(NonfiniteGradient(), steps(gradient_norms={"a": [1.0, NAN]}, refused=[2])) is not None
 
 
 def test_the_list_of_tensors_is_bounded_and_their_count_is_kept() -> None:
-    symptom = NonfiniteGradient().check(steps(gradient_norms={f"layer.{i}": [1.0, NAN] for i in range(40)}))
+    symptom = newest(NonfiniteGradient(), steps(gradient_norms={f"layer.{i}": [1.0, NAN] for i in range(40)}))
     assert symptom is not None
     assert symptom.tensors == tuple(f"layer.{i}" for i in range(16))
     assert symptom.numbers["tensors"] == symptom.numbers["nan_tensors"] == 40.0
@@ -101,5 +104,5 @@ def test_the_list_of_tensors_is_bounded_and_their_count_is_kept() -> None:
 
 def test_a_run_that_stays_nan_for_ever_is_not_a_new_symptom_at_every_look() -> None:
     norms = {"a": [NAN] * 512}
-    looks = [NonfiniteGradient().check(steps(gradient_norms=norms, first_step=at)) for at in range(5000, 5200, 16)]
+    looks = [newest(NonfiniteGradient(), steps(gradient_norms=norms, first_step=at)) for at in range(5000, 5200, 16)]
     assert len({symptom.first_step for symptom in looks if symptom is not None}) <= 2

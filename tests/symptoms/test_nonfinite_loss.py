@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from steadytrain.symptoms.nonfinite_loss import NonfiniteLoss
-from steadytrain.testing import steps
+from steadytrain.testing import newest, steps
 
 NAN, INF = math.nan, math.inf
 
@@ -21,10 +21,13 @@ QUIET: dict[str, tuple[Sequence[float | None], Sequence[int]]] = {
     "long ago": ([NAN] + [2.0] * 16, []),
 }
 
+SICK = (steps(loss=[2.0, NAN]),)
+HEALTHY = tuple(steps(loss=loss, skipped=skipped) for loss, skipped in QUIET.values())
+
 
 @pytest.mark.parametrize(("loss", "skipped"), QUIET.values(), ids=QUIET)
 def test_quiet(loss: Sequence[float | None], skipped: Sequence[int]) -> None:
-    assert NonfiniteLoss().check(steps(loss=loss, skipped=skipped)) is None
+    assert newest(NonfiniteLoss(), steps(loss=loss, skipped=skipped)) is None
 
 
 BAD: dict[str, tuple[Sequence[float | None], Sequence[int], str, int, int]] = {
@@ -43,26 +46,26 @@ BAD: dict[str, tuple[Sequence[float | None], Sequence[int], str, int, int]] = {
 
 @pytest.mark.parametrize(("loss", "skipped", "severity", "first", "last"), BAD.values(), ids=BAD)
 def test_bad(loss: Sequence[float | None], skipped: Sequence[int], severity: str, first: int, last: int) -> None:
-    symptom = NonfiniteLoss().check(steps(loss=loss, skipped=skipped))
+    symptom = newest(NonfiniteLoss(), steps(loss=loss, skipped=skipped))
     assert symptom is not None
     assert (symptom.name, symptom.severity) == ("nonfinite-loss", severity)
     assert (symptom.first_step, symptom.last_step) == (first, last)
 
 
 def test_a_refused_step_counts_because_it_was_refused_for_this() -> None:
-    symptom = NonfiniteLoss().check(steps(loss=[2.0, NAN], refused=[2]))
+    symptom = newest(NonfiniteLoss(), steps(loss=[2.0, NAN], refused=[2]))
     assert symptom is not None
     assert symptom.severity == "critical"
 
 
 def test_message_and_numbers_tell_nan_from_inf() -> None:
-    symptom = NonfiniteLoss().check(steps(loss=[2.0, INF, NAN, NAN], skipped=[2]))
+    symptom = newest(NonfiniteLoss(), steps(loss=[2.0, INF, NAN, NAN], skipped=[2]))
     assert symptom is not None
     assert symptom.message == "the loss is Inf from step 2 to 4"
     assert symptom.numbers == {"steps": 3.0, "nan_steps": 2.0, "inf_steps": 1.0, "skipped_steps": 1.0}
 
 
 def test_a_run_that_stays_nan_for_ever_is_not_a_new_symptom_at_every_look() -> None:
-    looks = [NonfiniteLoss().check(steps(loss=[NAN] * 2048, first_step=start)) for start in range(5000, 6000, 16)]
+    looks = [newest(NonfiniteLoss(), steps(loss=[NAN] * 2048, first_step=start)) for start in range(5000, 6000, 16)]
     assert len({symptom.first_step for symptom in looks if symptom is not None}) <= 2
     assert all(symptom is not None for symptom in looks)

@@ -190,13 +190,12 @@ class Books:
         for detector in list(self._detectors):
             window = stream.history.recent() if "gradient_norms" in detector.needs else stream.history.window()
             try:
-                symptom = detector.check(window)
+                seen = detector.check(window)
             except Exception as error:
                 self._detectors.remove(detector)
                 self._guard.report(f"the detector {type(detector).__name__}", error)
                 continue
-            if symptom is not None:
-                found.append(replace(symptom, stream=stream.name))
+            found += [replace(symptom, stream=stream.name) for symptom in seen]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:

@@ -88,7 +88,11 @@ class Divergence(Detector):
         },
     )
 
-    def check(self, window: Window) -> Symptom | None:
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        symptom = self._newest(window)
+        return (symptom,) if symptom is not None else ()
+
+    def _newest(self, window: Window) -> Symptom | None:
         track = follow(window.applied("loss"))
         return self._above_start(window, track) or self._drift(window, track)
 

@@ -76,7 +76,11 @@ class LossSpike(Detector):
                 f"z={self.z}: a spike threshold below {Z_MIN:g} marks healthy steps; use {Z_MIN:g} or more"
             )
 
-    def check(self, window: Window) -> Symptom | None:
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        symptom = self._newest(window)
+        return (symptom,) if symptom is not None else ()
+
+    def _newest(self, window: Window) -> Symptom | None:
         track = follow(window.applied("loss"))
         spike = newest_episode(track.z > self.z, hole_rows_max=self.hole_steps_max)
         if spike is None:

@@ -50,7 +50,11 @@ class NonfiniteGradient(Detector):
         },
     )
 
-    def check(self, window: Window) -> Symptom | None:
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        symptom = self._newest(window)
+        return (symptom,) if symptom is not None else ()
+
+    def _newest(self, window: Window) -> Symptom | None:
         if not _bad_steps(window.last(self.recent_steps)).any():  # the quiet path looks at no more than it must
             return None
         counted = ~window.skipped

@@ -55,7 +55,11 @@ class NonfiniteLoss(Detector):
         },
     )
 
-    def check(self, window: Window) -> Symptom | None:
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        symptom = self._newest(window)
+        return (symptom,) if symptom is not None else ()
+
+    def _newest(self, window: Window) -> Symptom | None:
         loss = window.series("loss")
         run = newest_episode(~np.isfinite(loss.values))
         if run is None:

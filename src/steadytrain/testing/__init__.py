@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.testing.windows import healthy_loss, steps
+from steadytrain.testing.windows import healthy_loss, newest, steps, table
 
 if TYPE_CHECKING:
     from steadytrain.testing.contract import (
@@ -39,7 +39,9 @@ __all__ = [
     "assert_skip_is_recorded",
     "by_itself",
     "healthy_loss",
+    "newest",
     "steps",
+    "table",
     "zero_code",
 ]
 

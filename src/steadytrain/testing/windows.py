@@ -1,9 +1,9 @@
 """Windows of steps in one line, for the tests of detectors.
 
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import healthy_loss, newest, steps
 
 window = steps(loss=[2.0, 2.1, float("nan")], gradient_norm=[1.0, None, 3.0], skipped=[3])
-assert NonfiniteLoss().check(window) is None
+assert newest(NonfiniteLoss(), window) is None
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import SIGNALS, FloatArray, Window
+from steadytrain.model import SIGNALS, FloatArray, Series, Symptom, Table, Window
+from steadytrain.symptoms import Detector
 
 
 def steps(
@@ -24,6 +25,10 @@ def steps(
     refused: Collection[int] = (),
     gradient_norms: Mapping[str, Sequence[float]] | None = None,
     stream: str = "main",
+    tables: Mapping[str, Table] | None = None,
+    metrics: Mapping[str, Series] | None = None,
+    resumed: Collection[int] = (),
+    facts: Mapping[str, float] | None = None,
     **signals: Sequence[float | None] | FloatArray,
 ) -> Window:
     """A window with the given signals (``loss=``, ``gradient_norm=``, ... : the names in ``model.SIGNALS``).
@@ -58,7 +63,30 @@ def steps(
         tensor_names=tuple(tensors),
         gradient_norms=norms if tensors else np.zeros((0, 0), np.float32),
         stream=stream,
+        tables=tables or {},
+        metrics=metrics or {},
+        resumed=np.array(sorted(resumed), np.int64),
+        facts=facts or {},
     )
+
+
+def table(name: str, *, at: Sequence[int], **columns: Mapping[str, Sequence[float]]) -> Table:
+    """Readings of a table at the steps ``at``: one mapping of rows to values for each column, NaN not measured.
+
+    ``table("modules", at=[50, 100], zero_share={"mlp.act": [0.4, 0.9]})``
+    """
+    rows = tuple(dict.fromkeys(row for column in columns.values() for row in column))
+    values = np.full((len(at), len(rows), len(columns)), np.nan, np.float32)
+    for position, column in enumerate(columns.values()):
+        for row, cells in column.items():
+            values[:, rows.index(row), position] = cells
+    numbers = np.array(at, np.int64)
+    return Table(name, numbers, numbers.astype(np.float64), rows, tuple(columns), values)
+
+
+def newest(detector: Detector, window: Window) -> Symptom | None:
+    """The last symptom that ``detector`` sees in ``window``, None where it sees nothing."""
+    return (detector.check(window) or (None,))[-1]
 
 
 def healthy_loss(
