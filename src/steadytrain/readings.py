@@ -1,0 +1,185 @@
+"""Tables of readings against a bound: which rows were beyond it for how long, and what the loss did meanwhile.
+
+A table is read every 50 steps, or at every step near a symptom, so that readings lie unevenly. A slow fault is judged
+on readings that are some steps apart (:func:`apart`), or else 64 steps in a row would count as much as the 3,000
+before. An onset stands on an absolute bound wherever it can: a reference that begins where the window begins would move
+with the window, and the onset with it. Not here: any bound (the detectors).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.model import Cells, FloatArray, IntArray, Window
+from steadytrain.reference import MAD_TO_SIGMA, holds_start, stride_of
+
+APART_STEPS = 16
+"""Readings of a slow fault are no closer than about this: one in each stretch of so many steps is looked at."""
+
+NAMES_MAX = 16
+"""Names listed in a symptom; the count of all is among its numbers. Fits a screen."""
+
+HOLE_READINGS_MAX = 2
+"""Readings within the bound that an episode may hold and still be one."""
+
+LOSS_POINTS = 64
+LOSS_POINTS_MIN = 5
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A stretch of readings, positions ``first`` to ``last``, in which the rows at ``positions`` were beyond a bound.
+
+    ``rows`` are the names of these rows: those that began first stand first, among them in the order of the table.
+    """
+
+    first: int
+    last: int
+    first_step: int
+    last_step: int
+    positions: IntArray
+    rows: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.rows[:NAMES_MAX]
+
+    def when(self) -> str:
+        same = self.first_step == self.last_step
+        return f"at step {self.first_step}" if same else f"from step {self.first_step} to {self.last_step}"
+
+    def who(self, what: str) -> str:
+        """``rows[0]``, or how many there are and which came first."""
+        first = self.rows[0] or "the model's output"
+        return first if len(self.rows) == 1 else f"{len(self.rows)} {what}, {first} first"
+
+
+def applied_cells(window: Window, table: str, column: str, *, apart_steps: int = 1) -> Cells | None:
+    """A column of a table without the readings of skipped and refused steps; None where nothing is left.
+
+    With ``apart_steps`` only the first reading in each stretch of so many steps, counted from step 0.
+    """
+    return _cells(window, table, column, window.skipped | window.refused, apart_steps)
+
+
+def unskipped_cells(window: Window, table: str, column: str) -> Cells | None:
+    """The same with refused steps: what a step was refused for is in its own reading."""
+    return _cells(window, table, column, window.skipped, 1)
+
+
+def _cells(window: Window, table: str, column: str, left_out: NDArray[np.bool_], apart_steps: int) -> Cells | None:
+    held = window.tables.get(table)
+    if held is None or column not in held.columns or not len(held) or not held.values.shape[1]:
+        return None
+    kept = apart(held.steps, apart_steps)
+    if left_out.any():
+        kept = kept[~np.isin(held.steps[kept], window.steps[left_out])]
+    values = held.values[kept, :, held.columns.index(column)].astype(np.float64)
+    here = ~np.isnan(values).all(axis=1)
+    return Cells(held.steps[kept][here], held.rows, values[here]) if here.any() else None
+
+
+def apart(steps: IntArray, apart_steps: int) -> IntArray:
+    """Positions of the first step in each stretch of ``apart_steps`` steps. Stretches are counted from step 0."""
+    if apart_steps <= 1 or not len(steps):
+        return np.arange(len(steps))
+    cell = steps // apart_steps
+    return np.flatnonzero(np.diff(cell, prepend=cell[0] - 1))
+
+
+def sustained(beyond: NDArray[np.bool_], measured: NDArray[np.bool_], readings: int) -> NDArray[np.bool_]:
+    """``beyond`` without what lasted fewer than ``readings`` measured readings in a row, row by row.
+
+    Both have shape ``(readings, rows)``. A reading that was not measured neither counts nor ends anything.
+    """
+    kept = np.zeros_like(beyond)
+    for row in np.flatnonzero((beyond & measured).sum(axis=0) >= readings):
+        at = np.flatnonzero(measured[:, row])
+        for start, stop in stretches(beyond[at, row]):
+            if stop - start >= readings:
+                kept[at[start] : at[stop - 1] + 1, row] = True
+    return kept
+
+
+def stretches(rows: NDArray[np.bool_], *, hole_max: int = 0) -> list[tuple[int, int]]:
+    """Stretches of True as (start, stop), oldest first, where up to ``hole_max`` False in a row do not end one."""
+    hits = np.flatnonzero(rows)
+    if not len(hits):
+        return []
+    breaks = np.flatnonzero(np.diff(hits) > hole_max + 1)
+    starts, stops = hits[np.append(0, breaks + 1)], hits[np.append(breaks, len(hits) - 1)] + 1
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def episodes(window: Window, cells: Cells, beyond: NDArray[np.bool_], *, readings: int = 1) -> list[Episode]:
+    """The stretches in which some row of ``cells`` was beyond the bound for at least ``readings`` readings in a row.
+
+    ``beyond`` has the shape of ``cells.values``. Nothing beyond costs next to nothing.
+    """
+    if not beyond.any():
+        return []
+    kept = sustained(beyond, ~np.isnan(cells.values), readings) if readings > 1 else beyond
+    found = []
+    for start, stop in stretches(np.logical_or.reduce(kept, axis=1), hole_max=HOLE_READINGS_MAX):
+        inside = kept[start:stop]
+        positions = np.flatnonzero(inside.any(axis=0))
+        positions = positions[np.argsort(inside[:, positions].argmax(axis=0), kind="stable")]
+        found.append(
+            Episode(
+                first=start,
+                last=stop - 1,
+                first_step=known_first_reading(window, cells.steps, start),
+                last_step=int(cells.steps[stop - 1]),
+                positions=positions,
+                rows=tuple(cells.rows[position] for position in positions),
+            )
+        )
+    return found
+
+
+def known_first_reading(window: Window, steps: IntArray, position: int) -> int:
+    """The step at which an episode that begins at ``position`` of the readings ``steps`` is known to have been there.
+
+    As :func:`steadytrain.reference.known_first_step`, for readings: one that fills all that is in view began at an
+    unknown step, and is named by the first reading after a round step number, which stays as the window slides.
+    """
+    if position > 0 or holds_start(window.steps, stride=stride_of(window.steps)):
+        return int(steps[position])
+    span = int(window.steps[-1] - window.steps[0]) + 1
+    grid = 1 << max(0, (span + span // 4).bit_length() - 2)
+    later = np.flatnonzero(steps // grid > steps[0] // grid)
+    return int(steps[later[0]]) if len(later) else int(steps[0])
+
+
+def loss_change(window: Window, first_step: int, last_step: int) -> float:
+    """By how many robust standard deviations the loss of the last steps of an episode lies above that before it.
+
+    Where nothing is in view before the episode, the first steps of it stand for before. 0 where too little is known;
+    Inf where the loss of an applied step is not finite any more.
+    """
+    loss = window.series("loss").between(0, last_step)
+    usable = ~np.isin(loss.steps, window.steps[window.skipped]) if window.skipped.any() else np.ones(len(loss), bool)
+    steps, values = loss.steps[usable], loss.values[usable]
+    if len(values) and not np.isfinite(values[-1]):
+        return np.inf
+    finite = np.isfinite(values)
+    steps, values = steps[finite], values[finite]
+    start = int(np.searchsorted(steps, first_step))
+    before, during = values[max(0, start - LOSS_POINTS) : start], values[start:]
+    if len(before) < LOSS_POINTS_MIN:
+        half = min(LOSS_POINTS, len(during) // 2)
+        before, during = during[:half], during[half:]
+    during = during[-LOSS_POINTS:]
+    if len(before) < LOSS_POINTS_MIN or len(during) < LOSS_POINTS_MIN:
+        return 0.0
+    level = float(np.median(before))
+    scale = max(_noise(before), 1e-3 * abs(level), 1e-9)
+    return (float(np.median(during)) - level) / scale
+
+
+def _noise(values: FloatArray) -> float:
+    """Robust standard deviation from point to point, which a trend does not inflate."""
+    return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(values))))
