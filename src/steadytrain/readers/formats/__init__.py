@@ -1,0 +1,1 @@
+"""One file a format. A file here holds exactly one ``Reader``; nothing registers itself."""

@@ -1,0 +1,108 @@
+"""JSON Lines: an object a line, as LLaMA-Factory's ``trainer_log.jsonl`` and countless scripts write it.
+
+Also read: one JSON document that is a list of such objects, or an object of equally long lists (Keras' history).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from steadytrain.errors import UsageError
+from steadytrain.readers.contract import ANY_ROWS, Columns, Log, Reader, Tell
+from steadytrain.readers.files import blocks, document_text, encoding_of, is_text, text_of
+from steadytrain.readers.json_rows import flat
+from steadytrain.readers.names import role_of
+from steadytrain.readers.rows import RowsBuilder
+from steadytrain.readers.runs import logs_of
+
+LINES_TRIED = 20
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonlines")
+
+
+@final
+class JsonLines(Reader):
+    kind = "json-lines"
+    general = ANY_ROWS
+    in_folders: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
+
+    def claims(self, path: Path, head: bytes) -> bool:
+        if not head or not is_text(head):
+            return False
+        text = text_of(head).lstrip("\ufeff \n\t")
+        if path.suffix.lower() in SUFFIXES:
+            return text[:1] in ("{", "[")
+        lines = [line for line in text.split("\n")[:-1] if line.strip()][:LINES_TRIED]
+        return bool(lines) and all(isinstance(_object(line), dict) for line in lines)
+
+    def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
+        if _is_document(path):
+            rows, broken = _document_rows(path), 0
+            builder = RowsBuilder()
+            for row in rows:
+                _add(builder, row)
+        else:
+            builder, broken = RowsBuilder(), 0
+            for lines in blocks(path, tell):
+                for line in lines:
+                    if not line or line.isspace():
+                        continue
+                    row = _object(line)
+                    if isinstance(row, dict):
+                        _add(builder, row)
+                    else:
+                        broken += 1
+        notes = [f"{broken:,} lines are no whole JSON objects and were passed over."] if broken else []
+        if not builder.seen:
+            raise UsageError(f"{path}: no line of it is a JSON object")
+        return logs_of(builder.build(), columns, path=path, kind=self.kind, notes=notes)
+
+
+def _object(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _add(builder: RowsBuilder, row: dict[str, Any]) -> None:
+    run = next((value for name, value in row.items() if _names_run(name, value)), None)
+    builder.add(flat(row), run=str(run)[:200] if run is not None else None)
+
+
+def _names_run(name: str, value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and role_of(name).what == "run"
+
+
+def _is_document(path: Path) -> bool:
+    """Whether the file is one JSON value over many lines, or a list: no lines of objects."""
+    with path.open("rb") as file:
+        head = file.read(1 << 16)
+    text = head.decode(encoding_of(head), errors="replace").lstrip("\ufeff \r\n\t")
+    if text.startswith("["):
+        return True
+    first = text.split("\n", 1)[0]
+    return (_object(first) is None and path.suffix.lower() in (".json",)) or _holds_lists(_object(first))
+
+
+def _holds_lists(value: Any) -> bool:
+    return isinstance(value, dict) and sum(isinstance(entry, list) for entry in value.values()) > len(value) / 2
+
+
+def _document_rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        document = json.loads(document_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not whole or no JSON ({error})") from None
+    if isinstance(document, list):
+        yield from (entry for entry in document if isinstance(entry, dict))
+    elif _holds_lists(document):
+        lists: dict[str, Sequence[Any]] = {name: entry for name, entry in document.items() if isinstance(entry, list)}
+        for place in range(max(map(len, lists.values()))):
+            yield {name: entry[place] for name, entry in lists.items() if place < len(entry)}
+    elif isinstance(document, dict):
+        lists_in = [entry for entry in document.values() if isinstance(entry, list)]
+        longest = max(lists_in, key=len, default=[])
+        yield from (entry for entry in longest if isinstance(entry, dict))

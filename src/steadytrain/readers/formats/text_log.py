@@ -1,0 +1,158 @@
+"""Plain text: what scripts print. A line that holds a loss and other numbers by name is a row.
+
+Known shapes: ``step 10 | loss 3.21 | lr 1e-4``, ``iter 10: loss 3.2, time 12ms``, ``step:100/2000 train_loss:3.2``,
+``{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.01}``, ``Epoch: [3][100/500] Loss 0.34 (0.45)``, Megatron's and
+torchtitan's lines, Keras' and tqdm's bars (also after carriage returns), all with or without colours and time stamps.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, final
+
+from steadytrain.errors import UsageError
+from steadytrain.readers.contract import ANY_TEXT, Columns, Log, Reader, Tell
+from steadytrain.readers.files import LINE_LENGTH_MAX, blocks, is_text, without_colours
+from steadytrain.readers.names import EVALUATION, PROGRESS_BAR, Role, role_of
+from steadytrain.readers.numerals import NUMBER, NotANumberError, number_of
+from steadytrain.readers.rows import RowsBuilder
+from steadytrain.readers.runs import logs_of
+
+NAMES_KEPT = 4096
+PAIRS_MAX = 200
+
+_WORD = r"(?!(?:nan|inf|infinity)\b)[A-Za-z_][\w./@-]*"
+_PAIR = re.compile(
+    rf"(?<![\w./@-])(?P<name>{_WORD}(?:[ ]{_WORD}){{0,5}}(?:[ ]?\(\w{{1,3}}\))?)['\"]?"
+    rf"(?P<between>\s*[:=]+\s*|\s+)['\"(\[]{{0,2}}\s*(?:tensor\()?"
+    rf"(?P<value>{NUMBER})(?![\w.]*\d)(?:\s*/\s*(?P<total>\d[\d,]*)|\s?(?P<unit>ms|s|sec)\b)?",
+    re.IGNORECASE,
+)
+_COUNT = re.compile(r"\[\s*(\d+)\s*/\s*(\d+)\s*(?:\(\s*\d+%\s*\))?\s*\]")
+_BAR = re.compile(r"(?<![\w./])(\d+)/(\d+)\s*\[(?=[^\]]*(?:it/s|s/it|<|ETA|[=>.]{3}))")
+_WORTH = re.compile(r"loss|nll|norm|\bval|eval|test|entropy|\d/\d+ *\[", re.IGNORECASE)
+_SUMMARY = "train_runtime"
+_TOTAL = "total_steps"
+_STEP = "step"
+_CARRIES = frozenset({"loss", "gradient_norm", "gradient_norm_applied", "evaluation"})
+
+
+@final
+class TextLog(Reader):
+    kind = "text"
+    general = ANY_TEXT
+    in_folders: ClassVar[tuple[str, ...]] = ("*.log", "*.out", "log*.txt", "*log.txt", "train*.txt", "output*.txt")
+
+    def claims(self, path: Path, head: bytes) -> bool:
+        return bool(head) and is_text(head)
+
+    def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
+        gathering = _Gathering(frozenset(name for name in vars(columns).values() if name is not None))
+        for lines in blocks(path, tell):
+            for line in lines:
+                gathering.line(line)
+        gathering.flush()
+        if not gathering.builder.seen:
+            raise UsageError(f"{path}: no line of it has a loss and its number (known shapes: docs/analyze.md)")
+        return logs_of(gathering.builder.build(), columns, path=path, kind=self.kind)
+
+
+@dataclass
+class _Gathering:
+    """Lines become rows. ``waiting`` is a row without a step, which the next progress bar may give it: tqdm draws its
+    bar again behind what is printed above it."""
+
+    wanted: frozenset[str]
+    builder: RowsBuilder = field(default_factory=RowsBuilder)
+    waiting: dict[str, float] | None = None
+    bar_total: int = 0
+
+    def line(self, line: str) -> None:
+        line = without_colours(line)[:LINE_LENGTH_MAX]
+        if not _WORTH.search(line) and not any(name in line for name in self.wanted):
+            return
+        bar = _BAR.search(line)
+        position = self._position(bar) if bar else None
+        row = _row(line, self.wanted)
+        if row is None:
+            if position is not None and self.waiting is not None:
+                self.waiting[PROGRESS_BAR] = position
+                self.flush()
+            return
+        self.flush()
+        if position is not None:
+            row[PROGRESS_BAR] = position
+        # A row that is printed above a bar gets its step from the bar that is drawn again after it.
+        if "{" in line or position is None:
+            self.waiting = row
+        else:
+            self.builder.add(row)
+
+    def flush(self) -> None:
+        if self.waiting is not None:
+            self.builder.add(self.waiting)
+            self.waiting = None
+
+    def _position(self, bar: re.Match[str]) -> float | None:
+        """Where the longest bar stands: shorter ones are those of evaluations."""
+        total = int(bar[2])
+        self.bar_total = max(self.bar_total, total)
+        return float(bar[1]) if total == self.bar_total else None
+
+
+def _row(line: str, wanted: frozenset[str]) -> dict[str, float] | None:
+    """The numbers of a line that tells of training or of an evaluation, else None."""
+    row: dict[str, float] = {}
+    carries = False
+    has_step = False
+    spans: list[tuple[int, int]] = []
+    for pair in zip(range(PAIRS_MAX), _PAIR.finditer(line), strict=False):
+        match = pair[1]
+        name, role = _named(match["name"], wanted)
+        unit = (match["unit"] or "").lower()
+        if role.what == "time" and unit:
+            name, role = "step_time", Role("step_s")
+        if role.what == "other" and name not in wanted and match["between"].isspace():
+            continue  # `took 3`, `at 2024`: prose
+        spans.append(match.span())
+        try:
+            value = number_of(match["value"])
+        except NotANumberError:
+            continue
+        if value is None or name in row:
+            continue
+        row[name] = value * 1e-3 if unit == "ms" and role.what == "step_s" else value
+        carries = carries or role.what in _CARRIES or name in wanted
+        if role.what == "step":
+            has_step = True
+            if match["total"]:
+                row[_TOTAL] = float(match["total"].replace(",", ""))
+    if not carries or _SUMMARY in row:
+        return None
+    if not has_step:
+        count = next((c for c in _COUNT.finditer(line) if not any(a <= c.start() < b for a, b in spans)), None)
+        if count is not None:
+            row[_STEP], row[_TOTAL] = float(count[1]), float(count[2])
+    return row
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _named(text: str, wanted: frozenset[str]) -> tuple[str, Role]:
+    """The name in the words before a number: `INFO trainer loss` is `loss`, `INFO val loss` is `val loss`."""
+    words = text.strip("'\" ").split(" ")
+    for begin in range(len(words)):
+        name = " ".join(words[begin:])
+        if name in wanted:
+            return name, role_of(name)
+    evaluation = next((n for n, word in enumerate(words) if set(re.findall("[a-z]+", word.lower())) & EVALUATION), None)
+    if evaluation is not None:
+        return " ".join(words[evaluation:]), Role("evaluation")
+    for begin in range(len(words)):
+        name = " ".join(words[begin:])
+        role = role_of(name)
+        if role.what != "other":
+            return name, role
+    return " ".join(words), Role("other")

@@ -1,0 +1,82 @@
+"""``trainer_state.json`` of Hugging Face's Trainer (and of TRL, LLaMA-Factory, ms-swift, Axolotl, which stand on it).
+
+Its ``log_history`` holds a row a logging step, with rows of evaluations and a last row that sums up the training
+between and behind them. A loss of 0.0 beside a gradient norm of NaN is kept as it was logged: the detectors know it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from steadytrain.errors import UsageError
+from steadytrain.readers.contract import Columns, Log, Reader, Tell
+from steadytrain.readers.files import document_text, text_of
+from steadytrain.readers.json_rows import flat
+from steadytrain.readers.names import name_of
+from steadytrain.readers.rows import Column, Rows, RowsBuilder
+from steadytrain.readers.runs import logs_of
+
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+@final
+class TrainerState(Reader):
+    kind = "trainer-state"
+    in_folders: ClassVar[tuple[str, ...]] = ("trainer_state.json",)
+
+    def claims(self, path: Path, head: bytes) -> bool:
+        if not head.lstrip().startswith(b"{"):
+            return False
+        return path.name == "trainer_state.json" or '"log_history"' in text_of(head)
+
+    def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
+        state = _state(path)
+        history = state.get("log_history")
+        if not isinstance(history, list):
+            raise UsageError(f"{path}: it has no log_history; a trainer_state.json of Hugging Face's Trainer does")
+        builder = RowsBuilder()
+        for entry in history:
+            if isinstance(entry, dict):
+                # The summary of the whole training is no step of it.
+                builder.add({} if "train_runtime" in entry else flat(entry))
+        if not history:
+            raise UsageError(f"{path}: its log_history is empty; nothing had been logged yet")
+        rows = builder.build()
+        planned = state.get("max_steps")
+        if isinstance(planned, int) and planned > 0 and rows.columns and "max_steps" not in rows.columns:
+            rows = replace(rows, columns={**rows.columns, "max_steps": _in_last_row(rows, planned)})
+        parent = path.absolute().parent
+        name = f"{parent.parent.name}/{parent.name}" if _CHECKPOINT.fullmatch(parent.name) else name_of(path)
+        return logs_of(rows, columns, path=path, kind=self.kind, name=name)
+
+    def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
+        """Every checkpoint holds the history so far: the newest of a run says all, and the run's own file more."""
+        newest: dict[Path, tuple[int, Path]] = {}
+        own = {path.parent for path in paths if not _CHECKPOINT.fullmatch(path.parent.name)}
+        for path in paths:
+            match = _CHECKPOINT.fullmatch(path.parent.name)
+            if match:
+                newest[path.parent.parent] = max(newest.get(path.parent.parent, (-1, path)), (int(match[1]), path))
+        kept = {path for run, (_, path) in newest.items() if run not in own}
+        return frozenset(path for path in paths if _CHECKPOINT.fullmatch(path.parent.name) and path not in kept)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(document_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not whole or no JSON ({error}); an older checkpoint's file may be whole") from None
+    if not isinstance(state, dict):
+        raise UsageError(f"{path}: a JSON {type(state).__name__}, where a trainer_state.json is an object")
+    return state
+
+
+def _in_last_row(rows: Rows, value: float) -> Column:
+    return Column(np.array([rows.count - 1], np.int64), np.array([float(value)]))

@@ -1,0 +1,51 @@
+"""A row of a log as JSON, made flat: numbers by name, what is nested under ``outer/inner``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from steadytrain.readers.numerals import NotANumberError, number_of
+
+DEPTH_MAX = 3
+NUMBERS_MAX = 1_000
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of ``row``; text that is one (``"nan"``, ``"1,234"``) too, everything else is left out."""
+    found: dict[str, float] = {}
+    _collect(row, "", 0, found)
+    return found
+
+
+def _collect(row: Mapping[str, Any], prefix: str, depth: int, found: dict[str, float]) -> None:
+    for name, value in row.items():
+        if type(value) is float:
+            found[f"{prefix}{name}"] = value
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif isinstance(value, (int, float)):
+            found[f"{prefix}{name}"] = _bounded(value)
+        elif isinstance(value, str):
+            number = _of_text(value)
+            if number is not None:
+                found[f"{prefix}{name}"] = number
+        elif isinstance(value, Mapping) and depth < DEPTH_MAX:
+            _collect(value, f"{prefix}{name}/", depth + 1, found)
+        if len(found) > NUMBERS_MAX:
+            return
+
+
+def _bounded(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _of_text(value: str) -> float | None:
+    try:
+        return number_of(value)
+    except NotANumberError:
+        return None
