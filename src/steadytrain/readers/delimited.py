@@ -101,7 +101,7 @@ def _is_header(names: Sequence[str], below: Sequence[str], separator: str) -> bo
         return False  # `step 1, loss 2.3` has commas and is no table
     if not below:
         return any(role_of(name).what == "loss" for name in names)
-    cells = _cells(below[0].strip() if separator == " " else below[0], separator)
+    cells = _with_points(_cells(below[0].strip() if separator == " " else below[0], separator), separator)
     return len(cells) == len(names) and any(map(_is_number, cells))
 
 
@@ -135,7 +135,7 @@ def _numeric_places(path: Path, header: Header, label: int | None, wanted: Seque
     rows = [_cells(line, header.separator) for line in lines[:-1] or lines if line.strip()]
     numeric = []
     for place, name in enumerate(header.names):
-        cells = [row[place] for row in rows if place < len(row)]
+        cells = _with_points([row[place] for row in rows if place < len(row)], header.separator)
         texts = sum(not _is_number(cell) and cell.lower() not in ABSENT for cell in cells)
         if place != label and (name in wanted or texts <= len(cells) / 2):
             numeric.append(place)
@@ -211,9 +211,7 @@ def _by_csv(
     cells_of = list(zip(*(row[:width] for row in whole), strict=True))
     columns = {}
     for place in places:
-        cells = cells_of[place]
-        if header.separator == ";":
-            cells = tuple(cell.replace(",", ".") if "." not in cell else cell for cell in cells)
+        cells = _with_points(cells_of[place], header.separator)
         values, present, text = numbers_of(cells)
         name = header.names[place]
         if text:
@@ -227,6 +225,13 @@ def _by_csv(
             [builder.run_number(_run_name(cell, header.names[label])) for cell in cells_of[label]], np.int64
         )
     builder.add_block(len(whole), columns, run_of)
+
+
+def _with_points(cells: Sequence[str], separator: str) -> Sequence[str]:
+    """Cells with decimal points: where a semicolon parts them, the comma is the decimal sign."""
+    if separator != ";":
+        return cells
+    return [cell.replace(",", ".") if "." not in cell else cell for cell in cells]
 
 
 def _run_name(cell: str, name: str) -> str:

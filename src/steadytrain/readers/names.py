@@ -51,8 +51,8 @@ def _each(*names: str) -> tuple[frozenset[str], ...]:
 
 
 _STEP = (
-    _each("global step", "global steps", "globalstep", "optimizer step", "update step"),
-    _each("step", "steps", "iteration", "iterations", "update", "updates", "num updates", "num steps"),
+    _each("global step", "global steps", "globalstep", "optimizer step", "update step", "num updates"),
+    _each("step", "steps", "iteration", "iterations", "update", "updates", "num steps"),
     _each("iter", "iters", "it", "itr", "n iter", "num iter"),
     (),  # `_step` of Weights & Biases counts calls of log
     _each("batch", "batches", "batch idx", "minibatch"),

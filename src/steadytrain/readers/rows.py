@@ -37,6 +37,8 @@ class Column:
         """The values at ``rows`` and whether there is one; 0 where there is none."""
         if not len(self.rows):
             return np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
+        if np.array_equal(rows, self.rows):  # nearly always: it saves a search
+            return self.values, np.ones(len(rows), np.bool_)
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         here = self.rows[places] == rows
         return np.where(here, self.values[places], 0.0), here
@@ -68,11 +70,11 @@ class _Block:
 
 @dataclass
 class RowsBuilder:
-    """Collects rows. ``seen`` counts all of them, also those that were let go."""
+    """Collects rows."""
 
-    seen: int = 0
     runs: dict[str, int] = field(default_factory=dict)
     _blocks: deque[_Block] = field(default_factory=deque)
+    _pushed: int = 0
     _kept: int = 0
     _cells: int = 0
     _names: set[str] = field(default_factory=set)
@@ -80,6 +82,11 @@ class RowsBuilder:
     _open: dict[str, tuple[array[int], array[float]]] = field(default_factory=dict)
     _open_runs: array[int] = field(default_factory=lambda: array("q"))
     _open_count: int = 0
+
+    @property
+    def seen(self) -> int:
+        """All rows so far, also those that were let go."""
+        return self._pushed + self._open_count
 
     def add(self, row: Mapping[str, float], run: str | None = None) -> None:
         """One row."""
@@ -154,7 +161,7 @@ class RowsBuilder:
 
     def _push(self, block: _Block) -> None:
         self._blocks.append(block)
-        self.seen += block.count
+        self._pushed += block.count
         self._kept += block.count
         self._cells += block.cells()
         while len(self._blocks) > 1 and (self._kept - self._blocks[0].count >= ROWS_MAX or self._cells > CELLS_MAX):

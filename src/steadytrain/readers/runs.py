@@ -200,7 +200,8 @@ def _resumed(
     places = np.concatenate(kept[::-1])
     order = np.argsort(steps[places], kind="stable")
     places = places[order]
-    jumps = _jumps(np.unique(steps[places]))
+    ordered = steps[places]
+    jumps = _jumps(ordered[np.append(True, np.diff(ordered) != 0)])
     told = told[::-1] + [
         f"Steps {after + 1:,} to {before - 1:,} are not in the log; taken for an interruption."
         for after, before in jumps[:STRAGGLERS_MAX]

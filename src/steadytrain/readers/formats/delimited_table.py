@@ -20,7 +20,7 @@ class DelimitedTable(Reader):
     in_folders: ClassVar[tuple[str, ...]] = ("*.csv", "*.tsv")
 
     def claims(self, path: Path, head: bytes) -> bool:
-        if not head or not is_text(head):
+        if not head or not is_text(head) or head.lstrip()[:1] in (b"{", b"["):
             return False
         suffix = path.suffix.lower()
         return suffix in (".csv", ".tsv") or header_of(head, suffix) is not None

@@ -56,7 +56,7 @@ class JsonLines(Reader):
                         broken += 1
         notes = [f"{broken:,} lines are no whole JSON objects and were passed over."] if broken else []
         if not builder.seen:
-            raise UsageError(f"{path}: no line of it is a JSON object")
+            raise UsageError(f"{path}: no rows of a log in it, neither JSON objects by line nor a list of them")
         return logs_of(builder.build(), columns, path=path, kind=self.kind, notes=notes)
 
 

@@ -24,7 +24,7 @@ from steadytrain.readers.runs import logs_of
 NAMES_KEPT = 4096
 PAIRS_MAX = 200
 
-_WORD = r"(?!(?:nan|inf|infinity)\b)[A-Za-z_][\w./@-]*"
+_WORD = r"(?:(?<=\bof )nan\b|(?!(?:nan|inf|infinity)\b)[A-Za-z_][\w./@-]*)"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<name>{_WORD}(?:[ ]{_WORD}){{0,5}}(?:[ ]?\(\w{{1,3}}\))?)['\"]?"
     rf"(?P<between>\s*[:=]+\s*|\s+)['\"(\[]{{0,2}}\s*(?:tensor\()?"
@@ -33,10 +33,16 @@ _PAIR = re.compile(
 )
 _COUNT = re.compile(r"\[\s*(\d+)\s*/\s*(\d+)\s*(?:\(\s*\d+%\s*\))?\s*\]")
 _BAR = re.compile(r"(?<![\w./])(\d+)/(\d+)\s*\[(?=[^\]]*(?:it/s|s/it|<|ETA|[=>.]{3}))")
+_EPOCH = re.compile(r"[^\w]*epoch[\s:#\[]*(\d+)", re.IGNORECASE)
 _WORTH = re.compile(r"loss|nll|norm|\bval|eval|test|entropy|\d/\d+ *\[", re.IGNORECASE)
 _SUMMARY = "train_runtime"
 _TOTAL = "total_steps"
-_STEP = "step"
+_BOUND = frozenset(
+    {"of", "nan", "num", "number", "per", "total", "max", "min", "skipped", "every", "each", "warmup", "save", "logging"}
+)
+"""Words that change what the next one means: `max steps` is no step."""
+
+_STEP, _EPOCH_NAME = "step", "epoch"
 _CARRIES = frozenset({"loss", "gradient_norm", "gradient_norm_applied", "evaluation"})
 
 
@@ -63,15 +69,19 @@ class TextLog(Reader):
 @dataclass
 class _Gathering:
     """Lines become rows. ``waiting`` is a row without a step, which the next progress bar may give it: tqdm draws its
-    bar again behind what is printed above it."""
+    bar again behind what is printed above it. ``epoch`` is that of the last heading ``Epoch 3/10``."""
 
     wanted: frozenset[str]
     builder: RowsBuilder = field(default_factory=RowsBuilder)
     waiting: dict[str, float] | None = None
     bar_total: int = 0
+    epoch: float | None = None
 
     def line(self, line: str) -> None:
         line = without_colours(line)[:LINE_LENGTH_MAX]
+        heading = _EPOCH.match(line)
+        if heading:
+            self.epoch = float(heading[1])
         if not _WORTH.search(line) and not any(name in line for name in self.wanted):
             return
         bar = _BAR.search(line)
@@ -83,6 +93,8 @@ class _Gathering:
                 self.flush()
             return
         self.flush()
+        if self.epoch is not None:
+            row.setdefault(_EPOCH_NAME, self.epoch)
         if position is not None:
             row[PROGRESS_BAR] = position
         # A row that is printed above a bar gets its step from the bar that is drawn again after it.
@@ -153,6 +165,6 @@ def _named(text: str, wanted: frozenset[str]) -> tuple[str, Role]:
     for begin in range(len(words)):
         name = " ".join(words[begin:])
         role = role_of(name)
-        if role.what != "other":
+        if role.what != "other" and not (begin and words[begin - 1].lower() in _BOUND):
             return name, role
     return " ".join(words), Role("other")

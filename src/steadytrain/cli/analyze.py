@@ -1,0 +1,317 @@
+"""``steadytrain analyze``: the detectors on the logs of other tools, as text, as JSON or as a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from steadytrain.model import Symptom
+    from steadytrain.readers import Columns, Log, Tell
+    from steadytrain.stories import Judgement
+
+UNHEALTHY_STATUS = 1
+SYMPTOMS_SHOWN_MAX = 12
+NOTES_SHOWN_MAX = 6
+PAGES_MAX = 64
+PROGRESS_BYTES_MIN = 1 << 25
+"""Shorter files are read before a progress bar could be looked at."""
+
+_HEALTH_STYLES = {"healthy": "bold green", "watch": "bold yellow", "sick": "bold red", "unknown": "bold"}
+_DIM = "dim"
+
+
+@dataclass(frozen=True)
+class _Judged:
+    log: Log
+    judgement: Judgement
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...", type=click.Path(path_type=Path))
+@click.option("--loss", metavar="COL", help="Column of the training loss, where it is not guessed right.")
+@click.option("--step", metavar="COL", help="Column of the optimizer step.")
+@click.option("--grad-norm", metavar="COL", help="Column of the gradient norm.")
+@click.option("--lr", metavar="COL", help="Column of the learning rate.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a page with the curves; of several runs one each, with the run's name behind FILE's.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "critical"]),
+    help="End with status 1 when a symptom this grave (or graver) was seen.",
+)
+def command(
+    logs: tuple[Path, ...],
+    loss: str | None,
+    step: str | None,
+    grad_norm: str | None,
+    lr: str | None,
+    as_json: bool,
+    html: Path | None,
+    fail_on: str | None,
+) -> int:
+    """Look for symptoms in the logs of any training, without PyTorch.
+
+    LOG is a file or a folder: trainer_state.json, JSON Lines, CSV, what a script printed, TensorBoard's event files,
+    runs of Weights & Biases on disk, stores of MLflow, Lightning's metrics.csv, a steadytrain run. docs/analyze.md
+    tells how columns are guessed.
+
+    Ends with status 0 when something was read, whatever was seen (but see --fail-on), and 2 when nothing could be read.
+    """
+    from steadytrain.catalog import detectors
+    from steadytrain.readers import Columns
+    from steadytrain.stories import judge
+
+    if html is not None:
+        _check_writable(html)
+    columns = Columns(loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr)
+    found, unreadable = _read(logs, columns)
+    looking = detectors()
+    judged = [_Judged(log, judge(log.window, looking)) for log in found]
+    for line in unreadable:
+        click.echo(f"steadytrain: not read: {_one_line(line)}", err=True)
+    pages = _write_pages(judged, html) if html is not None else []
+    if as_json:
+        click.echo(json.dumps(_document(judged, unreadable), indent=1, allow_nan=False))
+    else:
+        _print(judged, pages)
+    return UNHEALTHY_STATUS if fail_on is not None and _is_reached(judged, fail_on) else 0
+
+
+def _read(paths: Sequence[Path], columns: Columns) -> tuple[list[Log], list[str]]:
+    """All runs in ``paths``, and a line for each log that could not be read.
+
+    Raises:
+        UsageError: nothing could be read.
+    """
+    from steadytrain.readers import find_logs
+
+    logs: list[Log] = []
+    unreadable: list[str] = []
+    with _progress() as tell:
+        for path in paths:
+            try:
+                found = find_logs(path, columns, tell=tell)
+            except UsageError as error:
+                unreadable.append(str(error))
+                continue
+            logs += found.logs
+            unreadable += found.skipped
+    if not logs:
+        for line in unreadable[:-1]:
+            click.echo(f"steadytrain: {_one_line(line)}", err=True)
+        raise UsageError(_one_line(unreadable[-1]))
+    return logs, unreadable
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """What readers tell their progress to: a bar on a terminal while a long file is read, nothing elsewhere."""
+    if not sys.stdout.isatty():
+        yield lambda path, done, size: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[Path, Any] = {}
+
+        def tell(path: Path, done: int, size: int) -> None:
+            if size >= PROGRESS_BYTES_MIN:
+                if path not in tasks:
+                    tasks[path] = bar.add_task(path.name, total=size)
+                bar.update(tasks[path], completed=done)
+
+        yield tell
+
+
+def _is_reached(judged: Sequence[_Judged], fail_on: str) -> bool:
+    from steadytrain.model import SEVERITIES
+
+    grave = SEVERITIES[[*SEVERITIES].index(fail_on) :]  # type: ignore[arg-type]
+    return any(symptom.severity in grave for entry in judged for symptom in entry.judgement.symptoms)
+
+
+# JSON.
+
+
+def _document(judged: Sequence[_Judged], unreadable: Sequence[str]) -> dict[str, Any]:
+    """The ``steadytrain.symptoms/1`` document."""
+    summaries = _summaries()
+    return {
+        "schema": "steadytrain.symptoms/1",
+        "runs": [_run_document(entry, summaries) for entry in judged],
+        "unreadable": list(unreadable),
+    }
+
+
+def _run_document(entry: _Judged, summaries: dict[str, str]) -> dict[str, Any]:
+    log, judgement = entry.log, entry.judgement
+    steps = log.window.steps
+    return {
+        "run": log.name,
+        "path": str(log.source),
+        "kind": log.kind,
+        "steps": len(steps),
+        "first_step": int(steps[0]) if len(steps) else None,
+        "last_step": int(steps[-1]) if len(steps) else None,
+        "health": judgement.health,
+        "why": judgement.why,
+        "notes": list(log.notes),
+        "symptoms": [
+            {**symptom.to_json(), "explanation": summaries.get(symptom.name, "")} for symptom in judgement.symptoms
+        ],
+        "stories": [story.to_json() for story in judgement.stories],
+        "looked": list(judgement.looked),
+        "not_run": dict(judgement.not_run),
+    }
+
+
+def _summaries() -> dict[str, str]:
+    from steadytrain.catalog import explanations
+
+    return {entry.name: entry.summary for entry in explanations()}
+
+
+# Text.
+
+
+def _print(judged: Sequence[_Judged], pages: Sequence[tuple[Path, int]]) -> None:
+    from rich.console import Console
+
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that knows no block characters gets question marks, and no traceback.
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, emoji=False, markup=False)
+    with console.capture() as printed:
+        for part in _parts(judged):
+            console.print(part, crop=False)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    for path, size in pages:
+        click.echo(f"{path}  {size / 1024:,.0f} KiB")
+
+
+def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    summaries = _summaries()
+    for entry in judged:
+        yield from _run_parts(entry, summaries)
+        yield Text()
+    if len(judged) > 1:
+        counts = Counter(entry.judgement.health for entry in judged)
+        told = ", ".join(f"{counts[health]} {health}" for health in _HEALTH_STYLES if counts[health])
+        yield Text(f"{len(judged)} runs: {told}")
+    names = dict.fromkeys(
+        symptom.name for entry in judged for symptom in entry.judgement.symptoms if symptom.severity != "note"
+    )
+    if names:
+        yield Text("Next", style="bold")
+        for name in names:
+            yield Text.assemble(
+                f"  steadytrain explain {name}", ("   # causes, and what to do", _DIM), no_wrap=True, overflow="ignore"
+            )
+
+
+def _run_parts(entry: _Judged, summaries: dict[str, str]) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    from steadytrain.report.curves import curve
+    from steadytrain.report.of_log import steps_of
+    from steadytrain.report.text import _spark
+    from steadytrain.report.wording import clean
+
+    log, judgement = entry.log, entry.judgement
+    yield Text.assemble((clean(log.name), "bold"), (f"  {steps_of(log.window)} steps, {log.kind}", _DIM))
+    yield Text.assemble((judgement.health, _HEALTH_STYLES[judgement.health]), f": {clean(judgement.why)}")
+    loss = curve("loss", "loss", log.window.series("loss"))
+    if loss is not None:
+        yield Text.assemble("  ", _spark(loss))
+    shown = judgement.symptoms[:SYMPTOMS_SHOWN_MAX]
+    told: set[str] = set()
+    for number, symptom in enumerate(shown):
+        if number == 0 or symptom.story is None or symptom.story != shown[number - 1].story:
+            several = sum(other.story == symptom.story for other in judgement.symptoms) > 1
+            if several and symptom.story is not None:
+                yield Text(f"  story {symptom.story}", style=_DIM)
+        yield from _symptom_lines(symptom, "" if symptom.name in told else summaries.get(symptom.name, ""))
+        told.add(symptom.name)
+    if len(judgement.symptoms) > len(shown):
+        yield Text(f"  and {len(judgement.symptoms) - len(shown)} more (--json has all)", style=_DIM)
+    for note in log.notes[:NOTES_SHOWN_MAX]:
+        yield Text(f"  {clean(note)}", style=_DIM)
+    if len(log.notes) > NOTES_SHOWN_MAX:
+        yield Text(f"  and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM)
+
+
+def _symptom_lines(symptom: Symptom, summary: str) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from steadytrain.report.text import STYLES
+    from steadytrain.report.wording import clean, step_range
+
+    course = f" ({clean(symptom.course)})" if symptom.course else ""
+    yield Padding(
+        Text.assemble(
+            (f"{symptom.severity} ", STYLES[symptom.severity]),
+            (clean(symptom.name), "bold"),
+            f", {step_range(symptom)}{course}: {clean(symptom.message)}",
+        ),
+        (0, 0, 0, 2),
+    )
+    if summary:
+        yield Padding(Text(summary, style=_DIM), (0, 0, 0, 6))
+
+
+# Pages.
+
+
+def _check_writable(html: Path) -> None:
+    if html.is_dir():
+        raise UsageError(f"{html}: this is a folder; name a file with --html FILE.html")
+    if not html.absolute().parent.is_dir():
+        raise UsageError(f"{html.parent}: no such folder to write {html.name} into; make it first")
+
+
+def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]]:
+    """A page for each run (the first ``PAGES_MAX``): its path and size."""
+    from steadytrain import __version__
+    from steadytrain.cli.report import _write
+    from steadytrain.report.html import page
+    from steadytrain.report.of_log import from_log
+    from steadytrain.report.zoom import zoom
+
+    written = []
+    for number, entry in enumerate(judged[:PAGES_MAX], start=1):
+        report = from_log(entry.log, entry.judgement)
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.log.name).strip("-")[:80]
+        path = html if len(judged) == 1 else html.with_name(f"{html.stem}-{number}-{safe}{html.suffix or '.html'}")
+        written.append((path, _write(path, page(report, zoom(report), version=__version__))))
+    if len(judged) > PAGES_MAX:
+        click.echo(f"steadytrain: {len(judged)} runs; pages were written for the first {PAGES_MAX}", err=True)
+    return written
+
+
+def _one_line(text: str) -> str:
+    from steadytrain.report.wording import clean
+
+    return clean(text, length_max=1_000)

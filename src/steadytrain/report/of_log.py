@@ -1,0 +1,96 @@
+"""A ``Report`` of a run that another tool logged: its curves with its symptoms on them, and what was not looked at."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from steadytrain.model import Series, Symptom, Window, worst
+from steadytrain.readers.contract import Log
+from steadytrain.report.curves import Curve, curve
+from steadytrain.report.values import Command, Report, SymptomRow
+from steadytrain.report.wording import clean, count, enumerated, facts_of, step_range
+from steadytrain.stories import Judgement
+
+SYMPTOMS_MAX = 100
+METRIC_CURVES_MAX = 6
+TENSORS_MAX = 6
+_CURVES = (
+    ("loss", "loss", "linear"),
+    ("gradient_norm", "gradient norm", "log"),
+    ("learning_rate", "learning rate", "linear"),
+    ("loss_scale", "loss scale", "log"),
+)
+
+
+def from_log(log: Log, judgement: Judgement) -> Report:
+    """The report of one run of a log."""
+    window = log.window
+    seen = judgement.symptoms
+    facts = facts_of(
+        ("log", log.source),
+        ("format", log.kind),
+        ("steps", steps_of(window)),
+        ("detectors that looked", ", ".join(judgement.looked)),
+    )
+    notes = list(log.notes)
+    if len(seen) > SYMPTOMS_MAX:
+        notes.append(f"{len(seen)} symptoms were seen; the first {SYMPTOMS_MAX} are shown.")
+    if judgement.not_run:
+        notes.append(not_run(judgement.not_run))
+    return Report(
+        title=f"Run {clean(log.name)}",
+        verdict=f"{judgement.health}: {clean(judgement.why)}",
+        severity=worst([symptom.severity for symptom in seen]),
+        summary=(),
+        facts=facts,
+        brief=facts,
+        curves=_curves(window),
+        symptoms=tuple(_row(symptom) for symptom in seen[:SYMPTOMS_MAX]),
+        incidents=(),
+        commands=tuple(
+            Command("what it means", f"steadytrain explain {shlex.quote(name)}")
+            for name in dict.fromkeys(symptom.name for symptom in seen)
+        )[:3],
+        notes=tuple(map(clean, notes)),
+        environment=(),
+    )
+
+
+def steps_of(window: Window) -> str:
+    """How many steps a window has, and their numbers where those differ from their count."""
+    if not len(window):
+        return "none"
+    first, last = int(window.steps[0]), int(window.steps[-1])
+    numbers = f" (number {count(first)} to {count(last)})" if (first, last) != (1, len(window)) else ""
+    return f"{count(len(window))}{numbers}"
+
+
+def not_run(why: Mapping[str, str]) -> str:
+    """One sentence for all detectors that could not look."""
+    return f"{len(why)} detectors did not look, because the log lacks what they need: {', '.join(why)}."
+
+
+def _curves(window: Window) -> tuple[Curve, ...]:
+    drawn = [curve(name, title, window.series(name), scale=scale) for name, title, scale in _CURVES]
+    for name, series in list(window.metrics.items())[:METRIC_CURVES_MAX]:
+        if _moves(series):
+            drawn.append(curve(name, clean(name), series))
+    return tuple(found for found in drawn if found is not None)
+
+
+def _moves(series: Series) -> bool:
+    return len(series) > 1 and bool((series.values != series.values[0]).any())
+
+
+def _row(symptom: Symptom) -> SymptomRow:
+    return SymptomRow(
+        name=clean(symptom.name),
+        severity=symptom.severity,
+        first_step=symptom.first_step,
+        last_step=symptom.last_step,
+        steps=step_range(symptom),
+        origin="",
+        message=clean(symptom.message),
+        tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
+    )
