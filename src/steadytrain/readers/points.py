@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from steadytrain.model import FloatArray, IntArray
 from steadytrain.readers.names import role_of
 from steadytrain.readers.rows import COLUMNS_MAX, ROWS_MAX, Column, Rows
 
@@ -35,7 +36,11 @@ class Points:
 
 
 def rows_of(metrics: Mapping[str, Points]) -> Rows:
-    """One row for all points of a step that were written one after the other, with columns ``step`` and ``time``."""
+    """One row for all points of a step, with columns ``step`` and ``time``.
+
+    A metric whose steps go back begins a new pass; the rows of a pass stand behind those of the one before. Clocks are
+    not used for this: points of one step are not written at one time, and MLflow counts whole milliseconds.
+    """
     notes: list[str] = []
     if len(metrics) > COLUMNS_MAX:
         kept = sorted(metrics, key=lambda name: role_of(name).what == "other")[:COLUMNS_MAX]
@@ -47,28 +52,33 @@ def rows_of(metrics: Mapping[str, Points]) -> Rows:
         notes.append(f"{name!r} counts other steps than the loss and was left out.")
     if not steps_of:
         return Rows(0, {}, notes=tuple(notes))
-    names = list(steps_of)
-    of = np.repeat(np.arange(len(names)), [len(steps_of[name]) for name in names])
-    steps = np.concatenate([steps_of[name] for name in names])
-    values = np.concatenate([np.array(metrics[name].values, np.float64) for name in names])
-    times = np.concatenate([np.array(metrics[name].times, np.float64) for name in names])
-    order = np.argsort(times, kind="stable")
-    of, steps, values, times = of[order], steps[order], values[order], times[order]
-    row = np.cumsum(np.append(False, np.diff(steps) != 0))
-    columns = {name: _column(row[of == number], values[of == number]) for number, name in enumerate(names)}
-    columns[STEP] = _column(row, steps.astype(np.float64))
-    columns[TIME] = _column(row, times)
-    return Rows(int(row[-1]) + 1, columns, notes=tuple(notes))
+    steps = np.concatenate(list(steps_of.values()))
+    passes = np.concatenate([np.cumsum(np.diff(own, prepend=own[:1]) < 0) for own in steps_of.values()])
+    order = np.lexsort((steps, passes))
+    begins = np.append(True, (np.diff(steps[order]) != 0) | (np.diff(passes[order]) != 0))
+    row = np.zeros(len(order), np.int64)
+    row[order] = np.cumsum(begins) - 1
+    columns: dict[str, Column] = {}
+    time = np.zeros(int(begins.sum()))
+    start = 0
+    for name, own in steps_of.items():
+        rows = row[start : start + len(own)]
+        columns[name] = _column(rows, np.array(metrics[name].values, np.float64))
+        time[rows] = np.array(metrics[name].times, np.float64)
+        start += len(own)
+    every = np.arange(len(time))
+    columns[STEP] = Column(every, steps[order][begins].astype(np.float64))
+    columns[TIME] = Column(every, time)
+    return Rows(len(time), columns, notes=tuple(notes))
 
 
-def _column(
-    rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]], values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-) -> Column:
-    last = np.append(np.diff(rows) != 0, True) if len(rows) else np.zeros(0, np.bool_)
+def _column(rows: IntArray, values: FloatArray) -> Column:
+    """A column; of several values of one row the last. ``rows`` ascend."""
+    last = np.append(np.diff(rows) != 0, True)
     return Column(rows[last], values[last])
 
 
-def _of_other_steps(steps_of: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]) -> list[str]:
+def _of_other_steps(steps_of: Mapping[str, IntArray]) -> list[str]:
     """Signals whose steps are not those of the fullest loss. Evaluations may have any."""
     losses = [name for name in steps_of if role_of(name).what == "loss"]
     if not losses:

@@ -81,7 +81,7 @@ def _told(choice: Choice) -> list[str]:
     loss = choice.signals.get("loss")
     if loss is None:
         notes.append("No column looks like a training loss, so nothing is said of it.")
-    elif loss != "loss":
+    elif role_of(loss).tier > 0 or role_of(loss).what != "loss":
         notes.append(f"The loss is the column {loss!r}.")
     if not choice.steps:
         notes.append("The log has no steps; a step is a row's position among the rows with a loss.")

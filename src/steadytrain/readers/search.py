@@ -10,14 +10,15 @@ import fnmatch
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import steadytrain.readers.formats
 from steadytrain.errors import UsageError
-from steadytrain.readers.contract import Columns, Log, Reader, Tell
+from steadytrain.readers.contract import ANY_TEXT, Columns, Log, Reader, Tell
 from steadytrain.readers.files import head_of, is_text, packed_as
 
 LOGS_MAX = 1_000
@@ -59,7 +60,7 @@ def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, s
         raise UsageError(f"{path}: no such file or folder")
     if is_folder:
         return _read_folder(path, columns, tell)
-    return Found(_read_file(path, columns, tell))
+    return Found(_numbered(_read_file(path, columns, tell)))
 
 
 @lru_cache(maxsize=1)
@@ -95,35 +96,48 @@ def _read_file(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
 def _read_folder(folder: Path, columns: Columns, tell: Tell) -> Found:
     logs: list[Log] = []
     skipped: list[str] = []
+    unlike: list[str] = []
     for reader, path in _logs_below(folder):
         if len(logs) >= LOGS_MAX:
             skipped.append(f"{folder}: more than {LOGS_MAX} runs; the rest was not read")
             break
         try:
-            read = reader.read(path, columns, tell) if path.is_dir() else _read_file(path, columns, tell)
+            logs += reader.read(path, columns, tell) if path.is_dir() else _read_file(path, columns, tell)
         except UsageError as error:
-            skipped.append(str(error))
-            continue
-        logs += [replace(log, name=_name_in(folder, log)) for log in read]
-    if not logs and skipped:
-        more = f" (and {len(skipped) - 1} more that could not be read)" if len(skipped) > 1 else ""
-        raise UsageError(f"{skipped[0]}{more}")
-    if not logs:
-        patterns = ", ".join(sorted({pattern for reader in readers() for pattern in reader.in_folders}))
-        raise UsageError(f"{folder}: no logs in this folder; looked for run folders and {patterns}")
-    return Found(tuple(logs), tuple(skipped))
+            # Many a text is called .log and tells of no training; that is not worth a word beside those that do.
+            (unlike if reader.general == ANY_TEXT else skipped).append(str(error))
+    if logs:
+        return Found(_told_apart(folder, logs), tuple(skipped))
+    reasons = skipped or unlike
+    if reasons:
+        more = f" (and {len(reasons) - 1} more that could not be read)" if len(reasons) > 1 else ""
+        raise UsageError(f"{reasons[0]}{more}")
+    patterns = ", ".join(sorted({pattern for reader in readers() for pattern in reader.in_folders}))
+    raise UsageError(f"{folder}: no logs in this folder; looked for run folders and {patterns}")
+
+
+def _told_apart(folder: Path, logs: Sequence[Log]) -> tuple[Log, ...]:
+    """The logs, with the folders between before the names of those that are called the same."""
+    times = Counter(log.name for log in logs)
+    return _numbered([replace(log, name=_name_in(folder, log)) if times[log.name] > 1 else log for log in logs])
+
+
+def _numbered(logs: Sequence[Log]) -> tuple[Log, ...]:
+    """The logs, with a number behind a name that came before."""
+    seen: Counter[str] = Counter()
+    found = []
+    for log in logs:
+        seen[log.name] += 1
+        found.append(replace(log, name=f"{log.name} ({seen[log.name]})") if seen[log.name] > 1 else log)
+    return tuple(found)
 
 
 def _name_in(folder: Path, log: Log) -> str:
-    """A log's name with the folders between, which tell apart files that are all called the same."""
     try:
-        between = log.source.parent.relative_to(folder)
+        between = log.source.parent.relative_to(folder).as_posix()
     except ValueError:
         return log.name
-    if log.source == folder or str(between) == ".":
-        return log.name
-    own = log.name.removeprefix(f"{log.source.parent.name}/")
-    return f"{between.as_posix()}/{own}"
+    return log.name if between == "." else f"{between}/{log.name.removeprefix(f'{log.source.parent.name}/')}"
 
 
 def _logs_below(folder: Path) -> list[tuple[Reader, Path]]:

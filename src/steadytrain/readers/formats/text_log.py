@@ -38,7 +38,8 @@ _WORTH = re.compile(r"loss|nll|norm|\bval|eval|test|entropy|\d/\d+ *\[", re.IGNO
 _SUMMARY = "train_runtime"
 _TOTAL = "total_steps"
 _BOUND = frozenset(
-    {"of", "nan", "num", "number", "per", "total", "max", "min", "skipped", "every", "each", "warmup", "save", "logging"}
+    {"of", "nan", "num", "number", "per", "total", "max", "min", "skipped"}
+    | {"every", "each", "warmup", "save", "logging"}
 )
 """Words that change what the next one means: `max steps` is no step."""
 
