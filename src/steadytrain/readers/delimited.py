@@ -100,7 +100,7 @@ def _is_header(names: Sequence[str], below: Sequence[str], separator: str) -> bo
     if any(re.search(r"[:=]\s*\S*\d|\s[-+]?\d+(\.\d+)?$", name) for name in names):
         return False  # `step 1, loss 2.3` has commas and is no table
     if not below:
-        return any(role_of(name).what == "loss" for name in names)
+        return separator != " " and any(role_of(name).what == "loss" for name in names)
     cells = _with_points(_cells(below[0].strip() if separator == " " else below[0], separator), separator)
     return len(cells) == len(names) and any(map(_is_number, cells))
 

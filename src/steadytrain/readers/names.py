@@ -296,7 +296,9 @@ def _steps(columns: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ..
 
 def _counts(column: Column) -> bool:
     """Whether these are whole numbers that move."""
-    values = column.values
+    values = column.values[np.isfinite(column.values)]
+    if not len(values):
+        return False
     return bool((np.floor(values) == values).all()) and (len(values) == 1 or bool((values != values[0]).any()))
 
 

@@ -323,7 +323,8 @@ def _metric_steps(rows: Rows, choice: Choice, run: _Run, at: IntArray) -> IntArr
         values, there = rows.columns[name].at(at)
         # Where steps were counted through the epochs, only the rows of training carry the sum.
         own = there & ~exact if not _counted_through(rows, choice, run) else np.zeros(len(at), np.bool_)
-        steps = np.where(own & (np.abs(values) < _STEP_MAX), values.astype(np.int64), steps)
+        own &= np.abs(values) < _STEP_MAX
+        steps[own] = values[own].astype(np.int64)
     return steps
 
 
