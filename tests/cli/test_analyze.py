@@ -1,0 +1,210 @@
+"""``steadytrain analyze``: a story for a person, one document for a program, one line for a mistake."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from steadytrain.catalog import detector_name
+from steadytrain.cli.analyze import command
+from steadytrain.errors import UsageError
+from steadytrain.model import Symptom, Window, worst
+from steadytrain.symptoms import Detector
+
+
+@dataclass(frozen=True)
+class Judgement:
+    symptoms: tuple[Symptom, ...]
+    health: str
+    why: str
+    looked: tuple[str, ...]
+    stories: tuple[Any, ...] = ()
+    not_run: dict[str, str] = field(default_factory=dict)
+
+
+def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
+    """As much of judging as the command needs."""
+    seen = tuple(symptom for detector in detectors for symptom in detector.check(window))
+    health = {"critical": "sick", "warning": "watch"}.get(
+        worst([symptom.severity for symptom in seen]) or "", "healthy"
+    )
+    why = seen[0].message if seen else "nothing was seen"
+    return Judgement(seen, health, why, tuple(detector_name(type(detector)) for detector in detectors))
+
+
+@pytest.fixture(autouse=True)
+def _stories(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        importlib.import_module("steadytrain.stories")
+    except ModuleNotFoundError:
+        module = types.ModuleType("steadytrain.stories")
+        module.judge, module.Judgement = judge, Judgement  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "steadytrain.stories", module)
+
+
+def analyze(*arguments: str | Path, status: int = 0) -> str:
+    result = run(*arguments)
+    assert result.return_value == status
+    return result.stdout
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(
+        command, [str(argument) for argument in arguments], catch_exceptions=False, standalone_mode=False
+    )
+
+
+def log(folder: Path, name: str = "run.csv", *, nan_from: int = 10**9, steps: int = 300) -> Path:
+    rows = [f"{step},{math.nan if step >= nan_from else 2 + math.exp(-step / 100)}" for step in range(1, steps + 1)]
+    path = folder / name
+    path.write_text("\n".join(["step,loss", *rows]) + "\n")
+    return path
+
+
+def test_a_healthy_and_a_sick_run_for_a_person(tmp_path: Path) -> None:
+    shown = analyze(log(tmp_path, "good.csv"), log(tmp_path, "bad.csv", nan_from=250))
+    lines = shown.splitlines()
+    assert lines[0] == "good.csv  300 steps, csv"
+    assert lines[1].startswith("healthy: ")
+    assert "bad.csv  300 steps, csv" in lines
+    assert any(line.startswith("sick: ") for line in lines)
+    assert any(line.startswith("  critical nonfinite-loss, steps 250 to 300") for line in lines)
+    assert "2 runs: 1 healthy, 1 sick" in lines
+    assert any(line.startswith("  steadytrain explain nonfinite-loss ") for line in lines)
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_the_document(tmp_path: Path) -> None:
+    path = log(tmp_path, nan_from=250)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    document = json.loads(analyze(path, "--json"), parse_constant=refuse)
+    assert document["schema"] == "steadytrain.symptoms/1"
+    (entry,) = document["runs"]
+    found = {name: entry[name] for name in ("run", "path", "kind", "steps", "first_step", "last_step", "health")}
+    assert found == {
+        "run": "run.csv",
+        "path": str(path),
+        "kind": "csv",
+        "steps": 300,
+        "first_step": 1,
+        "last_step": 300,
+        "health": "sick",
+    }
+    (symptom,) = [symptom for symptom in entry["symptoms"] if symptom["name"] == "nonfinite-loss"]
+    assert (symptom["severity"], symptom["first_step"], symptom["last_step"]) == ("critical", 250, 300)
+    assert symptom["signals"] == ["loss"]
+    assert symptom["explanation"] == "The loss of a step is NaN or Inf."
+    assert "nonfinite-loss" in entry["looked"]
+
+
+def test_every_field_of_the_document_is_described(tmp_path: Path) -> None:
+    described = (Path(__file__).parents[2] / "docs" / "schemas.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:\w+\[\]\.)*(\w+)`", described))
+    document = json.loads(analyze(log(tmp_path, nan_from=250), "--json"))
+    (entry,) = document["runs"]
+    (symptom,) = [symptom for symptom in entry["symptoms"] if symptom["name"] == "nonfinite-loss"]
+    assert {*document, *entry, *symptom} <= names
+
+
+def test_pages(tmp_path: Path) -> None:
+    one = tmp_path / "one.html"
+    assert str(one) in analyze(log(tmp_path, nan_from=250), "--html", one)
+    page = one.read_text(encoding="utf-8")
+    assert "Run run.csv" in page
+    assert "nonfinite-loss" in page
+    assert "<svg" in page
+    log(tmp_path, "b.csv")
+    analyze(tmp_path, "--html", tmp_path / "all.html")
+    assert sorted(path.name for path in tmp_path.glob("all*")) == ["all-1-b.csv.html", "all-2-run.csv.html"]
+
+
+def test_health_changes_the_status_only_when_asked(tmp_path: Path) -> None:
+    sick, well = log(tmp_path, "sick.csv", nan_from=250), log(tmp_path, "well.csv")
+    analyze(sick)
+    analyze(sick, well, "--fail-on", "warning", status=1)
+    analyze(sick, "--fail-on", "critical", status=1)
+    analyze(well, "--fail-on", "warning")
+
+
+def test_what_could_not_be_read_beside_what_could(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    result = run(empty, log(tmp_path), "--json")
+    assert result.return_value == 0
+    document = json.loads(result.stdout)
+    assert len(document["runs"]) == 1
+    assert document["unreadable"] == [f"{empty}: the file is empty"]
+    assert result.stderr == f"steadytrain: not read: {empty}: the file is empty\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["empty.csv"], "empty.csv: the file is empty"),
+        (["binary"], "binary: a binary file"),
+        (["nowhere.csv"], "nowhere.csv: no such file or folder"),
+        (["."], r"the file is empty \(and 1 more"),
+        (["two.csv"], "two.csv: 2 columns look equally much like the training loss"),
+        (["two.csv", "--loss", "los"], r"two.csv: --loss 'los': no such column .* did you mean"),
+        (["two.csv", "--loss", "loss", "--html", "."], r"\.: this is a folder; name a file with --html"),
+        (["two.csv", "--loss", "loss", "--html", "no/x.html"], "no such folder to write x.html into"),
+    ],
+)
+def test_one_line_where_nothing_could_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.csv").write_text("")
+    Path("binary").write_bytes(bytes(range(256)))
+    Path("two.csv").write_text("step,loss,train_loss\n1,2,3\n2,3,4\n")
+    with pytest.raises(UsageError, match=said) as raised:
+        run(*arguments)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_escape_sequences_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "\x1b[31mevil.csv"
+    path.write_text('step,loss,"\x1b]0;x"\n1,2,3\n2,1,4\n')
+    assert "\x1b" not in analyze(path)
+    with pytest.raises(UsageError) as raised:
+        run(path, "--loss", "acc\x1b[2J")
+    assert "\x1b" not in str(raised.value)
+
+
+def test_the_command_line_as_a_whole_without_torch(tmp_path: Path) -> None:
+    pytest.importorskip("steadytrain.stories")
+    if "steadytrain.stories" in sys.modules and not hasattr(sys.modules["steadytrain.stories"], "__file__"):
+        pytest.skip("the real stories are not there yet")
+    path = log(tmp_path, nan_from=250)
+    code = (
+        "import sys; sys.modules['torch'] = None; from steadytrain.cli.main import entry\n"
+        f"sys.argv = ['steadytrain', 'analyze', {str(path)!r}, '--fail-on', 'critical']\n"
+        "entry()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "nonfinite-loss" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "steadytrain", "analyze", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"steadytrain: {tmp_path}/none: no such file or folder\n"
