@@ -55,7 +55,7 @@ class Stack:
     numbers: tuple[int, ...]
     members: tuple[IntArray, ...]
 
-    def block(self, index: int) -> str:
+    def block(self, index: int | np.intp) -> str:
         return f"{self.name}{self.numbers[index]}"
 
 
