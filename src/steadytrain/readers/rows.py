@@ -1,7 +1,7 @@
 """Columns of numbers as a format reads them, row by row or a block at a time, and bounded.
 
 Columns are sparse: a cell that was not logged takes no room. Of a log with more than ``ROWS_MAX`` rows the newest are
-kept, because a thinned log would lose the spikes of one step that detectors look for.
+kept (whole blocks of them), because a thinned log would lose the spikes of one step that detectors look for.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class RowsBuilder:
         self._pushed += block.count
         self._kept += block.count
         self._cells += block.cells()
-        while len(self._blocks) > 1 and (self._kept - self._blocks[0].count >= ROWS_MAX or self._cells > CELLS_MAX):
+        while len(self._blocks) > 1 and (self._kept > ROWS_MAX or self._cells > CELLS_MAX):
             gone = self._blocks.popleft()
             self._kept -= gone.count
             self._cells -= gone.cells()
