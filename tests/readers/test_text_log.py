@@ -9,6 +9,7 @@ import pytest
 from reading import loss_at, metric, read, read_one, signal, text
 
 from steadytrain.errors import UsageError
+from steadytrain.readers.formats.text_log import _Shapes
 
 STEPS = range(10, 510, 10)
 EXPECTED = {step: loss_at(step) for step in STEPS}
@@ -173,3 +174,38 @@ def test_other_encodings(tmp_path: Path) -> None:
 def test_text_without_a_loss(tmp_path: Path, content: str) -> None:
     with pytest.raises(UsageError, match="no line of it has a loss and its number"):
         read(text(tmp_path, "a.log", content))
+
+
+def test_lines_of_one_shape_read_as_they_would_alone(tmp_path: Path) -> None:
+    """What a line means is worked out once for all lines that differ in numbers alone; each line alone is the truth."""
+    numbers = [
+        "1",
+        "2.5",
+        "-0.5",
+        "+3",
+        "1e-05",
+        "1,234",
+        "1,234.5",
+        "12:30",
+        "1.2.3",
+        "3.",
+        ".5",
+        "7/9",
+        "0x1f",
+        "nan",
+        "5-6",
+    ]
+    shapes = [
+        "step 7 loss {} lr 0.1",
+        "step {}/90: loss=2 (x {})",
+        "[{}] step 8 | train_loss:{} top5 {}ms",
+        "epoch {} loss: {}",
+    ]
+    for shape in shapes:
+        lines = [shape.replace("{}", "{0}").format(number) for number in numbers]
+        together = text(tmp_path, "all.log", "\n".join(lines))
+        rows = [row for line in lines if (row := _Shapes(frozenset()).row(line)) is not None]
+        shared = _Shapes(frozenset())
+        found = [row for line in together.read_text().split("\n") if (row := shared.row(line)) is not None]
+        assert str(found) == str(rows)
+        assert rows

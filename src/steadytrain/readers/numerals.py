@@ -16,7 +16,8 @@ from steadytrain.model import FloatArray
 ABSENT = frozenset({"", "-", "--", "none", "null", "na", "n/a", "<na>", "nil", "undefined", "."})
 """Cells that say that nothing was logged."""
 
-NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+PLAIN_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+NUMBER = rf"(?:[-+]?{PLAIN_NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
 """A number in running text (to be matched without regard to case)."""
 
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:[,_' ]\d{3})+(?:\.\d*)?")

@@ -33,6 +33,7 @@ STRAGGLERS_MAX = 3
 JUMP_STRIDES = 10
 """A gap this many times as wide as the steps' distance on both sides of it was left by an interruption."""
 
+EPOCHS_MAX = 1 << 20
 _STEP_MAX = 2.0**53
 _PER_EPOCH_SHARE = 0.9
 
@@ -238,12 +239,14 @@ def _over_epochs(rows: Rows, choice: Choice, here: IntArray, steps: IntArray) ->
     if "epoch" not in choice.signals or not len(returns):
         return None
     values, there = rows.columns[choice.signals["epoch"]].at(here)
-    if not there.all() or not np.isfinite(values).all():
+    if not there.all() or not (np.abs(values) < EPOCHS_MAX).all():
         return None
     epochs = np.floor(values).astype(np.int64)
     if (np.diff(epochs)[returns] > 0).mean() < _PER_EPOCH_SHARE or (np.diff(epochs) < 0).any():
         return None
     length = int(steps.max()) + (stride_of(np.unique(steps)) if int(steps.min()) == 0 else 0)
+    if length * EPOCHS_MAX > _STEP_MAX:
+        return None
     through: IntArray = steps + (epochs - epochs[0]) * length
     return through
 
