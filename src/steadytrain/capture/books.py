@@ -29,6 +29,9 @@ from steadytrain.symptoms import Detector
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
 
+RECENT_STEPS = 64
+"""A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
+
 _NO_TENSORS = np.zeros(0, np.float32)
 
 
@@ -145,7 +148,8 @@ class Books:
             self.read(stream, step, sample.time, sample.reading)
 
     def read(self, stream: Stream, step: int, time: float, reading: Reading) -> None:
-        """Put one reading of a table on disk."""
+        """Put one reading of a table into memory, for the detectors, and on disk."""
+        stream.history.read(step, time, reading)
         if not self.recording:
             return
         try:
@@ -186,9 +190,13 @@ class Books:
     def detect(self, stream: Stream) -> list[Symptom]:
         """Run every detector and record what is new or has grown. Worst first; at the same severity the loss leads."""
         stream.since_detect = 0
-        found = []
+        tables = stream.history.tables()
+        scalars, tensors = (
+            replace(window, tables=tables) for window in (stream.history.window(), stream.history.recent())
+        )
+        found: list[Symptom] = []
         for detector in list(self._detectors):
-            window = stream.history.recent() if "gradient_norms" in detector.needs else stream.history.window()
+            window = tensors if "gradient_norms" in detector.needs else scalars
             try:
                 seen = detector.check(window)
             except Exception as error:
@@ -196,6 +204,9 @@ class Books:
                 self._guard.report(f"the detector {type(detector).__name__}", error)
                 continue
             found += [replace(symptom, stream=stream.name) for symptom in seen]
+        newest = int(scalars.steps[-1]) if len(scalars) else 0
+        # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
+        found = [symptom for symptom in found if symptom.last_step > newest - RECENT_STEPS]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:

@@ -1,16 +1,25 @@
-"""The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors."""
+"""The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
+
+Of the tables that detectors read the newest readings are kept as well. Not here: everything else, which is on disk.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
-from steadytrain.model import GRADIENT_ABSENT, Window
+from steadytrain.model import GRADIENT_ABSENT, Reading, Table, Window
 from steadytrain.store.segments import SCALARS, StepRecord
 
 STEPS_MAX = 2048
 TENSOR_STEPS_MAX = 512
 TENSOR_STEPS_MIN = 16
 TENSOR_BYTES_MAX = 16 << 20
+
+TABLES_KEPT = ("tensors", "modules")
+READINGS_MAX = 64
+READINGS_BYTES_MAX = 8 << 20  # of one table; at least two readings are kept
 
 
 class History:
@@ -27,6 +36,8 @@ class History:
         self._tensor_names: tuple[str, ...] = ()
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
+        self._readings: dict[str, deque[tuple[int, float, Reading]]] = {}
+        self._tables: dict[str, Table] = {}
         self._resize(())
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
@@ -50,8 +61,26 @@ class History:
         self._norms[self._tensor_rows] = record.gradient_norms
         self._tensor_rows += 1
 
+    def read(self, step: int, time: float, reading: Reading) -> None:
+        """A reading of a table; those that no detector reads are let go."""
+        if reading.table not in TABLES_KEPT:
+            return
+        most = max(2, min(READINGS_MAX, READINGS_BYTES_MAX // max(1, reading.values.nbytes)))
+        held = self._readings.setdefault(reading.table, deque())
+        held.append((step, time, reading))
+        while len(held) > most:
+            held.popleft()
+        self._tables.pop(reading.table, None)
+
+    def tables(self) -> dict[str, Table]:
+        """The readings that are kept, put together when they are asked for."""
+        for name, held in self._readings.items():
+            if name not in self._tables:
+                self._tables[name] = _table(name, held)
+        return dict(self._tables)
+
     def window(self) -> Window:
-        """The last ``STEPS_MAX`` steps with their scalars, without tensors."""
+        """The last ``STEPS_MAX`` steps with their scalars, without tensors' gradient norms."""
         return self._window(min(self._count, STEPS_MAX))
 
     def recent(self) -> Window:
@@ -64,7 +93,8 @@ class History:
     @property
     def size_bytes(self) -> int:
         arrays = (self._heads, self._numbers, self._values, self._present, self._flags, self._norms)
-        return sum(array.nbytes for array in arrays)
+        readings = sum(reading.values.nbytes for held in self._readings.values() for _, _, reading in held)
+        return sum(array.nbytes for array in arrays) + readings
 
     def _window(self, rows: int) -> Window:
         cut = slice(self._count - rows, self._count)
@@ -101,3 +131,24 @@ class History:
         for table in (self._values, self._present, self._flags):
             table[:, :STEPS_MAX] = table[:, STEPS_MAX:].copy()
         self._count = STEPS_MAX
+
+
+def _table(name: str, held: deque[tuple[int, float, Reading]]) -> Table:
+    """Rows and columns are those of the newest reading; what an older one lacks is NaN."""
+    newest = held[-1][2]
+    values = np.full((len(held), len(newest.rows), len(newest.columns)), np.nan, np.float32)
+    for position, (_, _, reading) in enumerate(held):
+        if (reading.rows, reading.columns) == (newest.rows, newest.columns):
+            values[position] = reading.values
+            continue
+        rows = {row: at for at, row in enumerate(reading.rows)}
+        columns = {column: at for at, column in enumerate(reading.columns)}
+        here = [(to, rows[row]) for to, row in enumerate(newest.rows) if row in rows]
+        of = [(to, columns[column]) for to, column in enumerate(newest.columns) if column in columns]
+        if here and of:
+            to_rows, from_rows = zip(*here, strict=True)
+            to_columns, from_columns = zip(*of, strict=True)
+            values[position][np.ix_(to_rows, to_columns)] = reading.values[np.ix_(from_rows, from_columns)]
+    steps = np.array([step for step, _, _ in held], np.int64)
+    times = np.array([time for _, time, _ in held], np.float64)
+    return Table(name, steps, times, newest.rows, newest.columns, values)
