@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
 import subprocess
 import sys
-import types
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from steadytrain.catalog import detector_name
 from steadytrain.cli.analyze import command
 from steadytrain.errors import UsageError
-from steadytrain.model import Symptom, Window, worst
-from steadytrain.symptoms import Detector
-
-
-@dataclass(frozen=True)
-class Judgement:
-    symptoms: tuple[Symptom, ...]
-    health: str
-    why: str
-    looked: tuple[str, ...]
-    stories: tuple[Any, ...] = ()
-    not_run: dict[str, str] = field(default_factory=dict)
-
-
-def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
-    """As much of judging as the command needs."""
-    seen = tuple(symptom for detector in detectors for symptom in detector.check(window))
-    health = {"critical": "sick", "warning": "watch"}.get(
-        worst([symptom.severity for symptom in seen]) or "", "healthy"
-    )
-    why = seen[0].message if seen else "nothing was seen"
-    return Judgement(seen, health, why, tuple(detector_name(type(detector)) for detector in detectors))
-
-
-@pytest.fixture(autouse=True)
-def _stories(monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        importlib.import_module("steadytrain.stories")
-    except ModuleNotFoundError:
-        module = types.ModuleType("steadytrain.stories")
-        module.judge, module.Judgement = judge, Judgement  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "steadytrain.stories", module)
 
 
 def analyze(*arguments: str | Path, status: int = 0) -> str:
@@ -76,11 +38,14 @@ def log(folder: Path, name: str = "run.csv", *, nan_from: int = 10**9, steps: in
 def test_a_healthy_and_a_sick_run_for_a_person(tmp_path: Path) -> None:
     shown = analyze(log(tmp_path, "good.csv"), log(tmp_path, "bad.csv", nan_from=250))
     lines = shown.splitlines()
-    assert lines[0] == "good.csv  300 steps, csv"
-    assert lines[1].startswith("healthy: ")
-    assert "bad.csv  300 steps, csv" in lines
-    assert any(line.startswith("sick: ") for line in lines)
-    assert any(line.startswith("  critical nonfinite-loss, steps 250 to 300") for line in lines)
+    assert lines[0] == "good.csv"
+    assert lines[1].startswith("  healthy: ")
+    assert lines[2] == "  300 steps, csv"
+    assert lines[3].startswith("  loss █")
+    assert lines[lines.index("bad.csv") + 1].startswith("  sick: ")
+    assert "✗ 51 not finite" in " ".join(shown.split())
+    assert any(line.startswith("  critical, steps 250 to 300: ") for line in lines)
+    assert "    nonfinite-loss: The loss of a step is NaN or Inf." in lines
     assert "2 runs: 1 healthy, 1 sick" in lines
     assert any(line.startswith("  steadytrain explain nonfinite-loss ") for line in lines)
     assert not any(line != line.rstrip() for line in lines)
@@ -187,9 +152,6 @@ def test_escape_sequences_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> 
 
 
 def test_the_command_line_as_a_whole_without_torch(tmp_path: Path) -> None:
-    pytest.importorskip("steadytrain.stories")
-    if "steadytrain.stories" in sys.modules and not hasattr(sys.modules["steadytrain.stories"], "__file__"):
-        pytest.skip("the real stories are not there yet")
     path = log(tmp_path, nan_from=250)
     code = (
         "import sys; sys.modules['torch'] = None; from steadytrain.cli.main import entry\n"

@@ -18,19 +18,27 @@ from steadytrain.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from steadytrain.model import Symptom
     from steadytrain.readers import Columns, Log, Tell
-    from steadytrain.stories import Judgement
+    from steadytrain.stories import Health, Judgement
+    from steadytrain.stories.telling import Story
 
 UNHEALTHY_STATUS = 1
-SYMPTOMS_SHOWN_MAX = 12
+STORIES_SHOWN_MAX = 8
+NOTED_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 PAGES_MAX = 64
 PROGRESS_BYTES_MIN = 1 << 25
 """Shorter files are read before a progress bar could be looked at."""
 
-_HEALTH_STYLES = {"healthy": "bold green", "watch": "bold yellow", "sick": "bold red", "unknown": "bold"}
+_HEALTH_STYLES: dict[Health, str] = {
+    "healthy": "bold green",
+    "watch": "bold yellow",
+    "sick": "bold red",
+    "unknown": "bold",
+}
 _DIM = "dim"
 
 
@@ -195,15 +203,14 @@ def _summaries() -> dict[str, str]:
 
 
 def _print(judged: Sequence[_Judged], pages: Sequence[tuple[Path, int]]) -> None:
-    from rich.console import Console
+    from rich.console import Console, Group
 
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that knows no block characters gets question marks, and no traceback.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
-        for part in _parts(judged):
-            console.print(part, crop=False)
+        console.print(Group(*_parts(judged)), crop=False)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
     for path, size in pages:
         click.echo(f"{path}  {size / 1024:,.0f} KiB")
@@ -232,54 +239,84 @@ def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
 
 
 def _run_parts(entry: _Judged, summaries: dict[str, str]) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    from steadytrain.report.curves import curve
-    from steadytrain.report.of_log import steps_of
-    from steadytrain.report.text import _spark
-    from steadytrain.report.wording import clean
-
-    log, judgement = entry.log, entry.judgement
-    yield Text.assemble((clean(log.name), "bold"), (f"  {steps_of(log.window)} steps, {log.kind}", _DIM))
-    yield Text.assemble((judgement.health, _HEALTH_STYLES[judgement.health]), f": {clean(judgement.why)}")
-    loss = curve("loss", "loss", log.window.series("loss"))
-    if loss is not None:
-        yield Text.assemble("  ", _spark(loss))
-    shown = judgement.symptoms[:SYMPTOMS_SHOWN_MAX]
-    told: set[str] = set()
-    for number, symptom in enumerate(shown):
-        if number == 0 or symptom.story is None or symptom.story != shown[number - 1].story:
-            several = sum(other.story == symptom.story for other in judgement.symptoms) > 1
-            if several and symptom.story is not None:
-                yield Text(f"  story {symptom.story}", style=_DIM)
-        yield from _symptom_lines(symptom, "" if symptom.name in told else summaries.get(symptom.name, ""))
-        told.add(symptom.name)
-    if len(judgement.symptoms) > len(shown):
-        yield Text(f"  and {len(judgement.symptoms) - len(shown)} more (--json has all)", style=_DIM)
-    for note in log.notes[:NOTES_SHOWN_MAX]:
-        yield Text(f"  {clean(note)}", style=_DIM)
-    if len(log.notes) > NOTES_SHOWN_MAX:
-        yield Text(f"  and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM)
-
-
-def _symptom_lines(symptom: Symptom, summary: str) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    from steadytrain.report.text import STYLES
-    from steadytrain.report.wording import clean, step_range
+    from steadytrain.report.wording import clean
 
-    course = f" ({clean(symptom.course)})" if symptom.course else ""
-    yield Padding(
-        Text.assemble(
-            (f"{symptom.severity} ", STYLES[symptom.severity]),
-            (clean(symptom.name), "bold"),
-            f", {step_range(symptom)}{course}: {clean(symptom.message)}",
-        ),
-        (0, 0, 0, 2),
-    )
-    if summary:
-        yield Padding(Text(summary, style=_DIM), (0, 0, 0, 6))
+    log, judgement = entry.log, entry.judgement
+    yield Text(clean(log.name), style="bold", no_wrap=True, overflow="ignore")
+    lines = [
+        Text.assemble((judgement.health, _HEALTH_STYLES[judgement.health]), f": {clean(judgement.why)}"),
+        Text(f"{_steps_of(log)}, {log.kind}", style=_DIM),
+        *_loss_of(log),
+    ]
+    grave = [story for story in judgement.stories if story.severity != "note"]
+    told: set[str] = set()
+    for story in grave[:STORIES_SHOWN_MAX]:
+        lines += _story_lines(story, summaries, told)
+    if len(grave) > STORIES_SHOWN_MAX:
+        lines.append(Text(f"and {len(grave) - STORIES_SHOWN_MAX} more stories (--json has all)", style=_DIM))
+    noted = [symptom for symptom in judgement.symptoms if symptom.severity == "note"]
+    if noted:
+        lines.append(Text(_noted(noted), style=_DIM))
+    lines += [Text(clean(note), style=_DIM) for note in log.notes[:NOTES_SHOWN_MAX]]
+    if len(log.notes) > NOTES_SHOWN_MAX:
+        lines.append(Text(f"and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM))
+    yield from (Padding(line, (0, 0, 0, 2)) for line in lines)
+
+
+def _story_lines(story: Story, summaries: dict[str, str], told: set[str]) -> Iterator[Text]:
+    """A story in its own words, and what its symptoms mean where that was not told before."""
+    from rich.text import Text
+
+    from steadytrain.report.text import STYLES
+    from steadytrain.report.wording import clean, count
+
+    first, last = story.first_step, story.last_step
+    where = f"step {count(first)}" if first == last else f"steps {count(first)} to {count(last)}"
+    yield Text.assemble((story.severity, STYLES[story.severity]), f", {where}: {clean(story.text)}")
+    for symptom in story.symptoms:
+        if symptom.severity != "note" and symptom.name not in told:
+            told.add(symptom.name)
+            yield Text.assemble("  ", (clean(symptom.name), "bold"), (f": {summaries.get(symptom.name, '')}", _DIM))
+
+
+def _noted(symptoms: Sequence[Symptom]) -> str:
+    """Symptoms of no weight, in a line."""
+    from steadytrain.report.wording import clean, enumerated, step_range
+
+    names = [f"{clean(symptom.name)} ({step_range(symptom)})" for symptom in symptoms]
+    return f"Notes: {enumerated(names, NOTED_SHOWN_MAX)}."
+
+
+def _steps_of(log: Log) -> str:
+    from steadytrain.report.wording import count
+
+    steps = log.window.steps
+    if not len(steps):
+        return "no steps"
+    first, last = int(steps[0]), int(steps[-1])
+    numbers = f" ({count(first)} to {count(last)})" if (first, last) != (1, len(steps)) else ""
+    return f"{count(len(steps))} step{'s' if len(steps) > 1 else ''}{numbers}"
+
+
+def _loss_of(log: Log) -> Iterator[Text]:
+    """The loss in a line of block characters."""
+    from rich.text import Text
+
+    from steadytrain.report.curves import NOT_FINITE, curve
+    from steadytrain.report.wording import number
+
+    loss = curve("loss", "loss", log.window.series("loss"))
+    if loss is None:
+        return
+    line = Text.assemble(("loss ", _DIM), (loss.spark, "cyan"))
+    if loss.smallest is not None and loss.largest is not None:
+        line.append(f" {number(loss.smallest)} .. {number(loss.largest)}")
+    if loss.not_finite:
+        line.append(f" {NOT_FINITE} {loss.not_finite:,} not finite", style="bold red")
+    yield line
 
 
 # Pages.

@@ -13,6 +13,7 @@ from steadytrain.report.wording import clean, count, enumerated, facts_of, step_
 from steadytrain.stories import Judgement
 
 SYMPTOMS_MAX = 100
+STORIES_MAX = 5
 METRIC_CURVES_MAX = 6
 TENSORS_MAX = 6
 _CURVES = (
@@ -42,7 +43,7 @@ def from_log(log: Log, judgement: Judgement) -> Report:
         title=f"Run {clean(log.name)}",
         verdict=f"{judgement.health}: {clean(judgement.why)}",
         severity=worst([symptom.severity for symptom in seen]),
-        summary=(),
+        summary=tuple(clean(story.text) for story in judgement.stories if story.severity != "note")[:STORIES_MAX],
         facts=facts,
         brief=facts,
         curves=_curves(window),
