@@ -15,6 +15,7 @@ from typing import Any
 from steadytrain.report.curves import Curve
 from steadytrain.report.values import Report, SymptomRow
 from steadytrain.report.wording import number
+from steadytrain.report.zoom_heat import LEFT, heat_figure
 
 HEIGHT = 230
 
@@ -41,8 +42,9 @@ class Zoom:
 
 
 def zoom(report: Report) -> Zoom | None:
-    """The curves of ``report`` for bokeh; None where bokeh is not installed or there is no curve."""
-    if not report.curves:
+    """Curves and maps of ``report`` for bokeh; None where bokeh is not installed or there are none."""
+    heats = [heat for measured in report.measured for heat in measured.heats]
+    if not report.curves and not heats:
         return None
     try:
         import bokeh
@@ -53,6 +55,12 @@ def zoom(report: Report) -> Zoom | None:
         return None
     shared = DataRange1d(range_padding=0.02)
     figures = [_figure(curve, report.symptoms, shared) for curve in report.curves]
+    for heat in heats:
+        figures.append(heat_figure(heat, shared))
+        _style(figures[-1])
+    for drawn in figures if heats else ():
+        # Names of layers take more room than numbers; all share one width, so that steps stand under each other.
+        drawn.min_border_left = LEFT
     library = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
     return Zoom(
         library=library.read_text(encoding="utf-8"),

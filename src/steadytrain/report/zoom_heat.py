@@ -1,0 +1,72 @@
+"""Heat maps for bokeh: one image a row, so that hovering tells the layer, the step and the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadytrain.report.colours import hexadecimal
+from steadytrain.report.heat import Heat
+from steadytrain.report.svg_heat import HEAT_PALETTE, labelled_rows, row_height
+
+EDGES = 60
+"""Height of title, axis and margins beside the rows."""
+
+LEFT = 220
+
+
+def heat_figure(heat: Heat, shared: Any) -> Any:
+    """``heat`` on the steps of the range ``shared``."""
+    from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, Range1d
+    from bokeh.plotting import figure
+
+    count, first, end = len(heat.rows), heat.starts[0], heat.starts[-1]
+    drawn: Any = figure(
+        height=round(row_height(heat) * count) + EDGES,
+        sizing_mode="stretch_width",
+        title=heat.title + (" (log)" if heat.logarithmic else ""),
+        x_range=shared,
+        y_range=Range1d(start=count, end=0, bounds=(0, count)),
+        tools="xpan,xbox_zoom,box_zoom,xwheel_zoom,reset",
+        active_drag="xbox_zoom",
+        toolbar_location="right",
+    )
+    drawn.toolbar.logo = None
+    colours = [
+        f"{colour}{opacity:02x}"
+        for colour, opacity in zip(hexadecimal(HEAT_PALETTE[:, :3]), HEAT_PALETTE[:, 3].tolist(), strict=True)
+    ]
+    source = ColumnDataSource(
+        {
+            "levels": [row[None, :] for row in heat.levels],
+            "text": [[text or "not measured" for text in row] for row in heat.texts()],
+            "layer": [row.name for row in heat.rows],
+            "y": list(range(count)),
+        }
+    )
+    cells = drawn.image(
+        image="levels",
+        x=first,
+        y="y",
+        dw=end - first,
+        dh=1,
+        source=source,
+        color_mapper=LinearColorMapper(palette=colours, low=0, high=255),
+        anchor="top_left",
+        origin="top_left",
+    )
+    tooltips = [("layer", "@layer"), ("step", "$x{0,0}"), ("value", "@text")]
+    drawn.add_tools(HoverTool(renderers=[cells], tooltips=tooltips))
+    _label(drawn, heat)
+    return drawn
+
+
+def _label(drawn: Any, heat: Heat) -> None:
+    from bokeh.models import FixedTicker
+
+    rows = labelled_rows(heat)
+    drawn.yaxis.ticker = FixedTicker(ticks=[row + 0.5 for row in rows])
+    drawn.yaxis.major_label_overrides = {
+        row + 0.5: f"{'✗ ' if heat.rows[row].not_finite else ''}{heat.rows[row].label}" for row in rows
+    }
+    drawn.yaxis.major_label_text_font_size = "10px"
+    drawn.grid.visible = False
