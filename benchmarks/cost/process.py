@@ -131,6 +131,6 @@ def _peak_bytes(case: Case) -> int:
 
 
 def _mapped_bytes() -> int:
-    """Resident pages of files, mostly code of libraries that has run: they grow with what is used, not with the model."""
+    """Resident pages of files, mostly code of libraries that has run. It does not grow with the model."""
     with open("/proc/self/status", encoding="ascii") as status:
         return next((1024 * int(line.split()[1]) for line in status if line.startswith("RssFile:")), 0)
