@@ -112,7 +112,7 @@ def unpacked(data: str) -> str:
 
 def drawing_of(text: str) -> str:
     """The drawing of a page with bokeh, as JSON text."""
-    (data,) = [script for attributes, script in Elements(text).scripts if attributes.get("id") == "curves-data"]
+    (data,) = [script for attributes, script in Elements(text).scripts if attributes.get("id") == "drawing"]
     return unpacked(data)
 
 
@@ -204,7 +204,7 @@ def test_no_name_of_a_layer_becomes_markup_or_leaves_its_script(tmp_path: Path, 
 @needs_bokeh
 def test_the_drawing_is_json_that_no_name_can_leave(tmp_path: Path) -> None:
     found = Elements(page(evil_report(tmp_path), "bokeh"))
-    (data,) = [text for attributes, text in found.scripts if attributes.get("id") == "curves-data"]
+    (data,) = [text for attributes, text in found.scripts if attributes.get("id") == "drawing"]
     assert not set("<>&") & set(data)
     assert EVIL in [*strings(json.loads(unpacked(data)))]
 

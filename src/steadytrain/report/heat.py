@@ -50,7 +50,8 @@ class Heat:
     """A map of layers x steps. Column *i* stands for the steps ``starts[i]`` to ``starts[i + 1]`` (exclusive).
 
     ``values`` and ``levels`` have shape ``(rows, columns)``; ``levels`` are the colours (see ``ABSENT`` and so on),
-    from ``low`` to ``high``. ``captions`` say what is not seen from the map.
+    from ``low`` to ``high``. ``not_finite`` says what a cell that is not finite means, and ``captions`` what is not
+    seen from the map.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Heat:
     levels: NDArray[np.uint8]
     low: float
     high: float
+    not_finite: str
     captions: tuple[str, ...]
 
     def texts(self) -> list[list[str]]:
@@ -78,12 +80,14 @@ def heat(
     *,
     logarithmic: bool,
     bounds: tuple[float, float] | None = None,
+    not_finite: str = "NaN or Inf",
 ) -> Heat | None:
     """The map of ``values``, shape ``(readings, layers)``; None where nothing was measured.
 
     Args:
         layers: names in model order.
         bounds: ends of the colour scale, by default those of the values.
+        not_finite: what ``inf`` in ``values`` means.
     """
     kept: NDArray[np.bool_] = np.any(~np.isnan(values), axis=0)
     if not kept.any():
@@ -106,6 +110,7 @@ def heat(
         levels=levels(cells.T, low, high, logarithmic=logarithmic),
         low=low,
         high=high,
+        not_finite=not_finite,
         captions=_captions(layers, rows, starts, steps, values),
     )
 

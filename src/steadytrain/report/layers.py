@@ -162,14 +162,14 @@ def _layer(name: str, parameters: Sequence[str], source: _Source) -> Layer:
 
 
 def _output(name: str, source: _Source) -> LayerPart:
-    drawn = source.histogram("activation", "magnitudes of the output", "" if name == WHOLE_MODEL else name)
+    drawn = source.histogram("activation", "output, log2", "" if name == WHOLE_MODEL else name)
     return LayerPart("output", source.cell_curves(name, _OUTPUT), (drawn,) if drawn is not None else ())
 
 
 def _parameter(name: str, module: str, source: _Source) -> LayerPart:
     drawn = [
-        source.histogram("gradient", "magnitudes of the gradient", name),
-        source.histogram("weight", "magnitudes of the weight", name),
+        source.histogram("gradient", "gradient, log2", name),
+        source.histogram("weight", "weight, log2", name),
     ]
     title = clean(name.removeprefix(f"{module}."))
     return LayerPart(title, source.cell_curves(name, _PARAMETER), tuple(found for found in drawn if found is not None))

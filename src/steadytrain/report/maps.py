@@ -38,6 +38,7 @@ def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
             ratios,
             readings,
             logarithmic=True,
+            not_finite="NaN or Inf in the gradient or the weight",
         ),
         _map(
             "dead_share",
@@ -45,6 +46,7 @@ def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
             dead,
             readings,
             bounds=(0.0, 1.0),
+            not_finite=f"NaN or Inf in the {of_what}",
         ),
     ]
     return tuple(drawn for drawn in found if drawn is not None), tuple(told)
@@ -58,9 +60,19 @@ def _map(
     *,
     logarithmic: bool = False,
     bounds: tuple[float, float] | None = None,
+    not_finite: str = "NaN or Inf",
 ) -> Heat | None:
     if cells is None:
         return None
     order = in_model_order(cells.rows, readings.rows("modules"))
     rows = [cells.rows[index] for index in order]
-    return heat(name, title, rows, cells.steps, cells.values[:, order], logarithmic=logarithmic, bounds=bounds)
+    return heat(
+        name,
+        title,
+        rows,
+        cells.steps,
+        cells.values[:, order],
+        logarithmic=logarithmic,
+        bounds=bounds,
+        not_finite=not_finite,
+    )

@@ -10,6 +10,7 @@
   function follow(figure, heat) {
     const cells = figure.querySelector("image.cells");
     const line = figure.querySelector(".readout");
+    line.textContent = "Point at a cell for its layer, steps and value.";
     figure.addEventListener("pointermove", (event) => {
       const box = cells.getBoundingClientRect();
       const column = Math.floor(((event.clientX - box.left) / box.width) * (heat.starts.length - 1));

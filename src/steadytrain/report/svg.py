@@ -52,10 +52,15 @@ HALF = Frame(430, 140)
 SMALL = Frame(260, 56, left=1, right=1, top=1, bottom=1, room=6)
 
 
-def drawing(curve: Curve, symptoms: Sequence[SymptomRow], frame: Frame = WIDE) -> str:
-    """``curve`` with ``symptoms`` as vertical bands and what is not finite as crosses at the top edge."""
+def drawing(
+    curve: Curve, symptoms: Sequence[SymptomRow], frame: Frame = WIDE, *, span: tuple[float, float] | None = None
+) -> str:
+    """``curve`` with ``symptoms`` as vertical bands and what is not finite as crosses at the top edge.
+
+    ``span`` are the steps at the left and the right edge, by default those of the curve.
+    """
     first, last = min(curve.steps), max(curve.steps)
-    across, up = frame.across(first, last), frame.up(curve)
+    across, up = frame.across(*(span or (first, last))), frame.up(curve)
     parts = [
         _opening("curve", curve, frame),
         *_bands(symptoms, first, last, across, frame),

@@ -6,6 +6,8 @@ absent is transparent: the page's hatching shows through.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from html import escape
 
 import numpy as np
@@ -15,11 +17,14 @@ from steadytrain.report.colours import NOT_FINITE_COLOUR, Palette, heat_palette,
 from steadytrain.report.heat import HIGHEST, LOWEST, Heat
 from steadytrain.report.histograms import Histogram
 from steadytrain.report.png import data_address
-from steadytrain.report.svg import scale_to, step_labels
+from steadytrain.report.svg import Scale, step_labels
 from steadytrain.report.wording import number
 
 WIDTH = 860
-LEFT, RIGHT, TOP, BOTTOM = 214, 10, 4, 22
+LEFT_MIN, LEFT_MAX, RIGHT, TOP, BOTTOM = 64, 214, 10, 4, 22
+CHARACTER_WIDTH = 5.8
+"""Of a label, at most: so wide are the letters of a name in the usual fonts, on average."""
+
 HEIGHT_WANTED = 640.0
 ROW_HEIGHT_MIN, ROW_HEIGHT_MAX = 3.0, 15.0
 LABEL_HEIGHT = 11.5
@@ -28,6 +33,7 @@ BIN_LABEL_DISTANCE = 20.0
 HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, HISTOGRAM_LEFT = 260, 130, 40
 
 HEAT_PALETTE = heat_palette()
+_SWATCH = '<svg class="swatch" viewBox="0 0 9 9"><rect width="9" height="9" '
 _BIN_NAMES = {"zero": "0", "below": "less", "above": "more", "nonfinite": "✗"}
 
 
@@ -36,18 +42,25 @@ def row_height(heat: Heat) -> float:
     return min(ROW_HEIGHT_MAX, max(ROW_HEIGHT_MIN, HEIGHT_WANTED / len(heat.rows)))
 
 
-def drawing(heat: Heat) -> str:
-    """``heat`` with the names of its rows on the left and steps below."""
+def labels_width(heats: Iterable[Heat]) -> int:
+    """Room on the left of drawings for the names of layers, the same for all so that steps stand under each other."""
+    longest = max((len(row.label) + 2 * row.not_finite for heat in heats for row in heat.rows), default=0)
+    return min(LEFT_MAX, max(LEFT_MIN, math.ceil(12 + CHARACTER_WIDTH * longest)))
+
+
+def drawing(heat: Heat, across: Scale, *, left: int) -> str:
+    """``heat`` with the names of its rows in a margin of ``left`` and steps below; ``across`` places a step."""
     each = row_height(heat)
-    inner, height = WIDTH - LEFT - RIGHT, each * len(heat.rows)
-    box = f'x="{LEFT}" y="{TOP}" width="{inner}" height="{height:.1f}"'
-    across = scale_to(heat.starts[0], heat.starts[-1], LEFT, WIDTH - RIGHT)
+    # The cell of a step lies around it, as the point of a curve does.
+    start, stop = across(heat.starts[0] - 0.5), across(heat.starts[-1] - 0.5)
+    height = each * len(heat.rows)
+    box = f'x="{start:.1f}" y="{TOP}" width="{stop - start:.1f}" height="{height:.1f}"'
     parts = [
         f'<svg class="heat" viewBox="0 0 {WIDTH} {TOP + height + BOTTOM:.1f}" role="img" '
         f'aria-label="{escape(heat.title)}, each layer over the steps">',
         f'<rect class="absent" {box}/>',
         f'<image class="cells" {box} preserveAspectRatio="none" href="{data_address(heat.levels, HEAT_PALETTE)}"/>',
-        *_rows(heat, each),
+        *_rows(heat, each, left),
         *step_labels(heat.starts[0], heat.starts[-1] - 1, across, TOP + height + 15, WIDTH),
         "</svg>",
     ]
@@ -59,10 +72,9 @@ def legend(heat: Heat) -> str:
     bar = data_address(np.arange(LOWEST, HIGHEST + 1, dtype=np.uint8)[None, :], HEAT_PALETTE)
     magenta = hexadecimal(np.array([NOT_FINITE_COLOUR], np.uint8))[0]
     return (
-        f'{number(heat.low)} <img class="bar" src="{bar}" alt="to"> {number(heat.high)}'
-        f"{' (log)' if heat.logarithmic else ''} "
-        f'<svg class="swatch" viewBox="0 0 9 9"><rect width="9" height="9" fill="{magenta}"/></svg> NaN or Inf '
-        '<svg class="swatch" viewBox="0 0 9 9"><rect width="9" height="9" class="absent"/></svg> not measured'
+        f'<span>{number(heat.low)} <img class="bar" src="{bar}" alt="to"> {number(heat.high)}</span> '
+        f'<span>{_SWATCH}fill="{magenta}"/></svg> {escape(heat.not_finite)}</span> '
+        f'<span>{_SWATCH}class="absent"/></svg> not measured</span>'
     )
 
 
@@ -88,10 +100,10 @@ def labelled_rows(heat: Heat) -> list[int]:
     return sorted(taken)
 
 
-def _rows(heat: Heat, each: float) -> list[str]:
+def _rows(heat: Heat, each: float, left: int) -> list[str]:
     """A name where there is room for it, and for each row a transparent strip that says what was largest in it."""
     names = [
-        f'<text class="tick{" bad" if heat.rows[row].not_finite else ""}" x="{LEFT - 6}" '
+        f'<text class="tick{" bad" if heat.rows[row].not_finite else ""}" x="{left - 6}" '
         f'y="{TOP + (row + 0.5) * each + 3.8:.1f}" text-anchor="end">'
         f"{'✗ ' if heat.rows[row].not_finite else ''}{escape(heat.rows[row].label)}</text>"
         for row in labelled_rows(heat)

@@ -12,10 +12,10 @@
   async function draw() {
     const colours = JSON.parse(read("dark-colours"));
     const recolour = (_, value) => (dark.matches && Object.hasOwn(colours, value) ? colours[value] : value);
-    const item = JSON.parse(await unpack(read("curves-data")), recolour);
-    document.getElementById("curves-zoom").replaceChildren();
+    const drawing = JSON.parse(await unpack(read("drawing")), recolour);
+    for (const place of document.querySelectorAll(".zoom")) place.replaceChildren();
     document.body.classList.add("zooming");
-    await Bokeh.embed.embed_item(item, "curves-zoom");
+    await Bokeh.embed.embed_items(drawing.documents, drawing.places);
   }
 
   // A browser that cannot do it shows the static drawings.

@@ -8,10 +8,8 @@ from steadytrain.report.colours import hexadecimal
 from steadytrain.report.heat import Heat
 from steadytrain.report.svg_heat import HEAT_PALETTE, labelled_rows, row_height
 
-EDGES = 60
-"""Height of title, axis and margins beside the rows."""
-
-LEFT = 220
+EDGES = 36
+"""Height of axis and margins beside the rows."""
 
 
 def heat_figure(heat: Heat, shared: Any) -> Any:
@@ -23,14 +21,12 @@ def heat_figure(heat: Heat, shared: Any) -> Any:
     drawn: Any = figure(
         height=round(row_height(heat) * count) + EDGES,
         sizing_mode="stretch_width",
-        title=heat.title + (" (log)" if heat.logarithmic else ""),
         x_range=shared,
         y_range=Range1d(start=count, end=0, bounds=(0, count)),
         tools="xpan,xbox_zoom,box_zoom,xwheel_zoom,reset",
         active_drag="xbox_zoom",
         toolbar_location="right",
     )
-    drawn.toolbar.logo = None
     colours = [
         f"{colour}{opacity:02x}"
         for colour, opacity in zip(hexadecimal(HEAT_PALETTE[:, :3]), HEAT_PALETTE[:, 3].tolist(), strict=True)
@@ -45,14 +41,13 @@ def heat_figure(heat: Heat, shared: Any) -> Any:
     )
     cells = drawn.image(
         image="levels",
-        x=first,
+        # The cell of a step lies around it, as the point of a curve does.
+        x=first - 0.5,
         y="y",
         dw=end - first,
         dh=1,
         source=source,
         color_mapper=LinearColorMapper(palette=colours, low=0, high=255),
-        anchor="top_left",
-        origin="top_left",
     )
     tooltips = [("layer", "@layer"), ("step", "$x{0,0}"), ("value", "@text")]
     drawn.add_tools(HoverTool(renderers=[cells], tooltips=tooltips))
@@ -61,12 +56,14 @@ def heat_figure(heat: Heat, shared: Any) -> Any:
 
 
 def _label(drawn: Any, heat: Heat) -> None:
-    from bokeh.models import FixedTicker
+    from bokeh.models import FixedTicker, PlainText
 
     rows = labelled_rows(heat)
     drawn.yaxis.ticker = FixedTicker(ticks=[row + 0.5 for row in rows])
     drawn.yaxis.major_label_overrides = {
-        row + 0.5: f"{'✗ ' if heat.rows[row].not_finite else ''}{heat.rows[row].label}" for row in rows
+        # As a plain string it would be read as TeX where a name holds such marks.
+        row + 0.5: PlainText(text=f"{'✗ ' if heat.rows[row].not_finite else ''}{heat.rows[row].label}")
+        for row in rows
     }
     drawn.yaxis.major_label_text_font_size = "10px"
     drawn.grid.visible = False
