@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.model import IntArray
-from steadytrain.report.names import Block, blocks, shortened
+from steadytrain.report.names import Block, blocks, shared_beginning, shortened
 from steadytrain.report.wording import clean, count, enumerated, number
 
 COLUMNS_MAX = 200
@@ -222,6 +222,9 @@ def _captions(
         found.append(f"{readings}; each stands until the next.")
     else:
         found.append(f"{readings}.")
+    beginning = shared_beginning([row.name for row in rows])
+    if beginning:
+        found.append(f"All names begin with {beginning}")
     if len(rows) < len(layers):
         found.append(f"{count(len(layers))} layers in {count(len(rows))} rows: a row shows the largest of its block.")
     return tuple(found)

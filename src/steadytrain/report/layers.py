@@ -17,6 +17,9 @@ from steadytrain.report.wording import clean, count
 PARTS_MAX = 330
 """Parameters and outputs shown one by one: 200 parameters and their modules. They take about 1.2 MB of a page."""
 
+PARAMETERS_MAX = 48
+"""Parameters shown of one layer."""
+
 POINTS_MAX = 36
 GROUPS_MIN = 8
 LAYERS_PER_GROUP = 3
@@ -77,7 +80,11 @@ def layer_groups(readings: Readings) -> tuple[tuple[LayerGroup, ...], tuple[str,
             f"{count(len(shown))} of {count(len(modules))} layers are shown one by one: those in which something was "
             "not finite, then those with the largest updates.",
         )
-    layers = [layer for layer in (_layer(name, modules[name], source) for name in shown) if layer.parts]
+    if any(len(modules[name]) > PARAMETERS_MAX for name in shown):
+        told = (*told, f"Of a layer with more than {PARAMETERS_MAX} parameters the first {PARAMETERS_MAX} are shown.")
+    layers = [
+        layer for layer in (_layer(name, modules[name][:PARAMETERS_MAX], source) for name in shown) if layer.parts
+    ]
     grouped = blocks([layer.name for layer in layers], max(GROUPS_MIN, len(layers) // LAYERS_PER_GROUP))
     return tuple(_group(block.name, layers[block.start : block.stop]) for block in grouped), told
 
@@ -147,10 +154,10 @@ def _chosen(modules: Mapping[str, Sequence[str]], source: _Source) -> list[str]:
 
     left, chosen = PARTS_MAX, set()
     for name in sorted(modules, key=urgency, reverse=True):
-        left -= 1 + len(modules[name])
-        if left < 0:
-            break
-        chosen.add(name)
+        parts = 1 + min(len(modules[name]), PARAMETERS_MAX)
+        if parts <= left:
+            left -= parts
+            chosen.add(name)
     return [name for name in modules if name in chosen]
 
 

@@ -19,6 +19,7 @@ from steadytrain.report.wording import number
 from steadytrain.report.zoom_heat import heat_figure
 
 HEIGHT = 210
+LOG_TICKS = 4
 POWER_LOW = -6
 """Decimal power below which an axis is labelled in scientific notation."""
 
@@ -107,7 +108,10 @@ def _draw_values(drawn: Any, curve: Curve) -> None:
     shown = [number(value) for value in curve.values]
     source = ColumnDataSource({"step": list(curve.steps), "value": finite, "shown": shown})
     line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
-    if not curve.logarithmic:
+    if curve.logarithmic:
+        # With more, the labels of less than a decade overlap at its upper end.
+        drawn.yaxis.ticker.desired_num_ticks = LOG_TICKS
+    else:
         # A learning rate as 0.0014 and not as 1.400e-3.
         drawn.yaxis.formatter.power_limit_low = POWER_LOW
     # The marks at the edges have an axis of their own and must not stretch this one.
