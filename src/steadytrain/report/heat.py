@@ -30,6 +30,9 @@ DECADES_MAX = 8
 HOLD_GAPS = 2.0
 """A reading stands until the next, but at most this many of the gaps around: a longer silence is shown as one."""
 
+ROUTINE_GAPS = 3
+"""A gap that occurs so often is a cadence, and no silence: a reading may stand for as long anywhere."""
+
 NAMED_MAX = 3
 
 Cells = NDArray[np.float32]
@@ -162,7 +165,9 @@ def _stands(gaps: IntArray, usual: int) -> NDArray[np.float64]:
     if len(gaps) < 2:
         return np.full(len(gaps) + 1, float(gaps.max(initial=usual)))
     around = np.maximum(np.append(gaps[1:], gaps[-2]), np.append(gaps[1], gaps[:-1]))
-    return np.append(HOLD_GAPS * around, usual)
+    lengths, times = np.unique(gaps, return_counts=True)
+    routine = lengths[times >= ROUTINE_GAPS].max(initial=usual)
+    return np.append(np.maximum(HOLD_GAPS * around, routine), usual)
 
 
 def _bounds(cells: Cells, *, logarithmic: bool) -> tuple[float, float]:

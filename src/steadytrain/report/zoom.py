@@ -63,7 +63,7 @@ def zoom(report: Report) -> Zoom | None:
     # All share one range of steps and one width of labels, so that steps stand under each other.
     figures = [
         *(_figure(curve, report.symptoms, shared) for curve in report.curves),
-        *(heat_figure(heat, shared) for heat in heats),
+        *(heat_figure(heat, shared, hatch_colour=FAINT) for heat in heats),
     ]
     document = Document()
     for drawn in figures:

@@ -12,9 +12,10 @@ EDGES = 36
 """Height of axis and margins beside the rows."""
 
 
-def heat_figure(heat: Heat, shared: Any) -> Any:
-    """``heat`` on the steps of the range ``shared``."""
+def heat_figure(heat: Heat, shared: Any, *, hatch_colour: str) -> Any:
+    """``heat`` on the steps of the range ``shared``, with hatching where nothing was measured."""
     from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, Range1d
+    from bokeh.models.annotations import BoxAnnotation
     from bokeh.plotting import figure
 
     count, first, end = len(heat.rows), heat.starts[0], heat.starts[-1]
@@ -39,6 +40,11 @@ def heat_figure(heat: Heat, shared: Any) -> Any:
             "y": list(range(count)),
         }
     )
+    # What is absent is transparent, and this shows through.
+    hatching = BoxAnnotation(left=first - 0.5, right=end - 0.5, top=0, bottom=count, level="underlay")
+    hatching.update(fill_color=None, line_color=None, hatch_pattern="right_diagonal_line", hatch_scale=8)
+    hatching.update(hatch_color=hatch_colour, hatch_alpha=0.45, hatch_weight=1)
+    drawn.add_layout(hatching)
     cells = drawn.image(
         image="levels",
         # The cell of a step lies around it, as the point of a curve does.
