@@ -144,8 +144,9 @@ class WeighsByLogarithm(transformers.Trainer):  # type: ignore[misc, name-define
     """The fault lies in loss code of the user's own, after the model: in step 3 a weight is zero."""
 
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-        logits = model(input_ids=inputs["input_ids"]).logits
-        weight = torch.tensor(0.0 if self.state.global_step == 2 else 2.0)
+        labels = inputs.pop("labels")
+        logits = model(**inputs).logits
+        weight = labels.sum() * (self.state.global_step != 2)
         return logits.pow(2).mean() * torch.log(weight)
 
 
