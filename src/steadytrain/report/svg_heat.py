@@ -21,8 +21,8 @@ from steadytrain.report.svg import Scale, step_labels
 from steadytrain.report.wording import number
 
 WIDTH = 860
-LEFT_MIN, LEFT_MAX, RIGHT, TOP, BOTTOM = 64, 214, 10, 4, 22
-CHARACTER_WIDTH = 5.8
+LEFT_MIN, LEFT_MAX, RIGHT, TOP, BOTTOM = 64, 226, 10, 4, 22
+CHARACTER_WIDTH = 6.2
 """Of a label, at most: so wide are the letters of a name in the usual fonts, on average."""
 
 HEIGHT_WANTED = 640.0
