@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,7 @@ if HAS_TORCH:
     import torch
 
     from steadytrain import attach
+    from steadytrain.levels import LEVELS
 
     @pytest.fixture(autouse=True, scope="module")
     def _the_frameworks_own_objects_set_aside() -> Iterator[None]:
@@ -29,6 +31,12 @@ if HAS_TORCH:
         gc.freeze()
         yield
         gc.unfreeze()
+
+    @pytest.fixture(autouse=True)
+    def _full_looks_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+        """These trainings are short: at the level's own cadence most of their steps would not be looked at."""
+        every = replace(LEVELS["full"], weights_every=1, tensors_every=1, modules_every=1, histograms_every=1)
+        monkeypatch.setitem(LEVELS, "full", every)
 
     @pytest.fixture(autouse=True)
     def _one_thread_and_nothing_left_behind() -> Iterator[None]:

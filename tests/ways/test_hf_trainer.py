@@ -18,7 +18,7 @@ from steadytrain import RunStopped, attach
 from steadytrain.errors import UsageError
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
-from steadytrain.testing import Probe, assert_contract, assert_fault_is_caught, by_itself
+from steadytrain.testing import Probe, assert_contract, assert_fault_is_caught, by_itself, zero_code
 
 transformers = pytest.importorskip("transformers")
 from steadytrain.integrations.hf_trainer import FILTER_NOTE, SteadyTrainCallback  # noqa: E402
@@ -131,8 +131,11 @@ def test_a_borrowed_watch() -> None:
     assert fit["stream"] == "main"
 
 
-def test_an_adapter() -> None:
-    assert_contract(Training(PLAIN, adapter=True), step=3, parameter=ADAPTER, attach=by_itself)
+@pytest.mark.parametrize("callback", [True, False])
+def test_an_adapter(callback: bool) -> None:
+    train = Training(PLAIN, callback=callback, adapter=True)
+    recorded = assert_contract(train, step=3, parameter=ADAPTER, attach=by_itself if callback else zero_code)
+    assert recorded.streams["main"].steps.tolist() == list(range(1, STEPS + 1))
 
 
 @pytest.mark.parametrize("hidden", [True, False])
