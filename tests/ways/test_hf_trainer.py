@@ -220,9 +220,18 @@ class Tells(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
         self.tell()
 
 
-def test_a_wrong_option_is_told_before_the_training() -> None:
-    with pytest.raises(UsageError, match="'halt': no such policy; one of stop, observe"):
-        SteadyTrainCallback(policy="halt")
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"policy": "halt"}, "'halt': no such policy; one of stop, observe"),
+        ({"level": "lots"}, "'lots': no such level; one of light, standard, full"),
+        ({"to": ("paper",)}, "'paper': no such tool"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_told_before_the_training(option: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        SteadyTrainCallback(**option)
 
 
 SCRIPT = """

@@ -182,7 +182,11 @@ CASES = [
     Case("boolean, frozen", lambda: Odd(mask=torch.ones(3, 4, dtype=torch.bool)), note="mask holds no plain floats"),
     Case("float8, frozen", lambda: Odd(small=torch.randn(3, 4).to(torch.float8_e4m3fn))),
     Case("quantised, frozen", lambda: Odd(packed=quantized()), note="packed holds no plain floats"),
-    Case("on no device", lambda: Odd(later=torch.empty(3, 4, device="meta")), note="later"),
+    Case(
+        "on no device",
+        lambda: Odd(later=torch.empty(3, 4, device="meta")),
+        note="later holds no plain floats (torch.float32 on meta)",
+    ),
     Case("empty", lambda: Odd(none=torch.empty(0, 4, requires_grad=True))),
     Case("one number", lambda: Odd(scale=torch.tensor(0.5, requires_grad=True)), parameter="scale"),
     Case("no gradient ever", lambda: Odd(unused=torch.ones(3, 4, requires_grad=True))),
