@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadytrain.levels import LEVELS
+
 if TYPE_CHECKING:
     import torch
 
@@ -86,14 +88,23 @@ class Arm:
         return attached
 
 
-def _ours(level: str, records: str, look_every: int, rare_every: int | None) -> Arm:
+def _ours(name: str) -> Arm:
+    """A level of ours with the cadences that it has: all that it looks at in a look has one."""
+    level = LEVELS[name]
+    records = "loss and the L2 norm of every gradient every step, "
+    if level.tensors_every:
+        assert level.weights_every == level.tensors_every == level.modules_every
+        records += f"gradients, weights, updates, moments and outputs of modules every {level.tensors_every} steps, "
+        records += f"histograms every {level.histograms_every}"
+    else:
+        records += f"norm of the weights every {level.weights_every}"
     return Arm(
-        name=f"steadytrain {level}",
+        name=f"steadytrain {name}",
         records=records,
         attach="cost.ours:watch",
-        look_every=look_every,
-        rare_every=rare_every,
-        options={"level": level},
+        look_every=level.weights_every,
+        rare_every=level.histograms_every,
+        options={"level": name},
     )
 
 
@@ -102,19 +113,7 @@ ARMS = {
     for arm in (
         Arm("bare", "the loss, as the script reads it", "cost.peers:nothing"),
         Arm("bare again", "the same: what the measurement can tell apart", "cost.peers:nothing"),
-        _ours("light", "loss and gradient norms every step; norm of the weights every 100", 100, None),
-        _ours(
-            "standard",
-            "+ gradients, weights, updates, moments and outputs of modules every 50 steps, histograms every 500",
-            50,
-            500,
-        ),
-        _ours(
-            "full",
-            "gradients, weights, updates and moments every step, outputs every 10, histograms every 100",
-            10,
-            100,
-        ),
+        *(_ours(name) for name in LEVELS),
         Arm("norm().item() loop", "L2 of every gradient, every step", "cost.peers:norm_loop"),
         Arm("detect_anomaly", "NaN in backward, no numbers", "cost.peers:detect_anomaly", compiles=False),
         Arm(

@@ -97,7 +97,7 @@ def be_an_arm(name: str, case: Case) -> None:
             attached.loop(turns)
         else:
             _loop(turns, attached, run, attached.optimizer or optimizer, clip=case.clip)
-        turns.say(peak_bytes=_peak_bytes(case), **attached.facts())
+        turns.say(peak_bytes=_peak_bytes(case), mapped_bytes=_mapped_bytes(), **attached.facts())
 
 
 @contextmanager
@@ -128,3 +128,9 @@ def _peak_bytes(case: Case) -> int:
     if case.device != "cpu":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _mapped_bytes() -> int:
+    """Resident pages of files, mostly code of libraries that has run. It does not grow with the model."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next((1024 * int(line.split()[1]) for line in status if line.startswith("RssFile:")), 0)

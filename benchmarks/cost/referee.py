@@ -213,7 +213,7 @@ def measure_memory(case: Case, runs: Sequence[Run], *, progress: Progress) -> No
                     for what in [*["step"] * MEMORY_STEPS, "end"]:
                         process.order(what)
                     answers = [process.answer() for _ in range(MEMORY_STEPS + 2)]
-                    run.facts["peak_bytes"] = answers[-1]["peak_bytes"]
+                    run.facts.update({name: answers[-1][name] for name in ("peak_bytes", "mapped_bytes")})
                 except ArmFailedError as error:
                     run.failed = f"while its memory was measured: {error}"
     progress("")

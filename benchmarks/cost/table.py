@@ -13,6 +13,8 @@ from cost.case import KINDS, Case
 from cost.referee import WARM_UP_ROUNDS, Run
 from cost.summary import Estimate, against, own_time, reads_added
 
+MAPPED_BYTES_TOLD = 1_000_000
+
 HEAD = (
     "| arm | records | whole step | step with a look | added a step | memory added | host reads added |\n"
     "|---|---|---|---|---|---|---|"
@@ -64,9 +66,9 @@ def _row(run: Run, reference: Run | None) -> str:
 
 def _memory(run: Run, reference: Run) -> str:
     added, state = run.facts["peak_bytes"] - reference.facts["peak_bytes"], run.facts["state_bytes"]
-    held = run.facts.get("held_bytes")
+    mapped = run.facts.get("mapped_bytes", 0) - reference.facts.get("mapped_bytes", 0)
     text = f"{added / 1e6:+.0f} MB ({100 * added / state:+.1f} %)"
-    return text if held is None else f"{text}, of it held {held / 1e6:.1f} MB"
+    return text if abs(mapped) < MAPPED_BYTES_TOLD else f"{text}, of it {mapped / 1e6:.0f} MB code of libraries"
 
 
 def _reads(added: dict[str, int]) -> str:

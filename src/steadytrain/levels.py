@@ -41,7 +41,7 @@ LEVELS: dict[str, Level] = {
     for level in (
         Level("light", 100, None, None, None, 60.0),
         Level("standard", 50, 50, 50, 500, 10.0),
-        Level("full", 10, 1, 20, 100, 5.0),
+        Level("full", 8, 8, 8, 80, 5.0),
     )
 }
 LEVEL_DEFAULT = "standard"

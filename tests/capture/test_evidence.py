@@ -131,7 +131,7 @@ def train_out_of_memory(model: nn.Module, optimizer: torch.optim.Optimizer, fold
 
 
 def test_a_watch_inside_a_script_sees_it_too(tmp_path: Path) -> None:
-    model = nn.Linear(4, 1)
+    model = nn.Linear(4, 2**20)  # larger than what other tests may have left in memory
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with (
         pytest.raises(RuntimeError, match="can't allocate"),

@@ -143,13 +143,15 @@ def test_the_record_says_what_the_script_computes(tmp_path: Path) -> None:
         "loss",
         "gradient_norm",
         "gradient_norm_applied",
-        "parameter_norm",
         "learning_rate",
         "samples",
         "tokens",
     ):
         assert window.present[name].all()
         assert window.signals[name].tolist() == pytest.approx([row[name] for row in rows], rel=1e-5), name
+    weighed = window.series("parameter_norm")
+    assert weighed.steps.tolist() == [1, 8, 16, 24]
+    assert weighed.values.tolist() == pytest.approx([rows[step - 1]["parameter_norm"] for step in weighed.steps])
     for position, name in enumerate(window.tensor_names):
         expected = [row["tensors"].get(name, GRADIENT_ABSENT) for row in rows]
         assert window.gradient_norms[:, position].tolist() == pytest.approx(expected, rel=1e-5), name

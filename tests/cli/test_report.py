@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+import tabled
 from steadytrain.cli.report import command
 from steadytrain.errors import UsageError
 
@@ -52,6 +53,16 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, output: str) 
     with pytest.raises(UsageError, match="folder"):
         CliRunner().invoke(command, [str(path), "-o", str(tmp_path / output)], catch_exceptions=False)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_with_tables_and_its_incident_show_the_layers(tmp_path: Path) -> None:
+    run = builders.bad_run(tmp_path / "run")
+    tabled.gradients(run, builders.TENSORS, tabled.norms(4, 3))
+    for target, maps in ((run, 1), (run / "incidents" / "step-412", 1)):
+        report(target, "-o", tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert page.count('<svg class="heat"') == maps
+        assert "gradient norm before clipping" in page
 
 
 def test_a_damaged_bundle_writes_nothing(tmp_path: Path) -> None:

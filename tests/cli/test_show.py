@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import builders
+import tabled
 from steadytrain.cli.show import command
 from steadytrain.errors import UsageError
 
@@ -54,6 +56,20 @@ def test_a_run_as_json(tmp_path: Path) -> None:
     assert document["incidents"] == [str(path / "incidents" / "step-412")]
     assert document["actions"] == [builders.incident().action.to_json()]
     assert document["detectors"] == ["nonfinite-loss", "nonfinite-gradient"]
+
+
+def test_a_run_with_tables_tells_its_largest_updates(tmp_path: Path) -> None:
+    signals = {"loss_scale": [float("inf")] * 4, "scaler_skips": [3.0] * 4, "data_wait_s": [0.025] * 4}
+    path = builders.quiet_run(tmp_path / "run", steps=tabled.with_signals(4, **signals))
+    tabled.tensors(path, (1, 2), builders.TENSORS, update_ratio=np.array([[0.1, 0.2, 0.3], [0.1, np.inf, 0.3]]))
+    document = json.loads(show(path, "--json"))
+    assert document["update_ratios"][0] == {"tensor": builders.TENSORS[1], "ratio": "inf", "step": 2}
+    assert [entry["tensor"] for entry in document["update_ratios"][1:]] == [builders.TENSORS[2], builders.TENSORS[0]]
+    assert document["data_wait_share"] == pytest.approx(0.25)
+    assert (document["loss_scale"], document["scaler_skips"]) == ("inf", 3)
+    shown = show(path)
+    assert re.search(rf"^largest updates +{builders.TENSORS[1]} inf", shown, re.MULTILINE)
+    assert re.search(r"^data wait +25.0% of the time", shown, re.MULTILINE)
 
 
 def test_json_has_no_nan(tmp_path: Path) -> None:

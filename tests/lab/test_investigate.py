@@ -104,6 +104,23 @@ def test_the_lines_where_the_loss_is_made_in_the_loop(tmp_path: Path) -> None:
     assert located.code.startswith("loss = spread.sqrt()")
 
 
+def test_lines_that_make_another_model_tell_nothing_of_this_one(tmp_path: Path) -> None:
+    inputs = torch.randn(6, 4)
+
+    def train() -> None:
+        scale = torch.zeros(1)
+        model = Net()
+        optimizer = made(model)
+        with stopping(model, optimizer, tmp_path):
+            output = model(inputs)
+            scale = scale / scale
+            (output * scale).sum().backward()
+            optimizer.step()
+
+    train()
+    assert finding_of(tmp_path).located is None
+
+
 def test_a_lap_where_the_function_is_over(tmp_path: Path) -> None:
     model = Net()
     optimizer = made(model)

@@ -256,6 +256,52 @@ AGAIN = {
         torch.mul(buffer, 3, out=scale)
         (loss * scale.sum()).backward()
     """,
+    "a batch that is made and deleted again": """
+        for number in range(1):
+            batch = (x + number, y)
+            batch = (batch[0] * 2, batch[1])
+            loss = compute(model, batch)
+            del batch
+            loss.backward()
+    """,
+    "an argument that is overwritten and deleted, in a method that is called through": """
+        class Trainer:
+            def training_step(self, model, batch, scale=1.0):
+                with contextlib.nullcontext(), torch.no_grad():
+                    batch = [part + 1 for part in batch]
+                with contextlib.nullcontext():
+                    if scale:
+                        batch = [part * 2 for part in batch]
+                        with contextlib.nullcontext():
+                            loss = compute(model, batch)
+                        batch = None
+                        del batch
+                        loss = loss / scale
+                        accelerator.backward(loss)
+
+        class Wrapped(Trainer):
+            def training_step(self, *args, **kwargs):
+                return super().training_step(*args, **kwargs)
+
+        def epoch():
+            for inputs in [(x, y)]:
+                Wrapped().training_step(model, inputs, scale=3.0)
+
+        epoch()
+    """,
+    "an argument by name, its caller's variable of another name": """
+        def run(compute, *, rows):
+            rows = [row * 2 for row in rows]
+            loss = compute(model, rows)
+            del rows
+            loss.backward()
+
+        def epoch():
+            pair = (x, y)
+            run(compute, rows=pair)
+
+        epoch()
+    """,
     "dictionary of losses": """
         losses = {}
         output = model(x)
@@ -349,6 +395,85 @@ REFUSED = {
             total.backward()
         """,
         "total is changed by",
+    ),
+    "an argument that the caller has not in a variable": (
+        """
+        def run(batch):
+            batch = [part * 2 for part in batch]
+            loss = compute(model, batch)
+            del batch
+            loss.backward()
+
+        def epoch():
+            run((x, y))
+
+        epoch()
+        """,
+        "batch is changed by",
+    ),
+    "an argument that another function put in": (
+        """
+        import functools
+
+        def run(batch, scale):
+            batch = [part * 2 for part in batch]
+            loss = compute(model, batch)
+            del batch
+            (loss * scale).backward()
+
+        def epoch():
+            scale = 3.0
+            functools.partial(run, (x, y))(scale)
+
+        epoch()
+        """,
+        "batch is changed by",
+    ),
+    "a variable of a module, that anybody may have changed": (
+        """
+        def run(batch):
+            global pair
+            pair = None
+            batch = [part * 2 for part in batch]
+            loss = compute(model, batch)
+            del batch
+            loss.backward()
+
+        pair = (x, y)
+        run(pair)
+        """,
+        "batch is changed by",
+    ),
+    "a variable that an inner function changes": (
+        """
+        def epoch():
+            def run(batch):
+                nonlocal pair
+                pair = None
+                batch = [part * 2 for part in batch]
+                loss = compute(model, batch)
+                del batch
+                loss.backward()
+
+            pair = (x, y)
+            run(pair)
+
+        epoch()
+        """,
+        "batch is changed by",
+    ),
+    "a variable that the head of a with makes": (
+        """
+        def run():
+            scale = 1.0
+            with contextlib.nullcontext(3.0) as scale:
+                out = model(x)
+                scale = scale * 2
+                (out * scale).sum().backward()
+
+        run()
+        """,
+        "scale is changed by",
     ),
     "the model is called in the head of the loop around backward": (
         "for loss in [model(x).sum()]:\n    loss.backward()",

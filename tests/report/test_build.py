@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import builders
 from steadytrain.model import Action, BadTensor, Finding, Series
-from steadytrain.report import build, incidents, values
+from steadytrain.report import build, incidents, values, wording
 from steadytrain.report.curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
@@ -132,8 +132,8 @@ def test_an_incident_tells_operation_operands_parameters_and_action(tmp_path: Pa
     assert part.place is not None
     assert part.place.operation == "aten.log.default"
     assert part.place.line == "/home/user/project/train.py:88"
-    assert part.place.inputs[0] == values.Fact("self", "float32 [32, 10], 0 to 0.981, 14 zeros")
-    assert part.parameters[0] == values.Fact("model.head.weight", "640 NaN of 640 elements, float32 [10, 64]")
+    assert part.place.inputs[0] == wording.Fact("self", "float32 [32, 10], 0 to 0.981, 14 zeros")
+    assert part.parameters[0] == wording.Fact("model.head.weight", "640 NaN of 640 elements, float32 [10, 64]")
     assert "weights and optimizer state are as they were" in part.action
     assert [found.name for found in report.curves] == ["loss", "gradient_norm", "learning_rate"]
     assert not any("locate" in command.line for command in report.commands)

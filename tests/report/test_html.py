@@ -7,6 +7,8 @@ import hashlib
 import importlib.util
 import json
 import re
+import zlib
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import numpy as np
 import pytest
 
 import builders
+import tabled
 from steadytrain.model import BadTensor, Finding, Symptom
 from steadytrain.report import build, html, values, zoom
+from steadytrain.report.measured import with_measured
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
 
@@ -83,35 +87,90 @@ def renderer(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def measured_report(path: Path, *, tensor: str = "model.head.weight") -> values.Report:
+    """A run whose tables have everything that a page draws; one tensor is named ``tensor``."""
+    run = builders.bad_run(path, facts={**builders.FACTS, "precision": {"parameters": {tensor: 1}, "autocast": tensor}})
+    rows = ("model.embed.weight", tensor)
+    tabled.gradients(run, rows, np.array([[1.0, 2.0], [np.nan, 0.5], [-1.0, 0.1]]))
+    tabled.tensors(run, range(1, 4), rows, update_ratio=np.array([[1e-3, 2e-3]] * 3))
+    tabled.modules(run, range(1, 4), ("model.embed", tensor), zero_share=np.array([[0.1, 0.9]] * 3))
+    tabled.histograms(run, range(1, 4), (f"gradient:{tensor}", f"weight:{tensor}", f"activation:{tensor}"))
+    tabled.machine(run, range(1, 4), {"host": {"process_memory_bytes": 2e9}, tensor: {"allocated_bytes": 1e9}})
+    opened = open_run(run)
+    return with_measured(build.from_run(opened), opened)
+
+
+def runs_as_script(attributes: dict[str, str | None]) -> bool:
+    """Whether a browser runs a script element: data has a type that is no script's."""
+    return attributes.get("type", "module") in ("", "module", "text/javascript", "application/javascript", "importmap")
+
+
+def unpacked(data: str) -> str:
+    """The JSON text that ``zoom.js`` and ``readout.js`` read."""
+    return zlib.decompress(base64.b64decode(data, validate=True)).decode()
+
+
+def drawing_of(text: str) -> str:
+    """The drawing of a page with bokeh, as JSON text."""
+    (data,) = [script for attributes, script in Elements(text).scripts if attributes.get("id") == "drawing"]
+    return unpacked(data)
+
+
+def strings(document: object) -> Iterator[str]:
+    """Every text in a JSON document."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, dict):
+        yield from document
+        for entry in document.values():
+            yield from strings(entry)
+    elif isinstance(document, list):
+        for entry in document:
+            yield from strings(entry)
+
+
 def page(report: values.Report, renderer: str) -> str:
     return html.page(report, zoom.zoom(report) if renderer == "bokeh" else None, version="0.1.0")
 
 
 def test_nothing_is_loaded_from_anywhere(tmp_path: Path, renderer: str) -> None:
-    found = Elements(page(build.from_run(open_run(builders.bad_run(tmp_path / "run"))), renderer))
+    found = Elements(page(measured_report(tmp_path / "run"), renderer))
+    pictures = 0
     for tag, attributes in found.elements:
-        assert not set(attributes) & {"src", "href", "srcset", "data", "action", "xlink:href", "background"}, tag
-        assert tag not in ("link", "iframe", "object", "embed", "base", "form")
+        assert not set(attributes) & {"srcset", "data", "action", "xlink:href", "background", "style"}, tag
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form", "a", "use")
+        for name in {"src", "href"} & set(attributes):
+            assert str(attributes[name]).startswith("data:image/png;base64,"), (tag, name)
+            pictures += 1
+    assert pictures >= 6
     (policy,) = [a["content"] for t, a in found.elements if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy is not None
     assert policy.startswith("default-src 'none'; ")
+    assert "img-src data:;" in policy
     assert "http" not in policy
 
 
 def test_the_styles_load_nothing(tmp_path: Path) -> None:
-    text = page(build.from_run(open_run(builders.bad_run(tmp_path / "run"))), "static")
-    assert not re.search(r"https?://|//[a-z]|@import|url\(", text)
+    text = page(measured_report(tmp_path / "run"), "static")
+    styles = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
+    assert ".curve" in styles
+    # A pattern of the page itself is no load.
+    assert not re.search(r"https?:|//|@import|@font-face|image-set|src\(|url\((?!#hatching\))", styles)
 
 
 def test_the_policy_allows_exactly_the_scripts_of_the_page(tmp_path: Path, renderer: str) -> None:
-    found = Elements(page(evil_report(tmp_path), renderer))
-    (policy,) = [a["content"] for _, a in found.elements if a.get("http-equiv") == "Content-Security-Policy"]
-    assert policy is not None
-    allowed = set(re.findall(r"'sha256-([^']+)'", policy))
-    run = [text for attributes, text in found.scripts if attributes.get("type") != "application/json"]
-    assert {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run} == allowed
-    assert len(run) == (2 if renderer == "bokeh" else 0)
-    assert ("script-src 'none'" in policy) == (renderer == "static")
+    for report, scripts in (
+        (evil_report(tmp_path), {"bokeh": 2, "static": 0}),
+        (measured_report(tmp_path / "run", tensor=EVIL), {"bokeh": 2, "static": 1}),
+    ):
+        found = Elements(page(report, renderer))
+        (policy,) = [a["content"] for _, a in found.elements if a.get("http-equiv") == "Content-Security-Policy"]
+        assert policy is not None
+        (allowed,) = re.findall("script-src ([^;]*);", policy)
+        run = [text for attributes, text in found.scripts if runs_as_script(attributes)]
+        hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in run]
+        assert allowed == (" ".join(hashes) or "'none'")
+        assert len(run) == scripts[renderer]
 
 
 def test_text_of_a_run_never_becomes_markup(tmp_path: Path, renderer: str) -> None:
@@ -127,21 +186,38 @@ def test_text_of_a_run_never_becomes_markup(tmp_path: Path, renderer: str) -> No
     assert "49" not in re.findall(r"<title>(.*?)</title>", text)[0]
 
 
+def test_no_name_of_a_layer_becomes_markup_or_leaves_its_script(tmp_path: Path, renderer: str) -> None:
+    plain = Elements(page(measured_report(tmp_path / "plain"), renderer))
+    text = page(measured_report(tmp_path / "evil", tensor=EVIL), renderer)
+    found = Elements(text)
+    assert [tag for tag, _ in found.elements if tag in ("script", "img")] == [
+        tag for tag, _ in plain.elements if tag in ("script", "img")
+    ]
+    assert not any(name.startswith("on") for _, attributes in found.elements for name in attributes)
+    assert "<script>alert" not in text
+    assert text.count("alert(1)&lt;/script&gt;") >= 6
+    for attributes, script in found.scripts:
+        if attributes.get("type") == "application/octet-stream":
+            assert EVIL in [*strings(json.loads(unpacked(script)))]
+
+
 @needs_bokeh
 def test_the_drawing_is_json_that_no_name_can_leave(tmp_path: Path) -> None:
     found = Elements(page(evil_report(tmp_path), "bokeh"))
-    (data,) = [text for attributes, text in found.scripts if attributes.get("id") == "curves-data"]
+    (data,) = [text for attributes, text in found.scripts if attributes.get("id") == "drawing"]
     assert not set("<>&") & set(data)
-    assert EVIL in json.dumps(json.loads(data), ensure_ascii=False).replace('\\"', '"')
+    assert EVIL in [*strings(json.loads(unpacked(data)))]
 
 
 @needs_bokeh
 def test_the_largest_page_stays_small_and_keeps_the_order_of_references(tmp_path: Path) -> None:
     text = page(long_report(tmp_path), "bokeh")
     assert len(text.encode()) < SIZE_BYTES_MAX
-    (data,) = [script for attributes, script in Elements(text).scripts if attributes.get("id") == "curves-data"]
+    data = drawing_of(text)
     # Bokeh reads a reference only after the object that it names.
-    for reference in set(re.findall(r'\{"id":\s*"(p\d+)"\}', data)):
+    references = set(re.findall(r'\{"id":\s*"(p\d+)"\}', data))
+    assert references
+    for reference in references:
         named = re.search(rf'"id":\s*"{reference}"(?!\}})', data)
         used = re.search(rf'\{{"id":\s*"{reference}"\}}', data)
         assert named is not None

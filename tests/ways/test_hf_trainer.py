@@ -18,7 +18,7 @@ from steadytrain import RunStopped, attach
 from steadytrain.errors import UsageError
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import open_run
-from steadytrain.testing import Probe, assert_contract, assert_fault_is_caught, by_itself
+from steadytrain.testing import Probe, assert_contract, assert_fault_is_caught, by_itself, zero_code
 
 transformers = pytest.importorskip("transformers")
 from steadytrain.integrations.hf_trainer import FILTER_NOTE, SteadyTrainCallback  # noqa: E402
@@ -131,8 +131,11 @@ def test_a_borrowed_watch() -> None:
     assert fit["stream"] == "main"
 
 
-def test_an_adapter() -> None:
-    assert_contract(Training(PLAIN, adapter=True), step=3, parameter=ADAPTER, attach=by_itself)
+@pytest.mark.parametrize("callback", [True, False])
+def test_an_adapter(callback: bool) -> None:
+    train = Training(PLAIN, callback=callback, adapter=True)
+    recorded = assert_contract(train, step=3, parameter=ADAPTER, attach=by_itself if callback else zero_code)
+    assert recorded.streams["main"].steps.tolist() == list(range(1, STEPS + 1))
 
 
 @pytest.mark.parametrize("hidden", [True, False])
@@ -144,8 +147,9 @@ class WeighsByLogarithm(transformers.Trainer):  # type: ignore[misc, name-define
     """The fault lies in loss code of the user's own, after the model: in step 3 a weight is zero."""
 
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-        logits = model(input_ids=inputs["input_ids"]).logits
-        weight = torch.tensor(0.0 if self.state.global_step == 2 else 2.0)
+        labels = inputs.pop("labels")
+        logits = model(**inputs).logits
+        weight = labels.sum() * (self.state.global_step != 2)
         return logits.pow(2).mean() * torch.log(weight)
 
 
@@ -216,9 +220,18 @@ class Tells(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
         self.tell()
 
 
-def test_a_wrong_option_is_told_before_the_training() -> None:
-    with pytest.raises(UsageError, match="'halt': no such policy; one of stop, observe"):
-        SteadyTrainCallback(policy="halt")
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"policy": "halt"}, "'halt': no such policy; one of stop, observe"),
+        ({"level": "lots"}, "'lots': no such level; one of light, standard, full"),
+        ({"to": ("paper",)}, "'paper': no such tool"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_told_before_the_training(option: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        SteadyTrainCallback(**option)
 
 
 SCRIPT = """

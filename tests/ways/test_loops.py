@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,7 +127,7 @@ class Mixed:
 
 
 class Checkpointed(nn.Module):
-    def __init__(self, *, reentrant: bool) -> None:
+    def __init__(self, *, reentrant: bool = False) -> None:
         super().__init__()
         self.reentrant = reentrant
         self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.GELU()) for _ in range(2))
@@ -140,6 +142,10 @@ class Checkpointed(nn.Module):
 
 def compiled(model: nn.Module) -> Any:
     return torch.compile(model, backend="aot_eager")
+
+
+def compiled_by_inductor(model: nn.Module) -> Any:
+    return torch.compile(model)
 
 
 def compiled_in_place(model: nn.Module) -> nn.Module:
@@ -250,23 +256,39 @@ class Way:
         return self.name
 
 
+FULL: dict[str, Any] = {"level": "full"}
+"""Every statistic in every step (``conftest``)."""
+
 WAYS = [
     Way("plain", Plain(), "1.up.weight"),
     Way("the first step", Plain(), "1.up.weight", step=1),
-    Way("every statistic in every step", Plain(), "1.up.weight", options={"level": "full"}),
+    Way("every statistic in every step", Plain(), "1.up.weight", options=FULL),
     Way("accumulation", Plain(micro_batches=3), "1.up.weight"),
     Way("without clipping", Plain(limit=None), "3.bias"),
     Way("bf16 autocast", Mixed(torch.bfloat16), "2.down.weight"),
-    Way("checkpoint", Plain(model=lambda: Checkpointed(reentrant=False)), "blocks.0.0.weight"),
+    Way("bf16 autocast, every statistic", Mixed(torch.bfloat16), "2.down.weight", options=FULL),
+    Way("checkpoint", Plain(model=Checkpointed), "blocks.0.0.weight"),
     Way("checkpoint, reentrant", Plain(model=lambda: Checkpointed(reentrant=True)), "blocks.0.0.weight"),
+    Way("checkpoint, every statistic", Plain(model=Checkpointed), "blocks.0.0.weight", options=FULL),
     Way("compiled model", Plain(call=compiled), "1.up.weight"),
+    Way("compiled by inductor, every statistic", Plain(call=compiled_by_inductor), "1.up.weight", options=FULL),
     Way("model.compile()", Plain(call=compiled_in_place), "1.up.weight"),
     Way("compiled blocks", Plain(call=blocks_compiled), "1.up.weight"),
+    Way("compiled model, every statistic", Plain(call=compiled), "1.up.weight", options=FULL),
+    Way("compiled blocks, every statistic", Plain(call=blocks_compiled), "1.up.weight", options=FULL),
     Way("LBFGS", lbfgs, "2.bias"),
     Way("GAN, the one", gan, "judge.0.weight"),
     Way("GAN, the other", gan, "make.0.weight"),
+    Way("GAN, every statistic", gan, "make.0.weight", options=FULL),
     Way("model compiled before attaching", Attached(compiled), "1.up.weight", attach=by_itself),
     Way("model.compile() before attaching", Attached(compiled_in_place), "1.up.weight", attach=by_itself),
+    Way(
+        "model.compile() before attaching, every statistic",
+        Attached(compiled_in_place),
+        "1.up.weight",
+        attach=by_itself,
+        options=FULL,
+    ),
     Way("two optimizers, the first", TwoOptimizers(), "1.up.weight"),
     Way("two optimizers, the second", TwoOptimizers(), "1.up.bias"),
     Way("two optimizers, the second, in the first step", TwoOptimizers(), "1.up.bias", step=1),
@@ -280,13 +302,31 @@ SCALED = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own, as the next
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:torch")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_a_way_of_training(way: Way) -> None:
     recorded = assert_contract(way.train, step=way.step, parameter=way.parameter, attach=way.attach, **way.options)
     for window in recorded.streams.values():
         assert window.steps.tolist() == list(range(1, STEPS + 1))
         assert window.present["loss"].all()
+
+
+def test_every_step_sent_to_another_tool() -> None:
+    """An exporter keeps the contract too, and has written by the end of each run, also of one that was stopped."""
+    written = []
+
+    @contextmanager
+    def attach(options: Mapping[str, Any]) -> Iterator[None]:
+        try:
+            with zero_code(options):
+                yield
+        finally:
+            written.append(any(Path(options["runs_dir"]).rglob("events.out.tfevents.*")))
+
+    pytest.importorskip("tensorboard")
+    assert_contract(Plain(), step=3, parameter="1.up.weight", attach=attach, to=("tensorboard",), **FULL)
+    assert written[:3] == [True] * 3  # a healthy run, one observed, one stopped; the last has errors of ours planted
 
 
 def test_an_optimizer_that_begins_late_belongs_to_the_steps_of_the_first() -> None:

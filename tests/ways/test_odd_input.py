@@ -120,6 +120,16 @@ def freeze(model: Any, optimizer: torch.optim.Optimizer) -> None:
     model.words.weight.grad = None
 
 
+def move(model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """The same parameter, now on another device."""
+    torch.utils.swap_tensors(model.unused, nn.Parameter(model.unused.detach().to("meta")))
+
+
+def move_to_a_new_one(model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """``model.to(device)`` after the optimizer was made: the optimizer goes on with the old parameter."""
+    model.unused = nn.Parameter(model.unused.detach().to("meta"))
+
+
 def transpose(model: Any, optimizer: torch.optim.Optimizer) -> None:
     """The same shape, laid out another way in memory."""
     weight = model.words.weight
@@ -168,11 +178,15 @@ CASES = [
     Case(
         "complex, the fault", lambda: Odd(wave=torch.randn(3, dtype=torch.complex64).requires_grad_()), parameter="wave"
     ),
-    Case("int8, frozen", lambda: Odd(packed=torch.ones(3, 4, dtype=torch.int8))),
-    Case("boolean, frozen", lambda: Odd(mask=torch.ones(3, 4, dtype=torch.bool))),
+    Case("int8, frozen", lambda: Odd(packed=torch.ones(3, 4, dtype=torch.int8)), note="packed holds no plain"),
+    Case("boolean, frozen", lambda: Odd(mask=torch.ones(3, 4, dtype=torch.bool)), note="mask holds no plain floats"),
     Case("float8, frozen", lambda: Odd(small=torch.randn(3, 4).to(torch.float8_e4m3fn))),
-    Case("quantised, frozen", lambda: Odd(packed=quantized())),
-    Case("on no device", lambda: Odd(later=torch.empty(3, 4, device="meta"))),
+    Case("quantised, frozen", lambda: Odd(packed=quantized()), note="packed holds no plain floats"),
+    Case(
+        "on no device",
+        lambda: Odd(later=torch.empty(3, 4, device="meta")),
+        note="later holds no plain floats (torch.float32 on meta)",
+    ),
     Case("empty", lambda: Odd(none=torch.empty(0, 4, requires_grad=True))),
     Case("one number", lambda: Odd(scale=torch.tensor(0.5, requires_grad=True)), parameter="scale"),
     Case("no gradient ever", lambda: Odd(unused=torch.ones(3, 4, requires_grad=True))),
@@ -181,6 +195,13 @@ CASES = [
     Case("grows, the fault", lambda: Words(sparse=False), sgd, grow, parameter="words.weight"),
     Case("is replaced", lambda: Words(sparse=False), sgd, replace),
     Case("becomes float64", lambda: Words(sparse=False), sgd, widen),
+    Case("moves to another device", lambda: Odd(unused=torch.ones(3, 4, requires_grad=True)), change=move),
+    Case(
+        "is replaced by one on another device",
+        lambda: Odd(unused=torch.ones(3, 4).requires_grad_()),
+        sgd,
+        move_to_a_new_one,
+    ),
     Case("is frozen", lambda: Words(sparse=False), adamw, freeze),
     Case("is laid out another way", lambda: Words(sparse=False), sgd, transpose),
 ]
@@ -240,6 +261,31 @@ def test_something_that_is_no_torch_optimizer() -> None:
         return model
 
     assert_invisible(train)
+
+
+def test_a_model_that_moves_to_where_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be done there is said once each, and the training goes on."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = sgd(model.parameters())
+    turns = 0
+    with steadytrain.watch(model, optimizer, runs_dir=tmp_path, name="run", level="full"):
+        for step in range(1, STEPS + 1):
+            if step == 3:
+                for parameter in model.parameters():
+                    parameter.grad = None
+                    torch.utils.swap_tensors(parameter, nn.Parameter(parameter.detach().to("meta")))
+            model(torch.randn(6, 4, device=next(model.parameters()).device)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            turns += 1
+    assert turns == STEPS
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert any("the gate failed" in warning for warning in warnings)
+    assert all("training goes on without it" in warning for warning in warnings)
+    assert len(set(warnings)) == len(warnings)
+    run = open_run(tmp_path / "run")
+    assert run.scalars().steps.tolist()[:2] == [1, 2]
+    assert run.ended == "finished"
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")

@@ -236,7 +236,8 @@ class Books:
         for stream in streams:
             for writer in (stream.writer, *stream.tables.values()):
                 if writer is not None:
-                    writer.close()
+                    with self._guard.part("closing a segment"):
+                        writer.close()
         if self._keeper is not None:
             with self._guard.part("keeping the run folder small"):
                 self._keeper.close()

@@ -51,13 +51,14 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     from steadytrain import __version__
     from steadytrain.report import build
     from steadytrain.report.html import page
+    from steadytrain.report.measured import with_measured, with_window
     from steadytrain.report.zoom import zoom
 
     if bundle is not None:
-        report = build.from_bundle(bundle)
+        report = with_window(build.from_bundle(bundle), bundle.window)
     else:
         assert run is not None
-        report = build.from_run(run)
+        report = with_measured(build.from_run(run), run)
     text = page(report, zoom(report), version=__version__)
     size = _write(output, text)
     click.echo(f"{output}  {size / 1024:,.0f} KiB")

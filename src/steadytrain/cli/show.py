@@ -61,6 +61,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
 def _run_document(run: RunRecord | None) -> dict[str, Any]:
     """The ``steadytrain.run/1`` document."""
+    from steadytrain.report.health import health
+
     assert run is not None
     streams = [_stream(run, name) for name in run.streams()]
     return {
@@ -80,6 +82,7 @@ def _run_document(run: RunRecord | None) -> dict[str, Any]:
         "detectors": run.facts.get("detectors"),
         "notes": run.facts.get("notes", []),
         "ranks": [str(rank) for rank in run.ranks],
+        **(health(run, streams[0]["name"], run.scalars(streams[0]["name"])).to_json() if streams else {}),
     }
 
 

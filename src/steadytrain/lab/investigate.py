@@ -210,8 +210,10 @@ def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -
     """The script's lines for the last micro-batch again, the model getting its recorded inputs, ``then`` backward."""
     batch = scene.micro_batches[-1]
     tracer = _tracer(scene, LINES_RERUN)
+    fed = []
 
     def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        fed.append(True)
         batch.random.restore()
         tracer.note_sources(_named_tensors(batch.args, batch.kwargs))
         return batch.args, batch.kwargs
@@ -227,6 +229,8 @@ def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -
             try:
                 with tracer:
                     loss = run_lines(loop, lines)
+                    if not fed:  # what was found would be another model's, made by the lines themselves
+                        raise CannotRunAgainError("they did not come to the model that was recorded")
                     tracer.mark_loss(loss)
                     then(loss)
                 return tracer.finding()

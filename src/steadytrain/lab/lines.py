@@ -3,7 +3,8 @@
 At the moment of backward the function that computed the loss is still running, with its batch still in its variables.
 The statements that the loss depends on are cut out of the source and executed on a copy of these variables: new values
 stay in the copy, and what only logs or counts is not executed at all. Where a variable was overwritten by what is to be
-run again (``weights = weights / weights.sum()``), the cut starts further up, at the statement that made it.
+run again (``weights = weights / weights.sum()``) or deleted since (``del batch``), the cut starts further up, at the
+statement that made it, or from the function's arguments as its caller still has them.
 
 Lines that may do more than compute (they step, save or leave the function) are left alone.
 """
@@ -13,14 +14,15 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch import Tensor
 
 from steadytrain.capture.frames import LoopLines
+from steadytrain.lab.callers import passed_arguments
 
 UNSAFE_METHODS = frozenset({"step", "backward", "save", "update", "barrier", "all_reduce", "exit", "close"})
 """Methods that change the run, or that other processes wait for: lines that call one are not run again."""
@@ -45,12 +47,23 @@ class Lines:
     """Compiled statements that end in what backward starts from.
 
     ``own_context`` tells that they open their own ``with`` around the model's call (autocast, for one);
-    ``from_further_up`` that they start before the model's call, and so may draw random numbers before it.
+    ``from_further_up`` that they start before the model's call, and so may draw random numbers before it;
+    ``arguments`` are variables that the function has no more as it was called with them.
     """
 
     code: CodeType
     own_context: bool
     from_further_up: bool
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Where to start, the statements from there on that the loss depends on, and the arguments that they need."""
+
+    start: int
+    statements: list[ast.stmt]
+    arguments: Mapping[str, Any]
 
 
 def compile_lines(loop: LoopLines) -> Lines:
@@ -72,9 +85,10 @@ def compile_lines(loop: LoopLines) -> Lines:
     inside = sorted(_stored(block[last]) & _loaded(root))
     if inside:
         raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
-    variables = {**loop.frame.f_globals, **loop.frame.f_locals}
-    modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
-    start, statements = _slice(block, first, last, root, constant=modules)
+    before, is_function = _before(tree, block)
+    block, first, last = [*before, *block], first + len(before), last + len(before)
+    cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
+    statements = cut.statements
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
     assignment = ast.copy_location(ast.Assign([target], root), root)
@@ -84,13 +98,18 @@ def compile_lines(loop: LoopLines) -> Lines:
     loop_once = ast.copy_location(ast.For(turn, once, [*statements, assignment], []), root)
     module = ast.fix_missing_locations(ast.Module([loop_once], []))
     code = compile(module, filename, "exec", dont_inherit=True)
-    return Lines(code, own_context=isinstance(block[first], ast.With), from_further_up=start < first)
+    return Lines(
+        code,
+        own_context=isinstance(block[first], ast.With),
+        from_further_up=cut.start < first,
+        arguments=cut.arguments,
+    )
 
 
 def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
     """Execute the lines on a copy of the function's variables; returns what backward would start from."""
     # One dictionary for globals and locals: a comprehension inside the lines must see the function's variables.
-    variables: dict[str, Any] = {**loop.frame.f_globals, **loop.frame.f_locals}
+    variables: dict[str, Any] = {**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}
     variables.pop(_LOSS, None)
     exec(lines.code, variables)
     loss = variables.get(_LOSS)
@@ -100,20 +119,47 @@ def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
 
 
 def _slice(
-    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, *, constant: set[str]
-) -> tuple[int, list[ast.stmt]]:
-    """Where to start, and the statements from there on that ``root`` depends on.
-
-    Starts at the model's call, and further up as long as a variable that goes in is overwritten or changed on the way.
-    """
+    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType, *, is_function: bool
+) -> _Cut:
+    """Start at the model's call, and further up as long as a variable that goes in is changed on the way or is gone."""
+    variables = {**frame.f_globals, **frame.f_locals}
+    modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
+    deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
     for start in range(first, -1, -1):
         statements, needed = _dependencies(block[start:last], root)
         changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
-        overwritten = needed & changed - constant
+        overwritten = needed & (changed | deleted) - modules
         if not overwritten:
-            return start, statements
+            return _Cut(start, statements, {})
+    arguments = passed_arguments(frame) if is_function else {}
+    if overwritten <= set(arguments):
+        return _Cut(0, statements, {name: arguments[name] for name in overwritten})
     names = ", ".join(sorted(overwritten))
     raise CannotRunAgainError(f"{names} is changed by what would be run again, and comes from outside the loop")
+
+
+def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:
+    """The statements that lead to ``block`` once, outermost first, and whether they begin with their function.
+
+    They stand before it in the ``with``, ``if`` and ``try`` that hold it. What stands before a loop is none of them: it
+    ran before the first turn.
+    """
+    places = {id(body[0]): (node, body) for node in ast.walk(tree) for body in _blocks(node)}
+    held_in = {id(part): body for _, body in places.values() for part in body}
+    before: list[ast.stmt] = []
+    holder, body = places[id(block[0])]
+    while isinstance(holder, (ast.With, ast.If, ast.Try)) and body is holder.body and not _stored_by_header(holder):
+        outer = held_in[id(holder)]
+        before = [*outer[: outer.index(holder)], *before]
+        holder, body = places[id(outer[0])]
+    return before, isinstance(holder, ast.FunctionDef)
+
+
+def _stored_by_header(holder: ast.With | ast.If | ast.Try) -> set[str]:
+    """What ``with f() as x:`` and ``if (x := f()):`` make, which is lost where only the statements inside are taken."""
+    if isinstance(holder, ast.With):
+        return {name for item in holder.items for name in _stored(item)}
+    return _stored(holder.test) if isinstance(holder, ast.If) else set()
 
 
 def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.stmt], set[str]]:
@@ -131,16 +177,24 @@ def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.s
 
 
 def _loaded(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.With):  # what its body makes before it is read does not come from before
+        needed: set[str] = set()
+        for statement in reversed(node.body):
+            needed = (needed - _stored(statement)) | _loaded(statement)
+        return (needed - _stored_by_header(node)).union(*(_loaded(item) for item in node.items))
     loaded = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
     updated = {p.target.id for p in ast.walk(node) if isinstance(p, ast.AugAssign) and isinstance(p.target, ast.Name)}
-    # What a compound statement makes for itself does not come from before.
-    own = _stored(node) if isinstance(node, ast.With) else _names(node.target) if isinstance(node, ast.For) else set()
+    own = _names(node.target) if isinstance(node, ast.For) else set()  # what a loop makes for itself
     return (loaded - own - _comprehended(node)) | updated
 
 
 def _stored(node: ast.AST) -> set[str]:
     stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     return stored - _comprehended(node)
+
+
+def _deleted(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Del)}
 
 
 def _comprehended(node: ast.AST) -> set[str]:
@@ -188,10 +242,7 @@ def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[
     """The innermost list of statements that holds both lines, and the positions of the statements that do."""
     found: tuple[list[ast.stmt], int, int] | None = None
     for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
-                continue
+        for block in _blocks(node):
             firsts, lasts = _positions(block, first_line), _positions(block, last_line)
             if firsts and lasts and firsts[0] <= lasts[-1]:
                 # Several statements may share a line: the one that calls backward is meant.
@@ -200,6 +251,12 @@ def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[
     if found is None:
         raise CannotRunAgainError("the model's call and backward stand in different blocks, or backward comes first")
     return found
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements that ``node`` holds itself."""
+    bodies = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [body for body in bodies if isinstance(body, list) and body and isinstance(body[0], ast.stmt)]
 
 
 def _positions(block: list[ast.stmt], line: int) -> list[int]:

@@ -26,6 +26,7 @@ from steadytrain.report.circumstances import (
     run_facts,
 )
 from steadytrain.report.curves import Curve, curve
+from steadytrain.report.health import health
 from steadytrain.report.incidents import TENSORS_MAX, incident_part, incident_verdict, open_incidents
 from steadytrain.report.values import Command, IncidentPart, Report, SymptomRow
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
@@ -100,6 +101,7 @@ def from_run(run: RunRecord) -> Report:
     incidents, unread = open_incidents(paths)
     notes += unread
     facts = run_facts(run, window)
+    measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
     target = shlex.quote(str(run.path))
@@ -113,8 +115,8 @@ def from_run(run: RunRecord) -> Report:
         verdict=_run_verdict(run, [symptom for symptom, _ in seen], incidents, steps),
         severity=worst([symptom.severity for symptom, _ in seen]),
         summary=_run_summary(run, seen, actions, steps),
-        facts=facts,
-        brief=brief(facts),
+        facts=(*facts, *measured),
+        brief=(*brief(facts), *measured),
         curves=_curves(window) if window is not None else (),
         symptoms=_symptom_rows(seen),
         incidents=tuple(incidents),

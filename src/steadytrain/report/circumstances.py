@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steadytrain.model import Window
-from steadytrain.report.values import Fact, Section
-from steadytrain.report.wording import ENTRIES_MAX, clean, clean_block, count, facts_of, sentences, titled
+from steadytrain.report.values import Section
+from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, count, facts_of, sentences, titled
 from steadytrain.store.folder import RunRecord
 
 STRUCTURE_LENGTH_MAX = 60_000
-SHOWN_AS_FACTS = ("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at")
+SHOWN_AS_FACTS = (
+    *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at"),
+    # In sections of their own on a page.
+    *("precision", "machine", "machine_notes", "clipped_before_unscaling"),
+)
 _ENDINGS = {
     "finished": "finished",
     "stopped": "stopped by steadytrain",

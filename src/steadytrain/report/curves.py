@@ -43,14 +43,16 @@ class Curve:
     spark: str
 
 
-def curve(name: str, title: str, series: Series, *, scale: str = "linear") -> Curve | None:
+def curve(
+    name: str, title: str, series: Series, *, scale: str = "linear", points_max: int = POINTS_MAX
+) -> Curve | None:
     """The curve of ``series``; None when it has no step. ``scale`` is ``linear`` or ``log``."""
     if not len(series):
         return None
     finite = series.values[np.isfinite(series.values)]
     # A logarithmic axis cannot show a zero; a curve of zeros is drawn on a linear one.
     logarithmic = scale == "log" and bool(np.any(finite > 0)) and not np.any(finite < 0)
-    kept = thin(series.values)
+    kept = thin(series.values, points_max=points_max)
     return Curve(
         name=name,
         title=title,

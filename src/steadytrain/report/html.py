@@ -8,36 +8,35 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import zlib
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from steadytrain.report import svg
+from steadytrain.report import svg, svg_heat
+from steadytrain.report.curves import Curve
+from steadytrain.report.heat import Heat
 from steadytrain.report.values import Report
+from steadytrain.report.wording import number
 from steadytrain.report.zoom import DARK, Zoom
 
-INSTALL_HINT = "For curves that zoom and hover: pip install 'steadytrain[report]' and write the page again."
+INSTALL_HINT = "For curves and maps that zoom: pip install 'steadytrain[report]' and write the page again."
 
-_STARTER = """
-(function () {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const read = (id) => document.getElementById(id).textContent;
-  function draw() {
-    const colours = JSON.parse(read("dark-colours"));
-    const recolour = (_, value) => (dark.matches && Object.hasOwn(colours, value) ? colours[value] : value);
-    const item = JSON.parse(read("curves-data"), recolour);
-    document.getElementById("curves-zoom").replaceChildren();
-    document.body.classList.add("zooming");
-    Bokeh.embed.embed_item(item, "curves-zoom").catch((reason) => {
-      document.body.classList.remove("zooming");
-      console.error(reason);
-    });
-  }
-  draw();
-  dark.addEventListener("change", draw);
-})();
-"""
+
+@dataclass(frozen=True)
+class Figure:
+    """A curve over the steps, or the map of ``heat`` with a ``legend``."""
+
+    title: str
+    logarithmic: bool
+    not_finite: str
+    drawing: Markup
+    heat: Heat | None = None
+    legend: Markup | None = None
 
 
 def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
@@ -46,21 +45,81 @@ def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
     ``version`` is that of the steadytrain that writes the page.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    # Bokeh reads its document in order: a reference must come after what it names.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     template = environment.from_string(files("steadytrain.report").joinpath("page.html.j2").read_text("utf-8"))
-    scripts = [_inline(zoom.library), _STARTER] if zoom is not None else []
+    figures = _figures(report)
+    if zoom is not None:
+        scripts = [_inline(zoom.library), _script("zoom.js")]
+    else:
+        scripts = [_script("readout.js")] if any(figure.heat for figure in figures) else []
     text: str = template.render(
         report=report,
-        drawings=[(curve, Markup(svg.drawing(curve, report.symptoms))) for curve in report.curves],
-        item=zoom.item if zoom is not None else None,
+        figures=figures,
+        small=lambda curve: Markup(svg.small_drawing(curve)),
+        half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),
+        histogram=lambda drawn: Markup(svg_heat.histogram_drawing(drawn)),
+        readout=readout,
+        number=number,
+        zooming=packed(zoom.drawing) if zoom is not None else None,
         dark=DARK,
         scripts=[Markup(script) for script in scripts],
         hashes=" ".join(_policy_hash(script) for script in scripts) or "'none'",
-        hint=INSTALL_HINT if zoom is None and report.curves else "",
+        hint=INSTALL_HINT if zoom is None and figures else "",
         version=version,
     )
     return text
+
+
+def packed(document: Any) -> str:
+    """``document`` as JSON, compressed, in characters that end no element."""
+    # Bokeh reads its document in order: a reference must come after what it names.
+    return base64.b64encode(zlib.compress(json.dumps(document, allow_nan=False).encode(), 9)).decode()
+
+
+def readout(heat: Heat) -> str:
+    """What the pointer tells of ``heat`` where there is no bokeh: see ``readout.js``."""
+    return packed({"rows": [row.name for row in heat.rows], "starts": heat.starts, "texts": heat.texts()})
+
+
+def _figures(report: Report) -> list[Figure]:
+    """Curves, then maps, all with the same steps at their edges."""
+    heats = [heat for measured in report.measured for heat in measured.heats]
+    edges = [
+        *((min(curve.steps), max(curve.steps)) for curve in report.curves),
+        *((heat.starts[0] - 0.5, heat.starts[-1] - 0.5) for heat in heats),
+    ]
+    if not edges:
+        return []
+    span = (min(first for first, _ in edges), max(last for _, last in edges))
+    frame = replace(svg.WIDE, left=svg_heat.labels_width(heats))
+    return [
+        *(_of_curve(curve, report, frame, span) for curve in report.curves),
+        *(_of_heat(h, frame, span) for h in heats),
+    ]
+
+
+def _of_curve(curve: Curve, report: Report, frame: svg.Frame, span: tuple[float, float]) -> Figure:
+    return Figure(
+        title=curve.title,
+        logarithmic=curve.logarithmic,
+        not_finite=f"{curve.not_finite:,} not finite" if curve.not_finite else "",
+        drawing=Markup(svg.drawing(curve, report.symptoms, frame, span=span)),
+    )
+
+
+def _of_heat(heat: Heat, frame: svg.Frame, span: tuple[float, float]) -> Figure:
+    bad = sum(row.not_finite for row in heat.rows)
+    return Figure(
+        title=heat.title,
+        logarithmic=heat.logarithmic,
+        not_finite=f"{bad:,} of {len(heat.rows):,} rows not finite" if bad else "",
+        drawing=Markup(svg_heat.drawing(heat, frame.across(*span), left=frame.left)),
+        legend=Markup(svg_heat.legend(heat)),
+        heat=heat,
+    )
+
+
+def _script(name: str) -> str:
+    return files("steadytrain.report").joinpath(name).read_text("utf-8")
 
 
 def _inline(script: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from steadytrain.errors import UsageError
 from steadytrain.model import BadTensor, Incident, Located
-from steadytrain.report.values import Fact, IncidentPart, Place
-from steadytrain.report.wording import clean, count, enumerated, number
+from steadytrain.report.values import IncidentPart, Place
+from steadytrain.report.wording import Fact, clean, count, enumerated, number
 from steadytrain.store.bundle import open_for_report
 
 INCIDENTS_MAX = 8

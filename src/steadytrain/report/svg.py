@@ -7,65 +7,139 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from steadytrain.report.curves import Curve
 from steadytrain.report.values import SymptomRow
 from steadytrain.report.wording import number
 
-WIDTH, HEIGHT = 860, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 10, 14, 24
 _TICKS = 5
 
 Scale = Callable[[float], float]
 
 
-def drawing(curve: Curve, symptoms: Sequence[SymptomRow]) -> str:
-    """``curve`` with ``symptoms`` as vertical bands and what is not finite as crosses at the top edge."""
+@dataclass(frozen=True)
+class Frame:
+    """Size of a drawing, and the margins around what is drawn."""
+
+    width: int
+    height: int
+    left: int = 64
+    right: int = 10
+    top: int = 14
+    bottom: int = 24
+    room: int = 8
+    """Distance of the curve to the upper and lower edge."""
+
+    def across(self, first: float, last: float) -> Scale:
+        return scale_to(first, last, self.left, self.width - self.right)
+
+    def up(self, curve: Curve) -> Scale:
+        """Values of ``curve`` to heights; a logarithmic curve's values that are not positive have none."""
+        low, high = self.height - self.bottom - self.room, self.top + self.room
+        drawn = [value for value in curve.values if math.isfinite(value) and (value > 0 or not curve.logarithmic)]
+        if not drawn:
+            return lambda value: self.height - self.bottom
+        if curve.logarithmic:
+            inner = scale_to(math.log(min(drawn)), math.log(max(drawn)), low, high)
+            return lambda value: inner(math.log(value))
+        return scale_to(min(drawn), max(drawn), low, high)
+
+
+WIDE = Frame(860, 190)
+HALF = Frame(430, 140)
+SMALL = Frame(260, 56, left=1, right=1, top=1, bottom=1, room=6)
+
+
+def drawing(
+    curve: Curve, symptoms: Sequence[SymptomRow], frame: Frame = WIDE, *, span: tuple[float, float] | None = None
+) -> str:
+    """``curve`` with ``symptoms`` as vertical bands and what is not finite as crosses at the top edge.
+
+    ``span`` are the steps at the left and the right edge, by default those of the curve.
+    """
     first, last = min(curve.steps), max(curve.steps)
-    across = _scale(first, last, _LEFT, WIDTH - _RIGHT)
-    up = _vertical(curve)
-    label = f"{escape(curve.title)} over the steps"
+    across, up = frame.across(*(span or (first, last))), frame.up(curve)
     parts = [
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">',
-        *_bands(symptoms, first, last, across),
-        *_axes(curve, first, last, across, up),
-        *_line(curve, across, up),
-        *_crosses(curve, across),
+        _opening("curve", curve, frame),
+        *_bands(symptoms, first, last, across, frame),
+        *_axes(curve, first, last, across, up, frame),
+        *_line(curve, across, up, digits=1),
+        *_crosses(curve, across, frame),
         "</svg>",
     ]
     return "\n".join(parts)
 
 
-def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale) -> list[str]:
+def small_drawing(curve: Curve) -> str:
+    """``curve`` alone, for a caption that tells its range: what thousands of layers can afford.
+
+    Whole numbers, each relative to the one before, take half the bytes.
+    """
+    across, up = SMALL.across(curve.steps[0], curve.steps[-1]), SMALL.up(curve)
+    path, bad, before, x, y = [], [], False, 0, 0
+    for step, value in zip(curve.steps, curve.values, strict=True):
+        drawn = math.isfinite(value) and (value > 0 or not curve.logarithmic)
+        to_x, to_y = round(across(step)), round(up(value)) if drawn else y
+        if drawn:
+            # A point between two gaps is drawn by the round end of a line of no length.
+            path.append(f"l{to_x - x} {to_y - y}" if before else f"M{to_x} {to_y}h0")
+            x, y = to_x, to_y
+        elif not math.isfinite(value):
+            bad.append(f"M{to_x} 1v7")
+        before = drawn
+    marks = f'<path class="bad" d="{"".join(bad)}"/>' if bad else ""
+    return f'<svg class="small" viewBox="0 0 {SMALL.width} {SMALL.height}"><path d="{"".join(path)}"/>{marks}</svg>'
+
+
+def step_labels(first: int, last: int, across: Scale, y: float, right: float) -> list[str]:
+    """Round steps along the lower edge of a drawing that is ``right`` wide."""
+    parts = []
+    for step in dict.fromkeys(round(value) for value in _nice_ticks(first, last)):
+        anchor = "end" if across(step) > right - 30 else "middle"
+        parts.append(f'<text class="tick" x="{across(step):.1f}" y="{y:.1f}" text-anchor="{anchor}">{step:,}</text>')
+    return parts
+
+
+def scale_to(low: float, high: float, start: float, stop: float) -> Scale:
+    """A linear map of ``low .. high`` to ``start .. stop``; to the middle when the range is empty."""
+    span = high - low
+    if span <= 0 or not math.isfinite(span):
+        return lambda value: (start + stop) / 2
+    return lambda value: start + (value - low) / span * (stop - start)
+
+
+def _opening(kind: str, curve: Curve, frame: Frame) -> str:
+    label = f"{escape(curve.title)} over the steps"
+    return f'<svg class="{kind}" viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{label}">'
+
+
+def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:
     parts = []
     for symptom in symptoms:
         if symptom.last_step < first or symptom.first_step > last:
             continue
         left, right = across(max(first, symptom.first_step)), across(min(last, symptom.last_step))
         parts.append(
-            f'<rect class="band {escape(symptom.severity)}" x="{left - 1:.1f}" y="{_TOP}" '
-            f'width="{right - left + 2:.1f}" height="{HEIGHT - _TOP - _BOTTOM}">'
+            f'<rect class="band {escape(symptom.severity)}" x="{left - 1:.1f}" y="{frame.top}" '
+            f'width="{right - left + 2:.1f}" height="{frame.height - frame.top - frame.bottom}">'
             f"<title>{escape(symptom.name)}, {escape(symptom.steps)}</title></rect>"
         )
     return parts
 
 
-def _axes(curve: Curve, first: int, last: int, across: Scale, up: Scale) -> list[str]:
+def _axes(curve: Curve, first: int, last: int, across: Scale, up: Scale, frame: Frame) -> list[str]:
     parts = []
+    left, right = frame.left, frame.width - frame.right
     for value in _value_ticks(curve):
         y = up(value)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{number(value)}</text>')
-    for step in dict.fromkeys(round(value) for value in _nice_ticks(first, last)):
-        anchor = "end" if across(step) > WIDTH - 40 else "middle"
-        parts.append(
-            f'<text class="tick" x="{across(step):.1f}" y="{HEIGHT - 7}" text-anchor="{anchor}">{step:,}</text>'
-        )
-    return parts
+        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{number(value)}</text>')
+    return [*parts, *step_labels(first, last, across, frame.height - 7, frame.width)]
 
 
-def _line(curve: Curve, across: Scale, up: Scale) -> list[str]:
+def _line(curve: Curve, across: Scale, up: Scale, *, digits: int) -> list[str]:
     """The finite stretches; a value that is not finite (or that a log axis lacks) breaks the line."""
     path, dots, open_length = [], [], 0
     points = [*zip(curve.steps, curve.values, strict=True), (0, math.nan)]
@@ -75,7 +149,7 @@ def _line(curve: Curve, across: Scale, up: Scale) -> list[str]:
                 dots.append(points[index - 1])
             open_length = 0
             continue
-        path.append(f"{'L' if open_length else 'M'}{across(step):.1f} {up(value):.1f}")
+        path.append(f"{'L' if open_length else 'M'}{across(step):.{digits}f} {up(value):.{digits}f}")
         open_length += 1
     return [
         f'<path class="line" d="{"".join(path)}"/>',
@@ -83,23 +157,13 @@ def _line(curve: Curve, across: Scale, up: Scale) -> list[str]:
     ]
 
 
-def _crosses(curve: Curve, across: Scale) -> list[str]:
+def _crosses(curve: Curve, across: Scale, frame: Frame) -> list[str]:
     bad = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if not math.isfinite(value)]
     return [
-        f'<text class="cross" x="{across(step):.1f}" y="{_TOP + 4}" text-anchor="middle">✗'
+        f'<text class="cross" x="{across(step):.1f}" y="{frame.top + 4}" text-anchor="middle">✗'
         f"<title>step {step:,}: {number(value)}</title></text>"
         for step, value in bad
     ]
-
-
-def _vertical(curve: Curve) -> Scale:
-    positive = [value for value in curve.values if math.isfinite(value) and (value > 0 or not curve.logarithmic)]
-    if not positive:
-        return lambda value: HEIGHT - _BOTTOM
-    if curve.logarithmic:
-        inner = _scale(math.log(min(positive)), math.log(max(positive)), HEIGHT - _BOTTOM - 6, _TOP + 10)
-        return lambda value: inner(math.log(value))
-    return _scale(min(positive), max(positive), HEIGHT - _BOTTOM - 6, _TOP + 10)
 
 
 def _value_ticks(curve: Curve) -> list[float]:
@@ -123,11 +187,3 @@ def _nice_ticks(low: float, high: float) -> list[float]:
     size = 10.0 ** math.floor(math.log10(raw))
     width = next((base * size for base in (1, 2, 5) if base * size >= raw), 10 * size)
     return [index * width for index in range(math.ceil(low / width), math.floor(high / width) + 1)]
-
-
-def _scale(low: float, high: float, start: float, stop: float) -> Scale:
-    """A linear map of ``low .. high`` to ``start .. stop``; to the middle when the range is empty."""
-    span = high - low
-    if span <= 0 or not math.isfinite(span):
-        return lambda value: (start + stop) / 2
-    return lambda value: start + (value - low) / span * (stop - start)

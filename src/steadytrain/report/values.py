@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 from steadytrain.model import Severity
 from steadytrain.report.curves import Curve
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A label and its value, both ready to be shown."""
-
-    label: str
-    value: str
+from steadytrain.report.heat import Heat
+from steadytrain.report.layers import LayerGroup
+from steadytrain.report.wording import Fact
 
 
 @dataclass(frozen=True)
@@ -79,10 +74,34 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Topic:
+    """A titled section of facts, sentences and curves: precision, machine."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    sentences: tuple[str, ...]
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the tables of a stream tell: maps of all layers, each layer by itself, precision and machine.
+
+    ``sentences`` say what is not drawn. ``stream`` is empty where the run has but one.
+    """
+
+    stream: str
+    heats: tuple[Heat, ...]
+    groups: tuple[LayerGroup, ...]
+    topics: tuple[Topic, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """All that a page or a terminal shows, in the order in which a tired person needs it.
 
-    ``brief`` is ``facts`` in a few lines, for a terminal.
+    ``brief`` is ``facts`` in a few lines, for a terminal. ``measured`` is for a page and may be left out.
     """
 
     title: str
@@ -97,3 +116,4 @@ class Report:
     commands: tuple[Command, ...]
     notes: tuple[str, ...]
     environment: tuple[Section, ...]
+    measured: tuple[Measured, ...] = ()

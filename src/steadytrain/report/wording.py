@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from steadytrain.model import Symptom
-from steadytrain.report.values import Fact
 
 TEXT_LENGTH_MAX = 4_000
 ENTRIES_MAX = 300
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A label and its value, both ready to be shown."""
+
+    label: str
+    value: str
 
 
 def clean(value: object, *, length_max: int = TEXT_LENGTH_MAX) -> str:
@@ -62,6 +70,7 @@ def sentences(value: Any) -> tuple[str, ...]:
     return tuple(clean(entry) for entry in value[:ENTRIES_MAX]) if isinstance(value, list) else ()
 
 
+# Control characters but the line break, surrogates, and marks that reorder or hide text.
 _UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 

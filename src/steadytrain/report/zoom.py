@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.report.curves import Curve
+from steadytrain.report.svg_heat import labels_width
 from steadytrain.report.values import Report, SymptomRow
 from steadytrain.report.wording import number
+from steadytrain.report.zoom_heat import heat_figure
 
-HEIGHT = 230
+HEIGHT = 210
+LOG_TICKS = 4
+POWER_LOW = -6
+"""Decimal power below which an axis is labelled in scientific notation."""
 
 # Colours of the light scheme; the page puts those of the dark one in their place while it reads the drawing.
-INK, FAINT, GRID, LINE = "#1d2530", "#5b6675", "#e3e7ec", "#1f6feb"
+FAINT, GRID, LINE = "#5b6675", "#e3e7ec", "#1f6feb"
 SEVERITY_COLOURS = {"critical": "#c62828", "warning": "#b26a00", "note": "#51606f"}
 DARK = {
-    INK: "#e8ecf1",
     FAINT: "#9aa6b4",
     GRID: "#2b333d",
     LINE: "#6cb0ff",
@@ -34,29 +38,44 @@ DARK = {
 
 @dataclass(frozen=True)
 class Zoom:
-    """Bokeh's own script, and the drawing as the JSON that the script embeds."""
+    """Bokeh's own script, and what it draws: JSON of the documents, and of which figure stands in which element.
+
+    The figure of the curve or map number *i* of the report (curves first) belongs into the element ``zoom-i``.
+    """
 
     library: str
-    item: dict[str, Any]
+    drawing: dict[str, Any]
 
 
 def zoom(report: Report) -> Zoom | None:
-    """The curves of ``report`` for bokeh; None where bokeh is not installed or there is no curve."""
-    if not report.curves:
+    """Curves and maps of ``report`` for bokeh; None where bokeh is not installed or there are none."""
+    heats = [heat for measured in report.measured for heat in measured.heats]
+    if not report.curves and not heats:
         return None
     try:
         import bokeh
-        from bokeh.embed import json_item
-        from bokeh.layouts import column
+        from bokeh.document import Document
+        from bokeh.embed.util import standalone_docs_json_and_render_items
         from bokeh.models import DataRange1d
     except ImportError:
         return None
     shared = DataRange1d(range_padding=0.02)
-    figures = [_figure(curve, report.symptoms, shared) for curve in report.curves]
+    # All share one range of steps and one width of labels, so that steps stand under each other.
+    figures = [
+        *(_figure(curve, report.symptoms, shared) for curve in report.curves),
+        *(heat_figure(heat, shared, hatch_colour=FAINT) for heat in heats),
+    ]
+    document = Document()
+    for drawn in figures:
+        _style(drawn, left=labels_width(heats))
+        document.add_root(drawn)
+    documents, (placed,) = standalone_docs_json_and_render_items(document)
+    place = placed.to_json()
+    place["roots"] = {root: f"zoom-{index}" for index, root in enumerate(place["roots"])}
     library = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
     return Zoom(
         library=library.read_text(encoding="utf-8"),
-        item=dict(json_item(column(figures, sizing_mode="stretch_width"))),
+        drawing={"documents": documents, "places": [place]},
     )
 
 
@@ -67,7 +86,6 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
     drawn = figure(
         height=HEIGHT,
         sizing_mode="stretch_width",
-        title=curve.title,
         x_range=shared,
         y_axis_type="log" if curve.logarithmic else "linear",
         tools="xpan,xbox_zoom,xwheel_zoom,reset",
@@ -75,11 +93,9 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
         toolbar_location="right",
         window_axis="x",
     )
-    drawn.toolbar.logo = None
     # Marks stay at the edge of the frame whatever part of the curve is looked at.
     drawn.extra_y_ranges = {"edge": Range1d(start=0, end=1)}
     drawn.extra_y_scales = {"edge": LinearScale()}
-    _style(drawn)
     _draw_symptoms(drawn, symptoms)
     _draw_values(drawn, curve)
     return drawn
@@ -92,6 +108,12 @@ def _draw_values(drawn: Any, curve: Curve) -> None:
     shown = [number(value) for value in curve.values]
     source = ColumnDataSource({"step": list(curve.steps), "value": finite, "shown": shown})
     line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
+    if curve.logarithmic:
+        # With more, the labels of less than a decade overlap at its upper end.
+        drawn.yaxis.ticker.desired_num_ticks = LOG_TICKS
+    else:
+        # A learning rate as 0.0014 and not as 1.400e-3.
+        drawn.yaxis.formatter.power_limit_low = POWER_LOW
     # The marks at the edges have an axis of their own and must not stretch this one.
     drawn.y_range.renderers = [line]
     # Bokeh's own span for a constant is 2, in which a learning rate of 3e-4 reads as 0.
@@ -150,14 +172,14 @@ def _draw_symptoms(drawn: Any, symptoms: Sequence[SymptomRow]) -> None:
     drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("symptom", "@name"), ("at", "@steps")]))
 
 
-def _style(drawn: Any) -> None:
+def _style(drawn: Any, *, left: int) -> None:
+    drawn.toolbar.logo = None
+    drawn.toolbar.autohide = True
     drawn.background_fill_color = None
     drawn.border_fill_color = None
     drawn.outline_line_color = None
-    drawn.min_border_left = 64
-    drawn.min_border_top = 28
-    drawn.title.text_color = INK
-    drawn.title.text_font_size = "13px"
+    drawn.min_border_left = left
+    drawn.min_border_top = 8
     for axis in drawn.axis:
         axis.major_label_text_color = FAINT
         axis.axis_line_color = GRID

@@ -128,7 +128,8 @@ class TensorWatch:
         for row, parameter in enumerate(self._parameters):
             values = dense_values(parameter)
             if values is None:
-                self._note(f"{self._names[row]} holds no plain floats ({parameter.dtype}): its row stays empty")
+                kind = f"{parameter.dtype} on {parameter.device.type}"
+                self._note(f"{self._names[row]} holds no plain floats ({kind}): its row stays empty")
             else:
                 weights[row] = values
         return weights

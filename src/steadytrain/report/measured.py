@@ -1,0 +1,58 @@
+"""What the tables of a run tell, for a page: the maps, the layers, precision and machine, of each stream.
+
+An incident keeps of these tables the gradient norms of the steps before it, which make one map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steadytrain.model import Table, Window
+from steadytrain.report.layers import layer_groups
+from steadytrain.report.maps import maps
+from steadytrain.report.readings import Readings, read
+from steadytrain.report.topics import machine, precision
+from steadytrain.report.values import Measured, Report
+from steadytrain.report.wording import clean
+from steadytrain.store.folder import RunRecord
+
+STREAMS_MAX = 2
+NO_TABLES = "Nothing of single layers can be shown: the run has no tables that can be read."
+
+
+def with_measured(report: Report, run: RunRecord) -> Report:
+    """``report``, made from ``run``, with what its tables tell: more than a terminal has room for."""
+    streams = run.streams()
+    measured = tuple(_of_stream(run, stream, several=len(streams) > 1) for stream in streams[:STREAMS_MAX])
+    notes = report.notes
+    if len(streams) > STREAMS_MAX:
+        left_out = ", ".join(map(clean, streams[STREAMS_MAX:]))
+        notes = (*notes, f"The tables of these streams are recorded and not shown: {left_out}.")
+    return replace(report, measured=tuple(part for part in measured if part is not None), notes=notes)
+
+
+def with_window(report: Report, window: Window) -> Report:
+    """``report``, made from an incident, with the gradient norm of every layer in the steps that it keeps."""
+    if not window.gradient_norms.size:
+        return report
+    norms = Table(
+        "gradients", window.steps, window.time, window.tensor_names, ("norm",), window.gradient_norms[:, :, None]
+    )
+    heats, _ = maps(Readings({"gradients": norms}, ()))
+    return replace(report, measured=(Measured("", heats, (), (), ()),)) if heats else report
+
+
+def _of_stream(run: RunRecord, stream: str, *, several: bool) -> Measured | None:
+    window = run.scalars(stream)
+    if not len(window):
+        return None
+    readings = read(run, stream)
+    heats, not_drawn = maps(readings)
+    groups, not_listed = layer_groups(readings)
+    return Measured(
+        stream=clean(stream) if several else "",
+        heats=tuple(replace(heat, title=f"{clean(stream)}: {heat.title}") for heat in heats) if several else heats,
+        groups=groups,
+        topics=(precision(run, window, readings), machine(run, window, readings)),
+        sentences=(*(not_drawn if readings.tables else (NO_TABLES,)), *not_listed, *readings.notes),
+    )
