@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.model import GRADIENT_ABSENT, FloatArray, IntArray, Window
 from steadytrain.readings import apart, applied_cells
@@ -45,6 +46,18 @@ def is_embedding(name: str) -> bool:
 def is_norm(name: str) -> bool:
     """Whether a parameter is gain or bias of a normalisation, as far as its name tells."""
     return _NORM.search(name) is not None
+
+
+@lru_cache(maxsize=8)
+def embeddings_among(names: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which of these parameters belong to an embedding."""
+    return np.array([is_embedding(name) for name in names], np.bool_)
+
+
+@lru_cache(maxsize=8)
+def experts_among(names: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which of these parameters or modules lie inside an expert, which only sees the tokens that it gets."""
+    return np.array(["expert" in name.lower() for name in names], np.bool_)
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,7 @@ def profiles(window: Window, *, apart_steps: int) -> tuple[Profile, ...]:
     names, steps, norms = _gradient_norms(window, apart_steps)
     found = []
     for stack in stacks(names):
-        blocks = np.stack([_together(norms[:, members]) for members in stack.members], axis=1)
+        blocks = _together(norms, stack.members)
         seen = np.flatnonzero(~np.isnan(blocks).all(axis=0))
         if len(seen) >= BLOCKS_MIN:
             kept = Stack(stack.name, tuple(stack.numbers[at] for at in seen), tuple(stack.members[at] for at in seen))
@@ -145,11 +158,15 @@ def _gradient_norms(window: Window, apart_steps: int) -> tuple[tuple[str, ...], 
     return cells.rows, cells.steps, np.where(np.isfinite(cells.values), cells.values, np.nan)
 
 
-def _together(norms: FloatArray) -> FloatArray:
-    """The norm of several tensors together, NaN where none of them has one."""
-    known = ~np.isnan(norms)
-    joined: FloatArray = np.sqrt(np.square(np.where(known, norms, 0.0)).sum(axis=1))
-    joined[~known.any(axis=1)] = np.nan
+def _together(norms: FloatArray, members: Sequence[IntArray]) -> FloatArray:
+    """The norm of each block's tensors together, ``(readings, blocks)``; NaN where none of them has one."""
+    columns = np.concatenate(members)
+    starts = np.cumsum([0, *(len(block) for block in members[:-1])])
+    held = norms[:, columns]
+    known = ~np.isnan(held)
+    squares = np.add.reduceat(np.square(np.where(known, held, 0.0)), starts, axis=1)
+    joined: FloatArray = np.sqrt(squares)
+    joined[~np.logical_or.reduceat(known, starts, axis=1)] = np.nan
     return joined
 
 

@@ -26,6 +26,9 @@ NAMES_MAX = 16
 HOLE_READINGS_MAX = 2
 """Readings within the bound that an episode may hold and still be one."""
 
+LIVE_STEPS_MAX = 2048
+"""A window of a live run holds no more steps; a longer one is a whole log and does not slide."""
+
 COARSE_SHARE = 0.8
 """Of the tensors that tell: norms are often kept in float32 beside weights in bfloat16."""
 
@@ -38,10 +41,12 @@ class Episode:
     """A stretch of readings, positions ``first`` to ``last``, in which the rows at ``positions`` were beyond a bound.
 
     ``rows`` are the names of these rows: those that began first stand first, among them in the order of the table.
+    ``seen_step`` is the first of its steps in view; ``first_step`` may be another where it began before that.
     """
 
     first: int
     last: int
+    seen_step: int
     first_step: int
     last_step: int
     positions: IntArray
@@ -135,7 +140,8 @@ def episodes(window: Window, cells: Cells, beyond: NDArray[np.bool_], *, reading
             Episode(
                 first=start,
                 last=stop - 1,
-                first_step=known_first_reading(window, cells.steps, start),
+                seen_step=int(cells.steps[start]),
+                first_step=known_first_reading(window, cells.steps, start, last=stop - 1),
                 last_step=int(cells.steps[stop - 1]),
                 positions=positions,
                 rows=tuple(cells.rows[position] for position in positions),
@@ -144,18 +150,20 @@ def episodes(window: Window, cells: Cells, beyond: NDArray[np.bool_], *, reading
     return found
 
 
-def known_first_reading(window: Window, steps: IntArray, position: int) -> int:
+def known_first_reading(window: Window, steps: IntArray, position: int, *, last: int | None = None) -> int:
     """The step at which an episode that begins at ``position`` of the readings ``steps`` is known to have been there.
 
     As :func:`steadytrain.reference.known_first_step`, for readings: one that fills all that is in view began at an
-    unknown step, and is named by the first reading after a round step number, which stays as the window slides.
+    unknown step, and is named by the first reading after a round step number, which stays as the window slides, or by
+    its last one (at position ``last``) if it ends before. A window too long to slide begins where its log does.
     """
-    if position > 0 or holds_start(window.steps, stride=stride_of(window.steps)):
+    if position > 0 or len(window) > LIVE_STEPS_MAX or holds_start(window.steps, stride=stride_of(window.steps)):
         return int(steps[position])
     span = int(window.steps[-1] - window.steps[0]) + 1
     grid = 1 << max(0, (span + span // 4).bit_length() - 2)
     later = np.flatnonzero(steps // grid > steps[0] // grid)
-    return int(steps[later[0]]) if len(later) else int(steps[0])
+    named = int(steps[later[0]]) if len(later) else int(steps[0])
+    return named if last is None else min(named, int(steps[last]))
 
 
 def before(values: FloatArray, at: IntArray, *, width: int, gap: int, least: int) -> tuple[FloatArray, FloatArray]:
@@ -167,11 +175,12 @@ def before(values: FloatArray, at: IntArray, *, width: int, gap: int, least: int
     padded = np.concatenate([np.full(width + gap, np.nan), values])
     earlier = sliding_window_view(padded, width)[at]
     median, scale = np.full(len(at), np.inf), np.full(len(at), np.inf)
-    enough = (~np.isnan(earlier)).sum(axis=1) >= least
-    if enough.any():
-        median[enough] = np.nanmedian(earlier[enough], axis=1)
-        away = np.abs(earlier[enough] - median[enough, None])
-        scale[enough] = MAD_TO_SIGMA * np.nanmedian(away, axis=1)
+    counts = (~np.isnan(earlier)).sum(axis=1)
+    # Whole references first: a median that looks for NaN takes several times as long.
+    for rows, middle in ((counts == width, np.median), ((counts >= least) & (counts < width), np.nanmedian)):
+        if rows.any():
+            median[rows] = middle(earlier[rows], axis=1)
+            scale[rows] = MAD_TO_SIGMA * middle(np.abs(earlier[rows] - median[rows, None]), axis=1)
     return median, scale
 
 
@@ -232,18 +241,22 @@ def _noise(values: FloatArray) -> float:
 
 
 def is_coarse(window: Window) -> bool:
-    """Whether the parameters are held in bfloat16 or float16: their extremes are numbers of such a format.
+    """Whether the parameters are held in bfloat16 or float16: in the newest reading their extremes are such numbers.
 
-    One tensor in float32 passes by chance once in 2**13 times; 0 and 1, at which norms and biases begin, say nothing.
+    One number in float32 passes by chance once in 2**13 times; 0 and 1, at which norms and biases begin, say nothing.
     """
     held = window.tables.get("tensors")
     if held is None or not len(held) or not {"weight_min", "weight_max"} <= set(held.columns):
         return False
     at = [held.columns.index("weight_min"), held.columns.index("weight_max")]
-    values = np.ascontiguousarray(held.values[-1][:, at])
-    telling = np.isfinite(values) & (values != 0.0) & (np.abs(values) != 1.0)
+    values = held.values[:, :, at]
+    read = np.flatnonzero(np.isfinite(values).any(axis=(1, 2)))
+    if not len(read):
+        return False
+    newest = values[read[-1]]
+    telling = np.isfinite(newest) & (newest != 0.0) & (np.abs(newest) != 1.0)
     if not telling.any():
         return False
-    bits = values[telling].view(np.uint32)
+    bits = newest[telling].view(np.uint32)
     bfloat16, float16 = (bits & 0xFFFF) == 0, (bits & 0x1FFF) == 0
     return bool(np.mean(bfloat16 | float16) >= COARSE_SHARE)

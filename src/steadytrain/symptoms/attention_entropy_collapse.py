@@ -73,7 +73,7 @@ class AttentionEntropyCollapse(Detector):
     def _symptom(self, window: Window, cells: Cells, episode: Episode) -> Symptom:
         values = cells.values[episode.first : episode.last + 1][:, episode.positions]
         measured = int((~np.isnan(cells.values)).any(axis=0).sum())
-        change = loss_change(window, episode.first_step, episode.last_step)
+        change = loss_change(window, episode.seen_step, episode.last_step)
         severity: Severity = "warning" if change > -self.loss_scales else "note"
         if change > self.loss_scales and 2 * len(episode.rows) >= measured:
             severity = "critical"

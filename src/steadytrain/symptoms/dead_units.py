@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.depth import is_embedding
+from steadytrain.depth import embeddings_among, experts_among
 from steadytrain.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.readings import APART_STEPS, Episode, applied_cells, episodes, loss_change, loss_jump
 from steadytrain.reference import holds_start, stride_of
@@ -94,7 +94,7 @@ class DeadUnits(Detector):
         if cells is None or not (cells.values >= self.silent_share).any():
             return []
         beyond = cells.values >= self.silent_share
-        beyond &= ~np.array(["expert" in row.lower() for row in cells.rows])  # they only answer the tokens they get
+        beyond &= ~experts_among(cells.rows)  # they only answer the tokens they get
         always = (beyond | np.isnan(cells.values)).all(axis=0)
         if holds_start(window.steps, stride=stride_of(window.steps)):
             beyond &= ~always  # was made so: a branch that is switched off
@@ -109,7 +109,7 @@ class DeadUnits(Detector):
         beyond = cells.values > self.dead_share
         if not beyond.any():
             return []
-        beyond &= ~np.array([is_embedding(row) or "expert" in row.lower() for row in cells.rows])
+        beyond &= ~(embeddings_among(cells.rows) | experts_among(cells.rows))
         beyond &= self._alive_elsewhere(cells)
         lowest = np.nanmin(np.where(np.isnan(cells.values).all(axis=0), 1.0, cells.values), axis=0)
         biases = np.array([row.endswith("bias") for row in cells.rows])
@@ -125,7 +125,7 @@ class DeadUnits(Detector):
     def _symptom(self, window: Window, cells: Cells, episode: Episode, signal: str) -> Symptom:
         values = cells.values[episode.first : episode.last + 1][:, episode.positions]
         share = float(np.nanmax(np.nanmedian(values, axis=0)))
-        change = loss_change(window, episode.first_step, episode.last_step)
+        change = loss_change(window, episode.seen_step, episode.last_step)
         before = int(cells.steps[max(0, episode.first - 1)])
         jumped = loss_jump(window, before, int(cells.steps[episode.first])) > self.jump_scales
         severity: Severity = "note" if change < -self.loss_scales and not jumped else "warning"

@@ -72,10 +72,10 @@ class EmbeddingGradientSpike(Detector):
         embeddings, others = _columns(window.tensor_names)
         if not len(embeddings) or len(others) < OTHERS_MIN or len(window.gradient_norms) != len(window):
             return ()
-        applied = ~(window.skipped | window.refused)
-        squares = np.square(np.maximum(window.gradient_norms, 0.0), dtype=np.float64)  # absent ones are -1
-        mine, rest = squares[:, embeddings].sum(axis=1), squares[:, others].sum(axis=1)
-        here = applied & (mine > 0.0) & (rest > 0.0) & np.isfinite(mine) & np.isfinite(rest)
+        here = ~(window.skipped | window.refused)
+        mine = np.square(np.maximum(window.gradient_norms[:, embeddings], 0.0), dtype=np.float64).sum(axis=1)
+        rest = _rest(window, others, mine)
+        here &= (mine > 0.0) & (rest > 0.0) & np.isfinite(mine) & np.isfinite(rest)
         steps, share = window.steps[here], 0.5 * np.log(mine[here] / rest[here])
         at = np.flatnonzero(share > (np.median(share) if len(share) else 0.0) + np.log(self.rise_ratio) / 2)
         median, scale = before(share, at, width=REFERENCE_STEPS, gap=GAP_STEPS, least=REFERENCE_STEPS_MIN)
@@ -87,7 +87,7 @@ class EmbeddingGradientSpike(Detector):
         for start, stop in stretches(spiked, hole_max=max(1, self.again_steps // stride_of(steps)) if len(at) else 0):
             if z[start:stop].max() <= self.log_z:
                 continue
-            span = (known_first_reading(window, steps, start), int(steps[stop - 1]))
+            span = (known_first_reading(window, steps, start, last=stop - 1), int(steps[stop - 1]))
             found.append(self._symptom(window, embeddings, span, (z[start:stop], ratio[start:stop])))
         return tuple(found)
 
@@ -114,6 +114,17 @@ class EmbeddingGradientSpike(Detector):
                 "loss_jump_scales": jump,
             },
         )
+
+
+def _rest(window: Window, others: IntArray, mine: FloatArray) -> FloatArray:
+    """Squared gradient norm of all but the embeddings, from the global norm where every step has it."""
+    if window.has("gradient_norm") and window.present["gradient_norm"].all():
+        whole = np.square(window.signals["gradient_norm"])
+        if (whole >= 1.001 * mine).all():  # else it is a norm of something else, or nothing is left of it
+            return whole - mine
+    squares = np.square(np.maximum(window.gradient_norms[:, others], 0.0), dtype=np.float64)  # absent ones are -1
+    rest: FloatArray = squares.sum(axis=1)
+    return rest
 
 
 @lru_cache(maxsize=8)

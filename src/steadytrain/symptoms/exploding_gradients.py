@@ -96,7 +96,7 @@ class ExplodingGradients(Detector):
             first = start
             if rising[start] and not above[start]:  # the growth began at the lowest block of those it took
                 first = start - back + int(np.argmin(medians[start - back : start]))
-            first_step = known_first_reading(window, steps, first)
+            first_step = known_first_reading(window, steps, first, last=stop - 1)
             last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
             change = loss_change(window, first_step, last_step)
             if change < self.loss_scales:

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.depth import experts_among
 from steadytrain.model import GRADIENT_ABSENT, Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.readings import APART_STEPS, Episode, apart, applied_cells, episodes, is_coarse, stretches
 from steadytrain.reference import holds_start, stride_of
@@ -95,7 +96,7 @@ class FrozenParameters(Detector):
 
     def _episodes(self, window: Window, cells: Cells, beyond: NDArray[np.bool_]) -> list[Episode]:
         """Episodes of the rows that were still for long enough."""
-        beyond = beyond & ~np.array(["expert" in row.lower() for row in cells.rows])
+        beyond = beyond & ~experts_among(cells.rows)
         kept = np.zeros_like(beyond)
         for row in np.flatnonzero(beyond.sum(axis=0) >= self.sustained_readings):
             measured = np.flatnonzero(~np.isnan(cells.values[:, row]))

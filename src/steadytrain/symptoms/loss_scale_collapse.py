@@ -86,7 +86,7 @@ class LossScaleCollapse(Detector):
         stride = stride_of(window.steps)
         found = []
         for start, stop in stretches(beyond, hole_max=16):
-            first_step = known_first_reading(window, window.steps, start)
+            first_step = known_first_reading(window, window.steps, start, last=stop - 1)
             last_step = int(window.steps[stop - 1])
             rows = [last - first for first, last in stretches(skipped[start:stop])]
             longest, smallest = max(rows, default=0), _smallest(scale[start:stop])

@@ -71,7 +71,7 @@ class RepresentationCollapse(Detector):
 
     def _symptom(self, window: Window, cells: Cells, episode: Episode) -> Symptom:
         values = cells.values[episode.first : episode.last + 1][:, episode.positions]
-        change = loss_change(window, episode.first_step, episode.last_step)
+        change = loss_change(window, episode.seen_step, episode.last_step)
         severity: Severity = "note" if change < -self.loss_scales else "warning"
         if severity == "warning" and ("" in episode.rows or 2 * len(episode.rows) >= len(cells.rows)):
             severity = "critical"

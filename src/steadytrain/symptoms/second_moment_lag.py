@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.depth import is_embedding
+from steadytrain.depth import embeddings_among
 from steadytrain.model import Cells, Severity, Symptom, Window
 from steadytrain.readings import Episode, applied_cells, episodes, loss_jump
 from steadytrain.symptoms import Detector
@@ -78,7 +78,7 @@ class SecondMomentLag(Detector):
         beyond = cells.values >= self.lag_ratio
         if not beyond.any():
             return ()
-        beyond &= ~np.array([is_embedding(row) for row in cells.rows])
+        beyond &= ~embeddings_among(cells.rows)
         found = [self._symptom(window, cells, episode) for episode in episodes(window, cells, beyond)]
         return tuple(symptom for symptom in found if symptom is not None)
 
@@ -87,7 +87,7 @@ class SecondMomentLag(Detector):
         late = episode.first_step > self.warm_up_steps
         bound = self.strong_ratio if late else self.early_ratio
         strong = int((values >= bound).any(axis=0).sum()) >= self.strong_rows
-        jump = loss_jump(window, episode.first_step, episode.last_step + self.jump_steps)
+        jump = loss_jump(window, episode.seen_step, episode.last_step + self.jump_steps)
         lasts = len(values) >= self.told_readings and episode.last_step - episode.first_step >= self.told_steps
         severity: Severity = "note"
         if jump > self.jump_scales or strong:
