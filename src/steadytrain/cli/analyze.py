@@ -332,7 +332,7 @@ def _check_writable(html: Path) -> None:
 def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]]:
     """A page for each run (the first ``PAGES_MAX``): its path and size."""
     from steadytrain import __version__
-    from steadytrain.cli.report import _write
+    from steadytrain.cli.report import write_page
     from steadytrain.report.html import page
     from steadytrain.report.of_log import from_log
     from steadytrain.report.zoom import zoom
@@ -342,7 +342,7 @@ def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]
         report = from_log(entry.log, entry.judgement)
         safe = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.log.name).strip("-")[:80]
         path = html if len(judged) == 1 else html.with_name(f"{html.stem}-{number}-{safe}{html.suffix or '.html'}")
-        written.append((path, _write(path, page(report, zoom(report), version=__version__))))
+        written.append((path, write_page(path, page(report, zoom(report), version=__version__))))
     if len(judged) > PAGES_MAX:
         click.echo(f"steadytrain: {len(judged)} runs; pages were written for the first {PAGES_MAX}", err=True)
     return written

@@ -60,7 +60,7 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
         assert run is not None
         report = with_measured(build.from_run(run), run)
     text = page(report, zoom(report), version=__version__)
-    size = _write(output, text)
+    size = write_page(output, text)
     click.echo(f"{output}  {size / 1024:,.0f} KiB")
 
 
@@ -71,7 +71,7 @@ def _check_writable(output: Path) -> None:
         raise UsageError(f"{output.parent}: no such folder to write {output.name} into; make it first")
 
 
-def _write(output: Path, text: str) -> int:
+def write_page(output: Path, text: str) -> int:
     """Write ``text`` so that a reader sees the old page or the new one; its size in bytes."""
     data = text.encode("utf-8")
     temporary = None

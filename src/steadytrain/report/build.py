@@ -32,9 +32,12 @@ from steadytrain.report.values import Command, IncidentPart, Report, SymptomRow
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.store.bundle import Bundle
 from steadytrain.store.folder import RunRecord, open_run
+from steadytrain.stories import classified
+from steadytrain.stories.telling import tell
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
+STORIES_MAX = 5
 _CURVES = (
     ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
@@ -114,7 +117,7 @@ def from_run(run: RunRecord) -> Report:
         title=f"Run {clean(run.name)}",
         verdict=_run_verdict(run, [symptom for symptom, _ in seen], incidents, steps),
         severity=worst([symptom.severity for symptom, _ in seen]),
-        summary=_run_summary(run, seen, actions, steps),
+        summary=(*_run_summary(run, seen, actions, steps), *_told(window, run.symptoms)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
         curves=_curves(window) if window is not None else (),
@@ -142,6 +145,17 @@ def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequenc
         return f"No symptom is recorded over {count(steps)} steps; the run does not say which detectors looked"
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
     return f"No symptom was seen: {looked} at {count(steps)} steps ({', '.join(names)})"
+
+
+def _told(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[str, ...]:
+    """What belongs together in the window's stream, in the order in which it came, and what became of it."""
+    own = [] if window is None else [symptom for symptom in symptoms if symptom.stream == window.stream]
+    if window is None or not own:
+        return ()
+    stories = tell([classified(window, symptom) for symptom in own], window)
+    lines = [clean(story.course_line) for story in stories if story.severity != "note" and story.course_line]
+    more = (f"{len(lines) - STORIES_MAX} more stories are not told here.",) if len(lines) > STORIES_MAX else ()
+    return (*lines[:STORIES_MAX], *more)
 
 
 def _run_summary(

@@ -47,6 +47,17 @@ class Story:
     symptoms: tuple[Symptom, ...]
     text: str
 
+    @property
+    def course_line(self) -> str:
+        """The names in order and what became of it, for readers who have the messages; "" where that says nothing."""
+        names = list(dict.fromkeys(symptom.name for symptom in self.symptoms))
+        course = _gravest(self.symptoms).course
+        if len(names) < 2 and course is None:
+            return ""
+        single = self.first_step == self.last_step
+        where = f"Step {self.first_step}" if single else f"Steps {self.first_step} to {self.last_step}"
+        return f"{where}: {', then '.join(names)}{f'; {TOLD[course]}' if course is not None else ''}."
+
     def to_json(self) -> dict[str, Any]:
         return {
             "story": self.number,
@@ -95,10 +106,15 @@ def _text(symptoms: Sequence[Symptom]) -> str:
     text = "; ".join(parts) + "."
     if len(told) > TOLD_MAX:
         text += f" {len(told) - TOLD_MAX} more symptoms belong to it."
-    gravest = max(symptoms, key=lambda symptom: (SEVERITIES.index(symptom.severity), symptom.course is not None))
+    gravest = _gravest(symptoms)
     if gravest.course is not None and TOLD[gravest.course] not in text:
         text += f" {TOLD[gravest.course][:1].upper()}{TOLD[gravest.course][1:]}."
     return text
+
+
+def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
+    """Of several equally grave ones the first that has a course."""
+    return max(symptoms, key=lambda symptom: (SEVERITIES.index(symptom.severity), symptom.course is not None))
 
 
 def _by_time(symptom: Symptom) -> tuple[int, int, str]:
