@@ -5,13 +5,16 @@ Every statistical detector stands on the same lagged reference: the median and t
 freezes while the drift statistic is raised, so that a fault cannot become the new normal before it is reported. A
 rolling mean and standard deviation do neither: in simulation they found exponential growth about as often as chance.
 
-The whole path is a function of the window and has no memory. So that two windows that overlap agree on what they
-both saw, everything that happens "every so often" happens at absolute step numbers, and a window that has slid along
-is judged only where its reference is full.
+Where the signal falls, the fall is taken out of the noise, and the level is that of the newer half of the reference. It
+is never one that the signal has not had yet: a line drawn on into the present would call every fall that ends a rise.
+Skewed noise has a mean above its median, which would eat up the slack of the drift statistic, so that is taken out too.
 
-A reference that lags stands above a loss that still falls, and the fall widens its scale. In the steep part of
-training a spike or a shift must first make good what the loss fell in 320 steps. Not here: a trend that would take
-this out, the thresholds that make an alarm (the detectors), and their calibration to a run.
+The whole path is a function of the window and has no memory. So that two windows that overlap agree on what they
+both saw, a live one that slides along and a whole log, everything that happens "every so often" happens at absolute
+step numbers, nothing is held for longer than 1000 steps, and a window that has slid along is judged only where its
+reference is full.
+
+Not here: the thresholds that make an alarm (the detectors), and their calibration to a run (``calibration``).
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from steadytrain.model import FloatArray, IntArray, Series
 
@@ -38,8 +40,8 @@ Windows that begin at different places inside one long fault then agree on every
 """
 
 TRACK_STEPS_MAX = 2048
-"""The newest steps that are looked at. A fault is held for at most 1000 steps and the reference needs 576 before it;
-the rest lets the statistic forget where the window happened to begin."""
+"""The newest steps that a live window holds. A fault is held for at most 1000 steps and the reference needs 576 before
+it; the rest lets the statistic forget where the window happened to begin."""
 
 SLID_STEPS_MIN = 1536
 """A window this long that lacks the run's start has slid along; a shorter one is a run that was resumed."""
@@ -55,9 +57,13 @@ CUSUM_CAP = 2.0  # in alarm levels: an alarm ends within some tens of steps of t
 
 LONG_MEMORY_LAG = 10
 LONG_MEMORY = 0.05
+SKEW = 0.15  # of a mean above the median, in scales: 4.5 standard errors of it over 512 Gaussian values
+FALL_MIN = 0.5  # a fall from half to half by less than this many scales is noise, not a trend
 
 _VALUE_MAX = 1e300  # keeps differences and scales finite
-_TRACKS_KEPT = 4  # the detectors of a few streams ask for the same track one after the other
+_TRACKS_KEPT = 3  # the detectors of a stream ask for the same tracks one after the other
+_REFERENCES_AT_A_TIME = 512  # 2 MiB in each of a few arrays: fast, and little for a log of a million steps
+_HELD_BLOCKS_AT_A_TIME = 64  # about as long as a reference may be held
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,10 @@ class Drift:
 
 
 SHUFFLED = Drift(slack=0.5, alarm=15.0)
-"""Independent batches: 0.2 to 1 false alarms in 1e5 healthy simulated steps, about 40 if strongly skewed."""
+"""Independent batches: 0 to 0.4 false alarms in 1e5 healthy simulated steps."""
+
+SKEWED = Drift(slack=0.5, alarm=20.0)
+"""Independent batches whose noise leans upward: the sum wanders more than its slack is made for."""
 
 CORRELATED = Drift(slack=1.0, alarm=30.0)
 """Batches that resemble the last ones (document order): no false alarm in 25,000 steps of a real run, where
@@ -78,20 +87,31 @@ CORRELATED = Drift(slack=1.0, alarm=30.0)
 
 @dataclass(frozen=True)
 class Reference:
-    """Normal, measured over some steps. ``lag_1`` is clamped to [0, 0.95]; ``lag_10`` is as measured."""
+    """Normal, measured over some steps.
 
-    median: float
+    ``level`` is the median, or where the signal fell that of the newer half; ``scale`` the robust standard deviation
+    about it or about the fall. ``lag_1`` is clamped to [0, 0.95]; ``lag_10`` is as measured. ``skew`` is the mean above
+    the median, in scales.
+    """
+
+    level: float
     scale: float
     lag_1: float
     lag_10: float
+    skew: float
 
     @property
     def drift(self) -> Drift:
-        return CORRELATED if self.lag_10 > LONG_MEMORY else SHUFFLED
+        return CORRELATED if self.lag_10 > LONG_MEMORY else SKEWED if self.skew > SKEW else SHUFFLED
+
+    @property
+    def centre(self) -> float:
+        """The mean of whitened healthy values where it lies above zero."""
+        return float(max(self.skew, 0.0) * (1.0 - self.lag_1) / np.sqrt(1.0 - self.lag_1**2))
 
     def z(self, values: FloatArray) -> FloatArray:
-        """Distance from the median in robust standard deviations."""
-        return (values - self.median) / self.scale
+        """Distance from the level in robust standard deviations."""
+        return (values - self.level) / self.scale
 
     def whiten(self, z: FloatArray) -> FloatArray:
         """``z`` without its lag-1 autocorrelation; one element shorter, because the first has no predecessor."""
@@ -112,8 +132,8 @@ class Track:
 
     ``z`` is the distance from the reference in robust standard deviations, ``cusum`` the one-sided CUSUM of the
     whitened ``z``, ``alarm`` its level for an alarm, ``onset`` the row where the CUSUM last left zero (the row itself
-    where it is zero). ``median`` and ``scale`` are those of the reference in force at the step. ``first_seen`` is the
-    first step of the series, ``stride`` the optimizer steps between two of it.
+    where it is zero). ``level`` and ``scale`` are those of the reference in force at the step. ``first_seen`` is the
+    first step of the series, ``begin`` the position in it of row 0, ``stride`` the optimizer steps between two of it.
     """
 
     steps: IntArray
@@ -122,9 +142,10 @@ class Track:
     cusum: FloatArray
     alarm: FloatArray
     onset: IntArray
-    median: FloatArray
+    level: FloatArray
     scale: FloatArray
     first_seen: int
+    begin: int
     stride: int
 
     def __len__(self) -> int:
@@ -132,12 +153,12 @@ class Track:
 
 
 def follow(series: Series) -> Track:
-    """Follow the newest ``TRACK_STEPS_MAX`` values of a series that holds only what may enter a reference.
+    """Follow a series that holds only what may enter a reference.
 
     Pass ``window.applied(signal)``: finite values of applied steps, oldest first. A value that is not finite is left
-    out here as well. 1.2 ms for 2,048 steps (one core of 2024); the same series again within a few calls, 0.01 ms.
+    out here as well. The same series again within a few calls costs next to nothing.
     """
-    steps, values = series.steps[-TRACK_STEPS_MAX:], series.values[-TRACK_STEPS_MAX:]
+    steps, values = series.steps, series.values
     finite = np.isfinite(values)
     if not finite.all():
         steps, values = steps[finite], values[finite]
@@ -155,16 +176,6 @@ def holds_start(steps: IntArray, *, stride: int) -> bool:
     return len(steps) > 0 and int(steps[0]) <= stride
 
 
-def newest_episode(rows: NDArray[np.bool_], *, hole_rows_max: int = 0) -> tuple[int, int] | None:
-    """First and last row of the newest stretch of True, where up to ``hole_rows_max`` False in a row do not end it."""
-    hits = np.flatnonzero(rows)
-    if not len(hits):
-        return None
-    breaks = np.flatnonzero(np.diff(hits) > hole_rows_max + 1)
-    first = hits[breaks[-1] + 1] if len(breaks) else hits[0]
-    return int(first), int(hits[-1])
-
-
 def known_first_step(steps: IntArray, row: int, *, first_seen: int, stride: int) -> int:
     """The step at which an episode that begins at ``row`` of ``steps`` is known to have been there.
 
@@ -180,54 +191,118 @@ def known_first_step(steps: IntArray, row: int, *, first_seen: int, stride: int)
     return int(steps[later[0]]) if len(later) else int(steps[row])
 
 
+def has_slid(steps: IntArray, *, stride: int) -> bool:
+    """Whether ``steps`` are so many that the run's start, which they lack, has slid out of view."""
+    return len(steps) >= SLID_STEPS_MIN and not holds_start(steps, stride=stride)
+
+
+# References, many at once.
+
+
 @dataclass(frozen=True)
 class _References:
     """Many references, one a row."""
 
-    median: FloatArray
+    level: FloatArray
     scale: FloatArray
     lag_1: FloatArray
     lag_10: FloatArray
+    skew: FloatArray
 
     def row(self, index: int) -> Reference:
         return Reference(
-            median=float(self.median[index]),
+            level=float(self.level[index]),
             scale=float(self.scale[index]),
             lag_1=float(self.lag_1[index]),
             lag_10=float(self.lag_10[index]),
+            skew=float(self.skew[index]),
         )
+
+    @property
+    def slack(self) -> FloatArray:
+        return np.where(self.lag_10 > LONG_MEMORY, CORRELATED.slack, SHUFFLED.slack)
+
+    @property
+    def alarm(self) -> FloatArray:
+        shuffled = np.where(self.skew > SKEW, SKEWED.alarm, SHUFFLED.alarm)
+        return np.where(self.lag_10 > LONG_MEMORY, CORRELATED.alarm, shuffled)
+
+    @property
+    def centre(self) -> FloatArray:
+        centre: FloatArray = np.maximum(self.skew, 0.0) * (1.0 - self.lag_1) / np.sqrt(1.0 - self.lag_1**2)
+        return centre
 
 
 def _references(values: FloatArray, stops: IntArray, *, width: int = REFERENCE_STEPS) -> _References:
     """For each stop the reference over the ``width`` values before it, or over as many as there are (at least one)."""
     padded = np.concatenate([np.full(width, np.inf), np.clip(values, -_VALUE_MAX, _VALUE_MAX)])
-    away = sliding_window_view(padded, width)[stops]  # a copy, reworked in place below: half of the time was allocation
-    counts = np.minimum(stops, width)
-    median = _medians(np.sort(away, axis=1), counts)
+    views = sliding_window_view(padded, width)
+    found = np.empty((5, len(stops)))
+    for start in range(0, len(stops), _REFERENCES_AT_A_TIME):
+        some = stops[start : start + _REFERENCES_AT_A_TIME]
+        found[:, start : start + len(some)] = _measure(views[some], np.minimum(some, width))
+    return _References(*found)
+
+
+def _measure(away: FloatArray, counts: IntArray) -> FloatArray:
+    """The five numbers of a reference for each row of ``away``, which is written over.
+
+    The first values of a row are padding, Inf; the last ``counts`` are measured.
+    """
+    width = away.shape[1]
+    column = np.arange(width)
+    older = counts - counts // 2
+    median = _medians(away, counts)
+    if (counts == width).all():
+        early, late = away[:, : older[0]], away[:, older[0] :]
+    else:
+        newer = column >= (width - counts // 2)[:, None]
+        early, late = np.where(newer, np.inf, away), np.where(newer, away, np.inf)
+    fall = _medians(early, older) - _medians(late, np.maximum(counts // 2, 1)) if width > 1 else np.zeros(len(away))
     away -= median[:, None]
-    deviations = np.abs(away)
-    deviations.sort(axis=1)
-    spread = MAD_TO_SIGMA * _medians(deviations, counts)
-    scale = np.maximum(spread, np.maximum(SCALE_FLOOR_RELATIVE * np.abs(median), SCALE_FLOOR))
+    scale = _spread(away, counts, median)
+    falling = np.flatnonzero((fall > FALL_MIN * scale) & (counts > 1))
+    level = median.copy()
+    if len(falling):
+        # The line through the middles of both halves, zero in the middle of the values.
+        slope = fall[falling] / (0.5 * counts[falling])
+        middle = width - 0.5 * (counts[falling] + 1)
+        away[falling] += slope[:, None] * (column - middle[:, None])
+        scale[falling] = _spread(away[falling], counts[falling], median[falling])
+        level[falling] -= 0.5 * np.maximum(fall[falling] - FALL_MIN * scale[falling], 0.0)
     away /= scale[:, None]
     z = np.clip(away, -REFERENCE_WINSOR, REFERENCE_WINSOR, out=away)
-    # The padding stands at the left and is set to the mean, so that it adds nothing to the sums.
-    real = np.arange(width) >= (width - counts)[:, None]
+    # The padding is set to the mean, so that it adds nothing to the sums.
+    real = column >= (width - counts)[:, None]
     z *= real
-    z -= (z.sum(axis=1) / counts)[:, None]
+    skew = z.sum(axis=1) / counts
+    z -= skew[:, None]
     z *= real
     power = np.einsum("ij,ij->i", z, z)
     power[power == 0.0] = 1.0
     lag_1 = np.einsum("ij,ij->i", z[:, 1:], z[:, :-1]) / power
     lag_10 = np.einsum("ij,ij->i", z[:, LONG_MEMORY_LAG:], z[:, :-LONG_MEMORY_LAG]) / power
-    return _References(median, scale, np.clip(lag_1, 0.0, AUTOCORRELATION_MAX), lag_10)
+    return np.stack([level, scale, np.clip(lag_1, 0.0, AUTOCORRELATION_MAX), lag_10, skew])
 
 
-def _medians(ordered: FloatArray, counts: IntArray) -> FloatArray:
-    """Row medians of sorted rows whose first ``counts`` elements count."""
-    rows = np.arange(len(ordered))
-    medians: FloatArray = 0.5 * (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2])
+def _spread(away: FloatArray, counts: IntArray, median: FloatArray) -> FloatArray:
+    """Robust standard deviation of each row of distances, never quite zero."""
+    spread = MAD_TO_SIGMA * _medians(np.abs(away), counts)
+    return np.maximum(spread, np.maximum(SCALE_FLOOR_RELATIVE * np.abs(median), SCALE_FLOOR))
+
+
+def _medians(rows: FloatArray, counts: IntArray) -> FloatArray:
+    """Medians of the smallest ``counts`` values of each row; the others are Inf.
+
+    Sorting is faster here than a partition at two places, which NumPy does not vectorise.
+    """
+    ordered = np.sort(rows, axis=1)
+    row = np.arange(len(rows))
+    medians: FloatArray = 0.5 * (ordered[row, (counts - 1) // 2] + ordered[row, counts // 2])
     return medians
+
+
+# The track.
 
 
 @lru_cache(maxsize=_TRACKS_KEPT)
@@ -235,21 +310,20 @@ def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
     steps, values = np.frombuffer(steps_bytes, np.int64), np.frombuffer(values_bytes, np.float64)
     values = np.clip(values, -_VALUE_MAX, _VALUE_MAX)
     stride = stride_of(steps)
-    slid = len(steps) >= SLID_STEPS_MIN and not holds_start(steps, stride=stride)
-    needed = GAP_STEPS + (REFERENCE_STEPS if slid else REFERENCE_STEPS_MIN)
+    needed = GAP_STEPS + (REFERENCE_STEPS if has_slid(steps, stride=stride) else REFERENCE_STEPS_MIN)
     block_of = steps // (REFRESH_STEPS * stride)
     starts = np.flatnonzero(np.diff(block_of, prepend=block_of[:1] - 1))
     starts = starts[starts >= needed]
+    first_seen = int(steps[0]) if len(steps) else 0
     if not len(starts):
         none, no_steps = np.zeros(0, np.float64), np.zeros(0, np.int64)
-        return Track(no_steps, none, none, none, none, no_steps, none, none, first_seen=0, stride=stride)
+        return Track(no_steps, none, none, none, none, no_steps, none, none, first_seen, len(steps), stride)
     begin = int(starts[0])
     references = _references(values, starts - GAP_STEPS)
     cells = block_of[starts] // (RELEASE_STEPS // REFRESH_STEPS)
     cusum, used, releases = _accumulate(values, starts, references, cells)
     used_rows = np.repeat(used, np.diff(starts, append=len(values)))
-    median, scale = references.median[used_rows], references.scale[used_rows]
-    alarms = np.where(references.lag_10 > LONG_MEMORY, CORRELATED.alarm, SHUFFLED.alarm)
+    level, scale = references.level[used_rows], references.scale[used_rows]
     rows = np.arange(len(cusum))
     after_zero = np.where(cusum == 0.0, rows + 1, 0)
     after_zero[releases - begin] = np.maximum(after_zero[releases - begin], releases - begin)
@@ -257,13 +331,14 @@ def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
     return Track(
         steps=steps[begin:],
         values=values[begin:],
-        z=(values[begin:] - median) / scale,
+        z=(values[begin:] - level) / scale,
         cusum=cusum,
-        alarm=alarms[used_rows],
+        alarm=references.alarm[used_rows],
         onset=onset,
-        median=median,
+        level=level,
         scale=scale,
-        first_seen=int(steps[0]),
+        first_seen=first_seen,
+        begin=begin,
         stride=stride,
     )
 
@@ -278,15 +353,16 @@ def _accumulate(
     all blocks and their increments are computed at once; only a held block needs its increments anew.
     """
     bounds = [*starts.tolist(), len(values)]
-    fresh = _increments_by_block(values, starts, references)
-    cell_of = cells.tolist()
+    fresh = _increments_by_block(values, starts, references).tolist()
+    alarms, cell_of = references.alarm.tolist(), cells.tolist()
     cusum: list[float] = []
     used, releases = [], []
     level, block_used, held_since = 0.0, 0, -1
-    drift = references.row(0).drift
+    alarm = alarms[0]
     held: list[float] = []
+    held_from, held_to = 0, 0
     for block, (start, stop) in enumerate(pairwise(bounds)):
-        armed = block > 0 and level > drift.alarm / 3.0
+        armed = block > 0 and level > alarm / 3.0
         if armed and held_since >= 0:
             steps_held = start - held_since
             at_grid = cell_of[block] != cell_of[block - 1] and steps_held >= FREEZE_STEPS_MAX - RELEASE_STEPS
@@ -294,15 +370,17 @@ def _accumulate(
                 armed, level = False, 0.0
                 releases.append(start)
         if not armed:
-            block_used, held_since = block, -1
-            drift = references.row(block).drift
+            block_used, held_since, held_to = block, -1, 0
+            alarm = alarms[block]
             increments = fresh[start - bounds[0] : stop - bounds[0]]
         else:
             if held_since < 0:
                 held_since = start
-                held = _increments(values[start - 1 :], references.row(block_used)).tolist()
-            increments = held[start - held_since : stop - held_since]
-        cap = CUSUM_CAP * drift.alarm
+            if stop > held_to:
+                held_from, held_to = start, bounds[min(block + _HELD_BLOCKS_AT_A_TIME, len(bounds) - 1)]
+                held = _increments(values[start - 1 : held_to], references.row(block_used)).tolist()
+            increments = held[start - held_from : stop - held_from]
+        cap = CUSUM_CAP * alarm
         for increment in increments:
             level += increment
             if level < 0.0:
@@ -317,17 +395,17 @@ def _accumulate(
 def _increments(values: FloatArray, reference: Reference) -> FloatArray:
     """What each value but the first adds to the CUSUM."""
     whitened = reference.whiten(reference.z(values))
-    return np.clip(whitened, -INCREMENT_WINSOR, INCREMENT_WINSOR) - reference.drift.slack
+    return np.clip(whitened, -INCREMENT_WINSOR, INCREMENT_WINSOR) - reference.drift.slack - reference.centre
 
 
-def _increments_by_block(values: FloatArray, starts: IntArray, references: _References) -> list[float]:
+def _increments_by_block(values: FloatArray, starts: IntArray, references: _References) -> FloatArray:
     """:func:`_increments` with each block's own reference, for all blocks at once."""
     begin = int(starts[0])
     of_row = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
-    median, scale, lag_1 = references.median[of_row], references.scale[of_row], references.lag_1[of_row]
-    now = np.clip((values[begin:] - median) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
-    before = np.clip((values[begin - 1 : -1] - median) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
+    level, scale, lag_1 = references.level[of_row], references.scale[of_row], references.lag_1[of_row]
+    now = np.clip((values[begin:] - level) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
+    before = np.clip((values[begin - 1 : -1] - level) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
     whitened = (now - lag_1 * before) / np.sqrt(1.0 - lag_1**2)
-    slack = np.where(references.lag_10 > LONG_MEMORY, CORRELATED.slack, SHUFFLED.slack)[of_row]
-    increments: list[float] = (np.clip(whitened, -INCREMENT_WINSOR, INCREMENT_WINSOR) - slack).tolist()
+    lost = (references.slack + references.centre)[of_row]
+    increments: FloatArray = np.clip(whitened, -INCREMENT_WINSOR, INCREMENT_WINSOR) - lost
     return increments

@@ -39,7 +39,6 @@ QUIET = {
     "NaN at the end": with_bad(flat(1500), range(1480, 1500), np.nan),
     "Inf at the end": with_bad(flat(1500), range(1480, 1500), np.inf),
     "a start-up transient of ten steps": START_UP,
-    "recovered long ago": np.concatenate([flat(900), flat(60, 1) + 0.3, flat(500, 2)]),
     "no reference yet": shifted(200, 100, 0.3),
     "not in nats, noisy from the start": 1000 + 100 * np.random.default_rng(0).standard_normal(1500),
 }
@@ -105,7 +104,9 @@ def test_the_absolute_rule_holds_from_the_first_step() -> None:
 def test_the_absolute_rule_needs_twenty_steps_and_the_start_of_the_run() -> None:
     assert newest(Divergence(), steps(loss=[4.0] * 40 + [9.0] * 19)) is None
     assert newest(Divergence(), steps(loss=[4.0] * 40 + [9.0] * 20)) is not None
-    assert newest(Divergence(), steps(loss=ABOVE_START, first_step=700)) is None
+    symptom = newest(Divergence(), steps(loss=ABOVE_START, first_step=700))
+    assert symptom is not None
+    assert (symptom.severity, symptom.numbers["reference_level"]) == ("warning", 4.0)  # above its lowest, no more
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -127,9 +128,8 @@ def slide(loss: np.ndarray, *, begin: int) -> list[Symptom]:
     found = []
     for end in range(begin, len(loss) + 1, 16):
         start = max(0, end - 2048)
-        symptom = newest(Divergence(), steps(loss=loss[start:end], first_step=start + 1))
-        if symptom is not None:
-            found.append(symptom)
+        seen = Divergence().check(steps(loss=loss[start:end], first_step=start + 1))
+        found += [symptom for symptom in seen if symptom.last_step > end - 64]
     return found
 
 
@@ -155,3 +155,56 @@ def test_growth_without_end_does_not_raise_a_symptom_at_every_look() -> None:
     loss = flat(8000) + np.maximum(0.0, 0.002 * (np.arange(8000) - 3000.0))
     found = slide(loss, begin=2900)
     assert 1 <= len({symptom.first_step for symptom in found}) <= 12
+
+
+def test_what_recovered_long_ago_is_told_of_a_whole_log() -> None:
+    loss = np.concatenate([flat(900), flat(60, 1) + 0.3, flat(3000, 2), flat(100, 3) + 0.3, flat(900, 4)])
+    symptoms = Divergence().check(steps(loss=loss))
+    assert [symptom.first_step for symptom in symptoms] == [pytest.approx(901, abs=12), pytest.approx(3961, abs=12)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fall_that_ends_is_no_rise(seed: int) -> None:
+    stages = [flat(700, 3 * seed + i) + 0.6 / (i + 1) + np.exp(-np.arange(700) / 80) for i in range(3)]
+    assert Divergence().check(steps(loss=np.concatenate([*stages[:1], stages[1] - 0.6, stages[2] - 1.2]))) == ()
+
+
+def test_the_first_loss_is_the_initial_one_where_training_blew_up_at_once() -> None:
+    loss = np.concatenate([[3.5, 17.0], 40.0 + 5.0 * np.random.default_rng(0).standard_normal(200)])
+    symptom = newest(Divergence(), steps(loss=loss))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("critical", 2)
+    odd = np.concatenate([[3.0], flat(300) + 2.0])  # one easy batch, by a third below the others
+    assert newest(Divergence(), steps(loss=odd)) is None
+
+
+FALLING = 2.0 + 8.0 * np.exp(-np.arange(22) / 4.0) + 0.05 * np.random.default_rng(2).standard_normal(22)
+SPARSE = {
+    "above the start": (np.concatenate([np.linspace(4.0, 2.0, 22), np.linspace(3.5, 9.0, 8)]), "critical"),
+    "three times the lowest": (np.concatenate([FALLING, 2.0 + np.linspace(0.5, 4.0, 8)]), "warning"),
+}
+
+
+@pytest.mark.parametrize("stride", [20, 100, 500])
+@pytest.mark.parametrize("kind", SPARSE)
+def test_thirty_points_are_enough(kind: str, stride: int) -> None:
+    loss, severity = SPARSE[kind]
+    symptom = newest(Divergence(), steps(loss=loss, first_step=stride, stride=stride))
+    assert symptom is not None
+    assert (symptom.severity, symptom.last_step) == (severity, 30 * stride)
+    assert Divergence().check(steps(loss=loss[:22], first_step=stride, stride=stride)) == ()
+
+
+def test_a_change_that_was_planned_is_a_note() -> None:
+    loss = shifted(1500, 1401, 3 * SIGMA)
+    rate = np.concatenate([np.linspace(1e-3, 1e-4, 1390), np.full(110, 5e-4)])
+    tokens = np.concatenate([np.full(1400, 4096.0), np.full(100, 8192.0)])
+    epoch = np.arange(1500) / 1400.0
+    for name, change in {"learning_rate": rate, "tokens": tokens, "epoch": epoch}.items():
+        (symptom,) = Divergence().check(steps(loss=loss, **{name: change}))
+        assert symptom.severity == "note", name
+    jump = np.concatenate([np.full(1390, 1e-4), np.full(110, 3e-3)])  # a rate that was never seen before
+    (symptom,) = Divergence().check(steps(loss=loss, learning_rate=jump))
+    assert symptom.severity == "warning"
+    (symptom,) = Divergence().check(steps(loss=shifted(1500, 1401, 3.0), learning_rate=rate))
+    assert symptom.severity == "critical"

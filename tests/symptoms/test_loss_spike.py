@@ -30,8 +30,7 @@ QUIET = {
     "NaN": loss_with({1190: np.nan}),
     "Inf": loss_with({1190: np.inf}),
     "a small bump": loss_with({1190: 0.2}),
-    "a spike before there is a reference": loss_with({150: 3.0}, count=160),
-    "an old spike": loss_with({1000: SPIKE}),
+    "a bump before there is a reference": loss_with({150: 1.0}, count=160),
     "constant": np.full(1200, 0.7),
 }
 
@@ -62,6 +61,7 @@ SPIKES = {
     "persistent": (dict.fromkeys(range(1000, 1201), SPIKE), 1000, 1200),
     "oscillating": (dict.fromkeys(range(1100, 1200, 10), SPIKE), 1100, 1190),
     "two apart: the newer": ({1140: SPIKE, 1190: SPIKE}, 1190, 1190),
+    "an old one": ({1000: SPIKE}, 1000, 1000),
     "NaN after it": ({1190: SPIKE, 1191: np.nan}, 1190, 1190),
     "NaN before it": ({1189: np.nan, 1190: SPIKE}, 1190, 1190),
     "NaN inside it": ({1190: SPIKE, 1191: np.nan, 1192: SPIKE}, 1190, 1192),
@@ -88,8 +88,11 @@ def test_in_the_first_500_steps_a_spike_is_a_note() -> None:
 def slide(loss: np.ndarray, *, every: int = 16, length: int = 2048) -> list[Symptom]:
     """What a live loop would raise: one look at the newest steps every few steps."""
     ends = range(every, len(loss) + 1, every)
-    looks = (newest(LossSpike(), window_of(loss, max(0, end - length), end)) for end in ends)
-    return [symptom for symptom in looks if symptom is not None]
+    found = []
+    for end in ends:
+        seen = LossSpike().check(window_of(loss, max(0, end - length), end))
+        found += [symptom for symptom in seen if symptom.last_step > end - 64]
+    return found
 
 
 def window_of(loss: np.ndarray, start: int, end: int) -> Window:
@@ -104,6 +107,8 @@ def test_no_spike_is_lost_between_two_looks_and_all_looks_agree() -> None:
     found = slide(loss)
     assert {symptom.first_step for symptom in found} == {1003, 2001, 2800, 3333, 4000}  # 2017 is near enough to 2001
     assert {symptom.last_step for symptom in found if symptom.first_step == 2001} == {2001, 2017}
+    whole = LossSpike().check(window_of(loss, 0, len(loss)))
+    assert {symptom.first_step for symptom in whole} == {symptom.first_step for symptom in found}
 
 
 def test_a_persistent_fault_is_one_symptom_that_grows_and_ends() -> None:
@@ -124,3 +129,71 @@ def test_a_log_that_kept_every_tenth_step_is_read_by_its_own_stride() -> None:
 def test_a_threshold_below_six_is_refused(z: float) -> None:
     with pytest.raises(ValueError, match="below 6"):
         LossSpike(z=z)
+
+
+def noisy(kind: str, count: int, seed: int) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    noise = {
+        "skewed": lambda: draw.lognormal(0.0, 0.5, count),
+        "heavy": lambda: 2.0 + 0.04 * draw.standard_t(3.0, count),
+        "policy gradient": lambda: 0.05 * draw.standard_t(4.0, count),
+    }[kind]
+    values: np.ndarray = noise()
+    return values
+
+
+@pytest.mark.parametrize("kind", ["skewed", "heavy", "policy gradient"])
+def test_the_tail_of_the_run_itself_sets_the_threshold(kind: str) -> None:
+    raised = [LossSpike().check(steps(loss=noisy(kind, 20_000, seed))) for seed in range(3)]
+    above = [symptom for symptoms in raised for symptom in symptoms if symptom.first_step > 4000]
+    assert len(above) <= 2  # with z = 10 for ever: 12, 32 and 15
+
+
+def test_a_quiet_run_lets_smaller_spikes_show() -> None:
+    loss = healthy_loss(4000, start=2.0)
+    loss[3500] += 8 * 0.04
+    loss[600] += 8 * 0.04
+    symptoms = LossSpike().check(steps(loss=loss))
+    assert [symptom.first_step for symptom in symptoms] == [3501]
+    assert symptoms[0].numbers["z_threshold"] == pytest.approx(6.0, abs=0.5)
+
+
+def test_a_few_spikes_do_not_teach_the_run_that_spikes_are_normal() -> None:
+    loss = healthy_loss(6000, start=2.0)
+    at = list(range(1500, 6000, 450))
+    loss[at] += SPIKE
+    assert [symptom.first_step for symptom in LossSpike().check(steps(loss=loss))] == [step + 1 for step in at]
+
+
+def test_a_restart_of_the_learning_rate_explains_it() -> None:
+    loss = loss_with({1002: SPIKE})
+    rate = np.concatenate([np.linspace(1e-3, 1e-4, 1000), np.linspace(1e-3, 1e-4, 200)])
+    (symptom,) = LossSpike().check(steps(loss=loss, learning_rate=rate))
+    assert symptom.severity == "note"
+    assert "learning rate rose" in symptom.message
+
+
+SPARSE = 1.5 + 2.0 * (1.0 + np.arange(40) / 3.0) ** -0.5 + 0.03 * np.random.default_rng(5).standard_normal(40)
+
+
+@pytest.mark.parametrize("stride", [10, 100, 500])
+@pytest.mark.parametrize("rows", [20, 30, 40])
+def test_a_sparse_log_shows_a_spike_that_is_three_times_the_loss(stride: int, rows: int) -> None:
+    loss = SPARSE[:rows].copy()
+    assert LossSpike().check(steps(loss=loss, first_step=stride, stride=stride)) == ()
+    loss[rows - 2] *= 3.0
+    symptom = newest(LossSpike(), steps(loss=loss, first_step=stride, stride=stride))
+    assert symptom is not None
+    assert symptom.first_step == (rows - 1) * stride
+    assert symptom.severity == ("warning" if symptom.last_step > 500 else "note")
+
+
+def test_a_start_up_transient_of_a_sparse_log_is_none() -> None:
+    loss = np.concatenate([[6.9, 16.8, 8.8, 6.6, 6.6, 7.4, 6.3, 6.2, 6.1, 6.0], SPARSE])
+    assert LossSpike().check(steps(loss=loss)) == ()
+
+
+def test_ten_times_everything_before_is_a_warning_from_the_start() -> None:
+    symptom = newest(LossSpike(), steps(loss=[0.75, 0.7, 0.75, 0.73, 0.98, 0.76, 0.74, 29.6, 0.72, 0.83]))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 8, 8)

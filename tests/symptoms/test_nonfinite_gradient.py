@@ -17,7 +17,6 @@ QUIET: dict[str, tuple[Norms, Sequence[int]]] = {
     "a parameter without a gradient": ({"a": [1.0, GRADIENT_ABSENT]}, []),
     "skipped by a scaler": ({"a": [1.0, INF]}, [2]),
     "skipped many times": ({"a": [NAN] * 20}, range(1, 21)),
-    "long ago": ({"a": [NAN] + [1.0] * 16}, []),
 }
 
 SICK = (steps(gradient_norm=[1.0, NAN], gradient_norms={"a": [1.0, NAN], "b": [1.0, 1.0]}),)
@@ -106,3 +105,10 @@ def test_a_run_that_stays_nan_for_ever_is_not_a_new_symptom_at_every_look() -> N
     norms = {"a": [NAN] * 512}
     looks = [newest(NonfiniteGradient(), steps(gradient_norms=norms, first_step=at)) for at in range(5000, 5200, 16)]
     assert len({symptom.first_step for symptom in looks if symptom is not None}) <= 2
+
+
+def test_two_faults_apart_are_two_and_one_that_comes_and_goes_is_one() -> None:
+    apart = NonfiniteGradient().check(steps(gradient_norms={"a": [NAN] + [1.0] * 17 + [NAN]}))
+    assert [(symptom.first_step, symptom.last_step) for symptom in apart] == [(1, 1), (19, 19)]
+    (once,) = NonfiniteGradient().check(steps(gradient_norms={"a": [1.0, NAN] * 40}))
+    assert (once.first_step, once.last_step, once.numbers["steps"]) == (2, 80, 40.0)

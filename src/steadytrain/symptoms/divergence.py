@@ -9,20 +9,19 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from steadytrain.model import FloatArray, Symptom, Window
-from steadytrain.reference import (
-    MAD_TO_SIGMA,
-    Track,
-    follow,
-    holds_start,
-    known_first_step,
-    newest_episode,
-    stride_of,
-)
+from steadytrain.model import FloatArray, Series, Symptom, Window
+from steadytrain.planned import planned_change
+from steadytrain.readings import stretches
+from steadytrain.reference import MAD_TO_SIGMA, Track, follow, has_slid, holds_start, known_first_step, stride_of
 from steadytrain.symptoms import Detector
 
 INITIAL_STEPS = 5
 """The initial loss is the median of this many steps: one odd first batch must not set it."""
+
+INITIAL_RATIO = 1.5
+"""Where that median lies above the first loss by this factor, and training stays there, the first loss it is."""
+
+HOLE_STEPS_MAX = 64
 
 
 @final
@@ -65,11 +64,18 @@ class Divergence(Detector):
         default=20,
         metadata={"about": "steps in a row for that rule: start-up transients of healthy runs last about ten"},
     )
-    recent_steps: int = field(
-        default=64,
+    rise_rows: int = field(
+        default=5,
         metadata={
-            "about": "how far back from the newest step an alarm is still reported: four looks at 16 steps each, so "
-            "that none is lost when a look fails"
+            "about": "logged steps that those steps must hold at least: in a log of every tenth step two points are "
+            "no trend. A log of 30 points shows a rise by its last five"
+        },
+    )
+    early_ratio: float = field(
+        default=1.5,
+        metadata={
+            "about": "before there is a reference (192 logged steps), a loss that also stands this many times above "
+            "the lowest level so far, for `rise_steps`, has diverged"
         },
     )
     rise_scales: float = field(
@@ -89,80 +95,124 @@ class Divergence(Detector):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        symptom = self._newest(window)
-        return (symptom,) if symptom is not None else ()
+        loss = window.applied("loss")
+        track = follow(loss)
+        found: list[Symptom] = []
+        for rule in (self._above_start, self._above_best, self._drifts):
+            # One rise is told once, by the first rule that sees it.
+            found += [new for new in rule(window, loss, track) if not any(_overlap(new, told) for told in found)]
+        return tuple(sorted(found, key=lambda symptom: symptom.first_step))
 
-    def _newest(self, window: Window) -> Symptom | None:
-        track = follow(window.applied("loss"))
-        return self._above_start(window, track) or self._drift(window, track)
-
-    def _drift(self, window: Window, track: Track) -> Symptom | None:
-        """The CUSUM: slack 0.5 and alarm 15, or 1.0 and 30 where the reference has a long memory."""
+    def _drifts(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
+        """The CUSUM: slack 0.5 and alarm 15 (20 if skewed), or 1.0 and 30 where the reference has a long memory."""
         alarms = np.flatnonzero(track.cusum > track.alarm)
         if not len(alarms):
-            return None
-        last = int(alarms[-1])
-        last_step = int(track.steps[last])
-        if last_step <= window.steps[-1] - self.recent_steps * track.stride:
-            return None
-        first = int(track.onset[last])
-        median = float(track.median[first])
+            return []
+        onsets = track.onset[alarms]
+        starts = np.flatnonzero(np.diff(onsets, prepend=-1))
+        lasts = alarms[np.append(starts[1:], len(alarms)) - 1]
+        return [
+            self._drift(window, track, int(onsets[start]), int(alarms[start]), int(last))
+            for start, last in zip(starts, lasts, strict=True)
+        ]
+
+    def _drift(self, window: Window, track: Track, first: int, alarm: int, last: int) -> Symptom:
+        level, last_step = float(track.level[first]), int(track.steps[last])
         first_step = known_first_step(track.steps, first, first_seen=track.first_seen, stride=track.stride)
-        rise = _rise(track.values[first : last + 1], median, self.rise_steps)
+        rise = _rise(track.values[first : last + 1], level, self.rise_steps)
         critical = rise > max(self.rise_nats, self.rise_scales * float(track.scale[first]))
+        planned = None if critical else planned_change(window, first_step, int(track.steps[alarm]))
         return Symptom(
             name="divergence",
-            severity="critical" if critical else "note" if last_step <= self.warm_up_steps else "warning",
+            severity="critical" if critical else "note" if planned or last_step <= self.warm_up_steps else "warning",
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss drifts up since step {first_step}: {_recent(track.values[: last + 1]):.4g} now, against "
-            f"a median of {median:.4g} before",
+            message=f"the loss drifts up since step {first_step}: {_recent(track.values[: last + 1]):.4g} at step "
+            f"{last_step}, against a level of {level:.4g} before" + (f"; {planned}" if planned else ""),
             signals=("loss",),
             numbers={
-                "cusum": float(track.cusum[last]),
-                "cusum_alarm": float(track.alarm[last]),
-                "alarm_step": float(track.steps[alarms[np.searchsorted(alarms, first)]]),
+                "cusum": float(track.cusum[first : last + 1].max()),
+                "cusum_alarm": float(track.alarm[alarm]),
+                "alarm_step": float(track.steps[alarm]),
                 "loss": _recent(track.values[: last + 1]),
-                "reference_median": median,
+                "reference_level": level,
                 "reference_scale": float(track.scale[first]),
             },
         )
 
-    def _above_start(self, window: Window, track: Track) -> Symptom | None:
+    def _above_start(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
         """The absolute rule, where the window holds the run's start."""
-        loss = window.applied("loss")
-        stride = stride_of(window.steps)
-        if not holds_start(window.steps, stride=stride) or len(loss) < self.rise_steps:
-            return None
-        initial = float(np.median(loss.values[:INITIAL_STEPS]))
-        rise = max(self.rise_nats, self.rise_scales * _noise(loss.values[: self.rise_steps]))
-        above = _stretches(loss.values > initial + rise, self.rise_steps)
-        streak = newest_episode(above, hole_rows_max=self.recent_steps)
-        if streak is None:
-            return None
-        first, last = streak
-        last_step = int(loss.steps[last])
-        if last_step <= window.steps[-1] - self.recent_steps * stride:
-            return None
-        # The CUSUM's onset, where it has one, so that an alarm that it raised before keeps its first step.
-        row = int(np.searchsorted(track.steps, loss.steps[first]))
-        tracked = row < len(track) and track.steps[row] == loss.steps[first] and track.cusum[row] > 0.0
-        first_step = int(track.steps[track.onset[row]]) if tracked else int(loss.steps[first])
-        return Symptom(
-            name="divergence",
-            severity="critical",
-            first_step=first_step,
-            last_step=last_step,
-            message=f"the loss rises since step {first_step} and is {_recent(loss.values[: last + 1]):.4g} now, above "
-            f"the {initial:.4g} at which training began",
-            signals=("loss",),
-            numbers={
-                "loss": _recent(loss.values[: last + 1]),
-                "initial_loss": initial,
-                "rise_threshold": rise,
-                "steps": float(above[first : last + 1].sum()),
-            },
-        )
+        if not holds_start(window.steps, stride=stride_of(window.steps)) or len(loss) < self.rise_rows:
+            return []
+        first, typical = float(loss.values[0]), float(np.median(loss.values[:INITIAL_STEPS]))
+        blown_up = 0.0 < INITIAL_RATIO * first < typical  # it stands above already, and its noise tells nothing
+        noise = (INITIAL_RATIO - 1.0) * first if blown_up else _noise(loss.values[: self.rise_steps]) * self.rise_scales
+        initial, rise = first if blown_up else typical, max(self.rise_nats, noise)
+        bound = initial + rise
+        found = []
+        for start, stop in self._lasting(loss, loss.values > bound):
+            # The CUSUM's onset, where it has one, so that an alarm that it raised before keeps its first step.
+            row = start - track.begin
+            first_step = int(track.steps[track.onset[row]] if row >= 0 and track.cusum[row] > 0 else loss.steps[start])
+            now = _recent(loss.values[:stop])
+            found.append(
+                Symptom(
+                    name="divergence",
+                    severity="critical",
+                    first_step=first_step,
+                    last_step=int(loss.steps[stop - 1]),
+                    message=f"the loss rises since step {first_step} and is {now:.4g} at step {loss.steps[stop - 1]}, "
+                    f"above the {initial:.4g} at which training began",
+                    signals=("loss",),
+                    numbers={
+                        "loss": now,
+                        "initial_loss": initial,
+                        "rise_threshold": rise,
+                        "steps": float(stop - start),
+                    },
+                )
+            )
+        return found
+
+    def _above_best(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
+        """A rise above the lowest level so far, among the values that no reference judges."""
+        values = loss.values[: track.begin]
+        if len(values) < 2 * self.rise_rows or has_slid(loss.steps, stride=track.stride):
+            return []
+        level = np.median(sliding_window_view(values, self.rise_rows), axis=1)
+        best = np.concatenate([np.full(self.rise_rows, np.inf), np.minimum.accumulate(level)[:-1]])
+        bound = np.maximum(best + max(self.rise_nats, self.rise_scales * _noise(values)), self.early_ratio * best)
+        found = []
+        for start, stop in self._lasting(Series(loss.steps[: len(values)], values), values > bound):
+            lowest, now, last_step = float(best[start]), _recent(values[:stop]), int(loss.steps[stop - 1])
+            if (loss.values[:start] > bound[start]).any() and last_step <= self.warm_up_steps:
+                continue  # it was as high before, and may still be on its way
+            found.append(
+                Symptom(
+                    name="divergence",
+                    severity="note" if last_step <= self.warm_up_steps else "warning",
+                    first_step=int(loss.steps[start]),
+                    last_step=last_step,
+                    message=f"the loss rises since step {loss.steps[start]}: {now:.4g} at step {last_step}, against "
+                    f"{lowest:.4g} at its lowest",
+                    signals=("loss",),
+                    numbers={"loss": now, "reference_level": lowest, "steps": float(stop - start)},
+                )
+            )
+        return found
+
+    def _lasting(self, loss: Series, above: NDArray[np.bool_]) -> list[tuple[int, int]]:
+        """Stretches of ``above`` that last ``rise_steps`` and hold ``rise_rows``; those near each other are one."""
+        kept = np.zeros(len(above), np.bool_)
+        for start, stop in stretches(above):
+            span = int(loss.steps[stop - 1] - loss.steps[start]) + 1
+            if stop - start >= self.rise_rows and span >= self.rise_steps:
+                kept[start:stop] = True
+        return stretches(kept, hole_max=HOLE_STEPS_MAX)
+
+
+def _overlap(one: Symptom, other: Symptom) -> bool:
+    return one.first_step <= other.last_step and other.first_step <= one.last_step
 
 
 def _recent(values: FloatArray) -> float:
@@ -180,13 +230,3 @@ def _rise(values: FloatArray, level: float, steps: int) -> float:
 def _noise(values: FloatArray) -> float:
     """Robust standard deviation from step to step, which a steep start does not inflate."""
     return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(values))))
-
-
-def _stretches(above: NDArray[np.bool_], steps: int) -> NDArray[np.bool_]:
-    """``above`` without its stretches of True that are shorter than ``steps``."""
-    edges = np.flatnonzero(np.diff(above.astype(np.int8), prepend=0, append=0))
-    kept = np.zeros(len(above), np.bool_)
-    for start, stop in zip(edges[::2], edges[1::2], strict=True):
-        if stop - start >= steps:
-            kept[start:stop] = True
-    return kept

@@ -8,8 +8,9 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import Symptom, Window
-from steadytrain.reference import known_first_step, newest_episode, stride_of
+from steadytrain.model import IntArray, Symptom, Window
+from steadytrain.readings import stretches
+from steadytrain.reference import known_first_step, stride_of
 from steadytrain.symptoms import Detector
 
 
@@ -43,25 +44,26 @@ class NonfiniteGradient(Detector):
         default=16,
         metadata={"about": "tensor names listed in the symptom; the count of all is among its numbers. Fits a screen"},
     )
-    recent_steps: int = field(
+    hole_steps_max: int = field(
         default=16,
         metadata={
-            "about": "how far back from the newest step the last non-finite one may lie: one interval between two looks"
+            "about": "finite steps that an episode may hold and still be one: one interval between two looks, so that "
+            "a fault that comes and goes is not a symptom a step"
         },
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        symptom = self._newest(window)
-        return (symptom,) if symptom is not None else ()
-
-    def _newest(self, window: Window) -> Symptom | None:
-        if not _bad_steps(window.last(self.recent_steps)).any():  # the quiet path looks at no more than it must
-            return None
+        bad = _bad_steps(window)
+        if not bad.any():
+            return ()
         counted = ~window.skipped
-        steps = window.steps[counted]
-        run = newest_episode(_bad_steps(window)[counted])
-        assert run is not None
-        first, last = run
+        steps, rows = window.steps[counted], bad[counted]
+        return tuple(
+            self._symptom(window, steps, rows, start, stop - 1)
+            for start, stop in stretches(rows, hole_max=self.hole_steps_max)
+        )
+
+    def _symptom(self, window: Window, steps: IntArray, rows: NDArray[np.bool_], first: int, last: int) -> Symptom:
         stride = stride_of(window.steps)
         first_step = known_first_step(steps, first, first_seen=int(window.steps[0]), stride=stride)
         named: list[str] = []
@@ -79,7 +81,7 @@ class NonfiniteGradient(Detector):
             signals=("gradient_norms",) if named else ("gradient_norm",),
             tensors=tuple(named[: self.tensors_max]),
             numbers={
-                "steps": float(last - first + 1),
+                "steps": float(rows[first : last + 1].sum()),
                 "tensors": float(len(named)),
                 "nan_tensors": float(nan),
                 "inf_tensors": float(len(named) - nan),
@@ -90,7 +92,7 @@ class NonfiniteGradient(Detector):
 def _bad_steps(window: Window) -> NDArray[np.bool_]:
     """Whether each step was not skipped and has a norm, of a tensor or of all, that is not finite."""
     bad = np.zeros(len(window), np.bool_)
-    if window.tensor_names:
+    if window.tensor_names and not np.isfinite(window.gradient_norms.sum()):  # one pass on the quiet path
         bad |= ~np.isfinite(window.gradient_norms).all(axis=1)
     if "gradient_norm" in window.signals:
         bad |= window.present["gradient_norm"] & ~np.isfinite(window.signals["gradient_norm"])

@@ -1,0 +1,39 @@
+"""Names of numbers that are logged now and then: whether one is a loss, and of what task or domain it tells."""
+
+from __future__ import annotations
+
+import re
+
+LOSS = frozenset({"loss", "nll", "ce", "perplexity", "ppl"})
+SCORE = frozenset({"acc", "accuracy", "bleu", "em", "f1", "mrr", "ndcg", "precision", "recall", "rouge", "score"})
+HELD_OUT = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
+TIMES = frozenset({"runtime", "second", "seconds", "samples", "steps", "time", "throughput", "memory", "lr", "rate"})
+SUMMARIES = frozenset(
+    {"avg", "epoch", "exact", "macro", "match", "mean", "metric", "metrics", "micro", "step", "total"}
+)
+
+GENERIC = LOSS | SCORE | HELD_OUT | SUMMARIES
+"""Words that tell how something was measured, or that it was; what is left of a name tells what of."""
+
+
+def words(name: str) -> list[str]:
+    """``eval/news_accuracy`` is ``eval``, ``news``, ``accuracy``."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
+
+
+def is_loss(name: str) -> bool:
+    """Whether ``name`` is a loss on held-out data: lower is better."""
+    found = set(words(name))
+    return bool(found & LOSS) and bool(found & HELD_OUT) and not found & TIMES
+
+
+def is_score(name: str) -> bool:
+    """Whether ``name`` is a score: higher is better."""
+    found = set(words(name))
+    return bool(found & SCORE) and not found & (LOSS | TIMES)
+
+
+def qualifier(name: str) -> str:
+    """The task or domain in ``name``: empty where it has none."""
+    return " ".join(word for word in words(name) if word not in GENERIC and not word.isdigit())

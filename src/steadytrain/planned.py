@@ -1,0 +1,74 @@
+"""What explains a change of the loss without a fault: the schedule, the batches, the end of an epoch.
+
+A detector asks for a span of steps; the answer is a sentence's end, or None. It turns a warning into a note and never
+excuses what is critical. Not here: what happened after the change (``steadytrain.stories``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steadytrain.model import Series, Window
+from steadytrain.reference import has_slid, stride_of
+
+AROUND_STEPS = 64
+RATE_RATIO = 1.5  # a restart or re-warm-up of the learning rate; science: onset within some steps of a rise by half
+RATE_RATIO_MAX = 10.0  # a rise by more, to a rate never seen in view, is no plan
+BATCH_RATIO = 1.25
+BATCH_STEPS = 32
+EPOCH_AROUND_STEPS = 16
+EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
+
+
+def planned_change(window: Window, first_step: int, last_step: int) -> str | None:
+    """What was changed where an episode began, None where nothing was."""
+    stride = stride_of(window.steps)
+    return (
+        _restart(window, first_step, min(last_step, first_step + AROUND_STEPS * stride), stride)
+        or batches_changed(window, first_step, last_step)
+        or _epoch(window, first_step, stride)
+    )
+
+
+def _restart(window: Window, first_step: int, last_step: int, stride: int) -> str | None:
+    rate = window.series("learning_rate").between(0, last_step)
+    begin = int(np.searchsorted(rate.steps, first_step - 2 * AROUND_STEPS * stride))
+    now = rate.values[begin:]
+    if len(now) < 2 or not np.isfinite(now).all():
+        return None
+    low = int(np.argmin(now))
+    high = float(now[low:].max())
+    if high <= RATE_RATIO * now[low]:
+        return None
+    known = float(rate.values[:begin].max()) if begin else 0.0
+    unknown = has_slid(window.steps, stride=stride) and high <= RATE_RATIO_MAX * now[low]
+    if high > 1.01 * known and not unknown:
+        return None
+    return f"the learning rate rose from {now[low]:.3g} to {high:.3g}"
+
+
+def batches_changed(window: Window, first_step: int, last_step: int) -> str | None:
+    """How the size of the batches changed at ``first_step``, None where it did not."""
+    for signal in ("tokens", "samples"):
+        series = window.applied(signal)
+        before = _end(series.between(0, first_step - 1))
+        after = series.between(first_step, last_step).values
+        if len(before) < BATCH_STEPS or len(after) < 2:
+            continue
+        old, new = float(np.median(before)), float(np.median(after))
+        if old > 0 and new > 0 and max(old, new) > BATCH_RATIO * min(old, new):
+            return f"batches went from {old:.0f} to {new:.0f} {signal}"
+    return None
+
+
+def _end(series: Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return series.values[-2 * BATCH_STEPS :]
+
+
+def _epoch(window: Window, first_step: int, stride: int) -> str | None:
+    epoch = window.applied("epoch")
+    ends = epoch.steps[1:][np.diff(np.floor(epoch.values)) > 0]
+    if not len(ends) or (len(ends) > 1 and np.diff(ends).min() < EPOCH_STEPS_MIN):
+        return None
+    near = np.abs(ends - first_step) <= EPOCH_AROUND_STEPS * stride
+    return f"an epoch ended at step {int(ends[near][0])}" if near.any() else None
