@@ -77,14 +77,16 @@ class EmbeddingGradientSpike(Detector):
         rest = _rest(window, others, mine)
         here &= (mine > 0.0) & (rest > 0.0) & np.isfinite(mine) & np.isfinite(rest)
         steps, share = window.steps[here], 0.5 * np.log(mine[here] / rest[here])
-        at = np.flatnonzero(share > (np.median(share) if len(share) else 0.0) + np.log(self.rise_ratio) / 2)
+        if not len(share) or share.max() - share.min() < np.log(self.rise_ratio):
+            return ()
+        at = np.flatnonzero(share > np.median(share) + np.log(self.rise_ratio) / 2)
         median, scale = before(share, at, width=REFERENCE_STEPS, gap=GAP_STEPS, least=REFERENCE_STEPS_MIN)
         rise = np.where(np.isfinite(median), share[at] - median, 0.0)
         z, ratio = np.zeros(len(share)), np.ones(len(share))
         z[at], ratio[at] = rise / np.maximum(scale, SCALE_MIN), np.exp(rise)
         spiked = (z > self.again_z) & (ratio > self.rise_ratio)
         found = []
-        for start, stop in stretches(spiked, hole_max=max(1, self.again_steps // stride_of(steps)) if len(at) else 0):
+        for start, stop in stretches(spiked, hole_max=max(1, self.again_steps // stride_of(steps))):
             if z[start:stop].max() <= self.log_z:
                 continue
             span = (known_first_reading(window, steps, start, last=stop - 1), int(steps[stop - 1]))
