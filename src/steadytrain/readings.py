@@ -26,6 +26,9 @@ NAMES_MAX = 16
 HOLE_READINGS_MAX = 2
 """Readings within the bound that an episode may hold and still be one."""
 
+SKIPS_MIN = 3
+"""Skips in a row from which a gradient scaler is not looking for its scale any more."""
+
 LIVE_STEPS_MAX = 2048
 """A window of a live run holds no more steps; a longer one is a whole log and does not slide."""
 
@@ -75,8 +78,20 @@ def applied_cells(window: Window, table: str, column: str, *, apart_steps: int =
 
 
 def unskipped_cells(window: Window, table: str, column: str) -> Cells | None:
-    """The same with refused steps: what a step was refused for is in its own reading."""
-    return _cells(window, table, column, window.skipped, 1)
+    """The same with refused steps: what a step was refused for is in its own reading.
+
+    So are the readings of steps that a gradient scaler skipped, if it skipped ``SKIPS_MIN`` or more in a row: that is
+    no search for a scale any more.
+    """
+    left_out = np.zeros(len(window), np.bool_)
+    for start, stop in stretches(window.skipped):
+        left_out[start:stop] = stop - start < SKIPS_MIN
+    return _cells(window, table, column, left_out, 1)
+
+
+def all_cells(window: Window, table: str, column: str, *, apart_steps: int = 1) -> Cells | None:
+    """The same with every reading: for what the forward pass shows, whatever became of the step."""
+    return _cells(window, table, column, np.zeros(len(window), np.bool_), apart_steps)
 
 
 def _cells(window: Window, table: str, column: str, left_out: NDArray[np.bool_], apart_steps: int) -> Cells | None:

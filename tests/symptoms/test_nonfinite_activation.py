@@ -75,3 +75,9 @@ def test_the_reading_of_a_refused_step_counts() -> None:
     readings = table("modules", at=[50], nonfinite={"a": [3.0]})
     sight = steps(loss=[2.0] * 49 + [NAN], refused=[50], tables={"modules": readings})
     assert newest(NonfiniteActivation(), sight) is not None
+
+
+def test_steps_that_a_scaler_skips_for_ever_count() -> None:
+    symptom = newest(NonfiniteActivation(), window({"a": BROKEN}, skipped=range(240, 501)))
+    assert symptom is not None
+    assert symptom.first_step == 250

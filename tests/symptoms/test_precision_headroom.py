@@ -59,3 +59,11 @@ def test_the_step_is_the_same_from_a_window_that_began_later() -> None:
     assert [s.first_step for s in PrecisionHeadroom().check(whole)] == [
         s.first_step for s in PrecisionHeadroom().check(later)
     ]
+
+
+def test_readings_of_skipped_steps_count() -> None:
+    sight = window(GROWS)
+    skipped = sight.steps >= 250
+    symptom = newest(PrecisionHeadroom(), Window(**{**vars(sight), "skipped": skipped}))
+    assert symptom is not None
+    assert symptom.first_step == 250

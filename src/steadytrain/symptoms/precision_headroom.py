@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from steadytrain.model import Cells, FloatArray, Symptom, Window
-from steadytrain.readings import APART_STEPS, Episode, applied_cells, episodes
+from steadytrain.readings import APART_STEPS, Episode, all_cells, episodes
 from steadytrain.symptoms import Detector
 
 FLOAT8_FIRST = 4
@@ -61,14 +61,14 @@ class PrecisionHeadroom(Detector):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        cells = applied_cells(window, "modules", "headroom", apart_steps=APART_STEPS)
+        cells = all_cells(window, "modules", "headroom", apart_steps=APART_STEPS)
         if cells is None:
             return ()
         beyond = cells.values > self.headroom_max
         if not beyond.any():
             return ()
         beyond &= _ratio(cells.values) >= self.growth_ratio
-        dtypes = applied_cells(window, "modules", "dtype", apart_steps=APART_STEPS)
+        dtypes = all_cells(window, "modules", "dtype", apart_steps=APART_STEPS)
         if dtypes is not None:
             beyond &= ~(np.nan_to_num(np.nanmax(_no_empty(dtypes.values), axis=0)) >= FLOAT8_FIRST)
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
