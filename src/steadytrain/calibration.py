@@ -40,6 +40,9 @@ STEPS_TO_RAISE_MIN = 256
 STEPS_TO_LOWER_MIN = 1024
 """From so many healthy steps on the threshold may rise above, and fall below, the one before calibration."""
 
+STEPS_CERTAIN_MIN = 4096
+"""Where the tail is heavy, it must have been seen for so long before the threshold falls."""
+
 STEPS_MAX = 8192
 LEVEL_STEPS = 64
 REFIT_STEPS = 256
@@ -83,14 +86,16 @@ def _threshold(z: FloatArray, before: float) -> float:
     between, beyond = int(((z > Z_BETWEEN) & (z <= Z_MIN)).sum()), int((z > Z_MIN).sum())
     if len(z) < STEPS_TO_LOWER_MIN and between + beyond < BEYOND_MIN:
         return before
-    # A heavy tail thins out; what stands far out with no more in between is no tail but faults below the threshold.
-    if beyond >= between:
+    # A heavy tail thins out; what stands far out with little in between is no tail but faults below the threshold.
+    if beyond > 2 * between:
         z = z[z <= Z_MIN]
-    return min(max(Z_MIN if len(z) >= STEPS_TO_LOWER_MIN else before, rare(z)), Z_MAX)
+    value, light = rare(z)
+    certain = len(z) >= STEPS_CERTAIN_MIN or (light and len(z) >= STEPS_TO_LOWER_MIN)
+    return min(max(Z_MIN if certain else before, value), Z_MAX)
 
 
-def rare(z: FloatArray) -> float:
-    """The value that one in 1e5 to 1e6 values like ``z`` (at least 20) exceeds."""
+def rare(z: FloatArray) -> tuple[float, bool]:
+    """The value that one in 1e5 to 1e6 values like ``z`` (at least 20) exceeds; whether their tail is light."""
     share = min(max(TAIL_SHARE, TAIL_MIN / len(z)), TAIL_SHARE_MAX)
     count = int(len(z) * share)
     ordered = np.sort(z)
@@ -98,12 +103,13 @@ def rare(z: FloatArray) -> float:
     excess = ordered[-count:] - bound
     mean = float(excess.mean())
     if mean <= 0.0:
-        return bound
+        return bound, True
     # Probability-weighted moments (Hosking and Wallis 1987): steadier than maximum likelihood on few exceedances.
     weighted = float((excess * (1.0 - (np.arange(1, count + 1) - 0.35) / count)).mean())
     shape = min(max(2.0 - mean / max(mean - 2.0 * weighted, 1e-12), 0.0), SHAPE_MAX)
     if shape <= SHAPE_LIGHT_MAX:
-        return bound + mean * float(np.log(share / RATE_LIGHT))
+        return bound + mean * float(np.log(share / RATE_LIGHT)), True
     size = mean * (1.0 - shape)
     safe = min(shape + min(shape, 1.0 / count**0.5), SHAPE_MAX)  # about one standard error
-    return bound + size / safe * (float(share / RATE_HEAVY) ** float(safe) - 1.0)
+    far = float(np.power(share / RATE_HEAVY, safe))
+    return bound + size / safe * (far - 1.0), False
