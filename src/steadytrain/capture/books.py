@@ -64,11 +64,12 @@ class Books:
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
         self._facts_waiting: dict[str, Any] = {}
+        self._looked: set[str] = set()
 
     @property
     def detector_names(self) -> list[str]:
-        """The detectors that look, by the name that `explain` knows."""
-        return [detector_name(type(detector)) for detector in self._detectors]
+        """The detectors that have found something to look at, by the name that `explain` knows."""
+        return sorted(self._looked)
 
     def open(self, stream: Stream) -> RunWriter:
         """The run folder, made when the first step of ``stream`` is seen and not before."""
@@ -96,7 +97,6 @@ class Books:
         if self._run is None:
             self._run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
             self._run.set_fact("torch", torch.__version__)
-            self._run.set_fact("detectors", self.detector_names)
             for name, value in self._facts_waiting.items():
                 self._run.set_fact(name, value)
         return self._run
@@ -195,8 +195,12 @@ class Books:
             replace(window, tables=tables) for window in (stream.history.window(), stream.history.recent())
         )
         found: list[Symptom] = []
+        looked: set[str] = set()
         for detector in list(self._detectors):
             window = tensors if "gradient_norms" in detector.needs else scalars
+            if detector.needs and not any(window.has(need) for need in detector.needs):
+                continue
+            looked.add(detector_name(type(detector)))
             try:
                 seen = detector.check(window)
             except Exception as error:
@@ -204,6 +208,9 @@ class Books:
                 self._guard.report(f"the detector {type(detector).__name__}", error)
                 continue
             found += [replace(symptom, stream=stream.name) for symptom in seen]
+        if not looked <= self._looked:
+            self._looked |= looked
+            self.set_fact("detectors", self.detector_names)
         newest = int(scalars.steps[-1]) if len(scalars) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
         found = [symptom for symptom in found if symptom.last_step > newest - RECENT_STEPS]

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from steadytrain.capture.watcher import Watcher
 
 
+NAMES_MAX = 6
+
+
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     """One or two lines: how much was seen, what was raised, where it lies."""
     recorded = (run_dir / RUN_FILE).is_file()
@@ -27,7 +30,9 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if raised:
         verdict = f"symptoms: {', '.join(raised)}"
     else:
-        verdict = f"no symptom from {', '.join(watcher.detector_names) or 'no detector'} (all that was looked for)"
+        names = watcher.detector_names
+        which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
+        verdict = f"no symptom from {which} (all that was looked for)"
     lines = [f"{seen}; {verdict}"]
     if recorded:
         lines.append(f"look: steadytrain show {run_dir}")

@@ -38,6 +38,8 @@ from steadytrain.stories.telling import tell
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
 STORIES_MAX = 5
+NAMES_MAX = 6
+"""More detectors than these are counted in the verdict; the facts name them all."""
 _CURVES = (
     ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
@@ -144,7 +146,8 @@ def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequenc
     if not names:
         return f"No symptom is recorded over {count(steps)} steps; the run does not say which detectors looked"
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
-    return f"No symptom was seen: {looked} at {count(steps)} steps ({', '.join(names)})"
+    listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
+    return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
 
 
 def _told(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[str, ...]:
