@@ -235,8 +235,10 @@ def test_a_slot_tells_of_numbers_that_are_not_finite() -> None:
     assert readback is not None
     found = readback.result().modules
     assert cell(found, "words", "nonfinite") == 0
-    assert cell(found, "blocks.0.up", "nonfinite") == 1
-    assert math.isnan(cell(found, "blocks.0.up", "mean"))
+    assert cell(found, "blocks.0.up", "nonfinite") == 12  # one channel of 2 x 6 tokens
+    assert math.isfinite(cell(found, "blocks.0.up", "mean"))
+    assert cell(found, "head", "nonfinite") == 2 * 6 * 40
+    assert math.isnan(cell(found, "head", "mean"))
 
 
 def test_copies_pickles_and_exports_hold_no_slot() -> None:

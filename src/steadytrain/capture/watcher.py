@@ -144,7 +144,7 @@ class Watcher:
         self._scalers: dict[int, Any] = {}
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
-        self._activations = Activations(self.guard)
+        self._activations = Activations(self.guard, in_graph=settings.in_graph)
         self._data_wait = DataWait()
         self._logits: str | None = None
         self._told_precision = False
@@ -188,11 +188,11 @@ class Watcher:
         if not self._closed:
             self._books.set_fact(name, value)
 
-    def compile_called(self, subject: Any, result: Any) -> None:
+    def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None:
         if not self._mine():
             return
         with self.guard.part("watching compiled code"):
-            self._activations.compile_called(subject)
+            self._activations.compile_called(subject, how)
             self._modules.compile_called(subject, result)
 
     def fetch_begins(self, iterator: Any) -> Any:
