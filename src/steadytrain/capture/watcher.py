@@ -517,7 +517,11 @@ class Watcher:
             def record(step: int, reading: Reading) -> None:
                 self._books.read(stream, step, self._clock(), reading)
 
-            activations = self._activations if stream is self.streams[0] else None
+            first = self.streams[0]
+            activations = self._activations if stream is first else None
+            others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
+            if others and self.settings.level.modules_every is not None:
+                self._note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
             stream.instruments = Instruments(
                 self.settings.level, activations, self.guard, record, self._note, self._books.set_fact
             )

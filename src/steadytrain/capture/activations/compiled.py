@@ -13,7 +13,7 @@ Why a module gets no hook is kept with it, so that the run can say what it did n
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,9 +26,9 @@ MODULES_MAX = 4096
 """Modules that are looked at; of a larger model the first ones."""
 
 
-Hidden = Literal["compiled", "compiled-before", "scripted", "hooked", "guarded"]
-"""Inside code that was compiled under our eyes, or before we came; TorchScript; somebody's hook is on it in a process
-that compiles; the compiler was told to look at hooks."""
+Hidden = Literal["compiled", "compiled-before", "traced", "scripted", "hooked", "guarded"]
+"""Inside code that was compiled under our eyes, or before we came; a hook of ours became part of a graph; TorchScript;
+somebody's hook is on it in a process that compiles; the compiler was told to look at hooks."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class CompiledCode:
             called = module is subject or getattr(subject, "__name__", "") == "_call_impl"
             (self._compiled if called else self._with_compiled_method).add(id(module))
 
-    def survey(self, roots: Sequence[nn.Module]) -> list[Place]:
-        """Every module, a shared one by its first path, parents first.
+    def survey(self, roots: Sequence[nn.Module], *, traced: Collection[int] = ()) -> list[Place]:
+        """Every module, a shared one by its first path, parents first; ``traced`` are ids of those with a stuck hook.
 
         Where there are several roots, the path is led by the root's class, as in names of parameters.
         """
@@ -72,7 +72,8 @@ class CompiledCode:
             seen.add(id(module))
             closed = around or self._closed(module)
             hooked = careful and bool(module._forward_hooks or module._forward_pre_hooks)
-            hidden = closed or ("guarded" if guarded else "hooked" if hooked else None)
+            own: Hidden | None = "guarded" if guarded else "hooked" if hooked else None
+            hidden = closed or ("traced" if id(module) in traced else own)
             found.append(Place(plain_name(path + ".").rstrip("."), module, hidden))
             closed = closed or self._hides_children(module)
             children = [(_join(path, name), child) for name, child in module._modules.items() if child is not None]
@@ -104,7 +105,7 @@ def compiled_module(subject: Any) -> nn.Module | None:
 
 def can_be_called(module: nn.Module) -> bool:
     """A list of modules, say, is only there to hold them."""
-    return type(module).forward is not nn.Module.forward
+    return getattr(type(module), "forward", None) is not nn.Module.forward  # a ScriptModule's class has none to show
 
 
 def is_wrapper(module: nn.Module) -> bool:

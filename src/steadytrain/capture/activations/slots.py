@@ -66,16 +66,20 @@ class Slots:
 
 
 def slot_row(numbers: list[float]) -> dict[str, float]:
-    """Columns of a module from what ``in_graph`` puts in its slot; empty if nothing was written."""
+    """Columns of a module from what ``in_graph`` puts in its slot; empty if nothing was written.
+
+    What float32 could not hold, such as a sum, is absent.
+    """
     found = dict(zip(IN_SLOT, numbers, strict=True))
     code = int(found.pop("dtype"))
     if not code:
         return {}
     dtype = DTYPES_IN_GRAPH[code - 1]
-    row = {"dtype": float(DTYPES.index(str(dtype).removeprefix("torch."))), "nonfinite": found.pop("nonfinite")}
-    if math.isnan(found["mean"]):  # no element is finite
-        return row
-    return {**row, **found, "headroom": found["abs_max"] / torch.finfo(dtype).max}
+    if math.isnan(found["mean"]) and not found["abs_max"]:  # no element is finite
+        found["abs_max"] = found["zero_share"] = math.nan
+    found["headroom"] = found["abs_max"] / torch.finfo(dtype).max
+    row = {"dtype": float(DTYPES.index(str(dtype).removeprefix("torch.")))}
+    return {**row, **{name: value for name, value in found.items() if math.isfinite(value)}}
 
 
 def _device(module: nn.Module, otherwise: torch.device) -> torch.device:

@@ -17,6 +17,7 @@ INSIDE = "`--compiled inside`"
 _WHY: dict[Hidden, str] = {
     "compiled": f"lie inside compiled code; {INSIDE} has the compiled graphs compute them",
     "compiled-before": f"lie in code that was compiled before steadytrain came: watch first, then compile ({INSIDE})",
+    "traced": "are called inside a compiled function; compile the model itself, and they can be",
     "scripted": "lie inside TorchScript",
     "hooked": "carry hooks of the script in a process that compiles; one more could make torch.compile trace again",
     "guarded": "cannot carry a hook: torch._dynamo.config.skip_nnmodule_hook_guards is off",
@@ -24,7 +25,7 @@ _WHY: dict[Hidden, str] = {
 _WHY_NO_SLOT = "lie inside compiled code that gives them no place to write to (CUDA graphs, or moved to a device since)"
 
 NOTHING_SEEN = (
-    "no output of a module was seen in a step whose outputs were due: the model is called inside a compiled function, "
+    "no output of a module was seen in a step in which they were due: the model is called inside a compiled function, "
     "or in another thread"
 )
 FUNCTIONS_LEFT = (

@@ -90,7 +90,7 @@ class Activations:
         with self._guard.part(PART):
             self._thread, self._graphs = threading.get_ident(), graphs_traced()
             self._measurement = Measurement(histograms=histograms)
-            self._places = self._code.survey(roots)
+            self._places = self._code.survey(roots, traced=self._traced)
             self._paths = {id(place.module): (place.path, type(place.module).__name__) for place in self._places}
             self._outermost = self._places[0].path if self._places else ""
             for place in self._places:
@@ -123,7 +123,9 @@ class Activations:
         self.backward_begins()
         sent = self._sent
         if sent is None and self._measurement is not None and something_was_compiled():
-            self._unseen.note("nothing", NOTHING_SEEN)
+            if all(place.hidden is None for place in self._places):
+                self._unseen.note("nothing", NOTHING_SEEN)
+            self._unseen.note_hidden(self._places, (), in_graph=self._slots is not None)
         self._disarm()
         return sent
 
