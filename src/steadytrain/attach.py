@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from steadytrain.capture.watcher import Watcher
 
 POLICIES: tuple[Policy, ...] = ("stop", "observe")
+COMPILED = ("edges", "inside")
 
 _active: Watcher | None = None
 
@@ -54,6 +55,8 @@ class Options:
         state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
         to: where the run goes besides its folder: names of other tools, ``auto`` or ``none``
             (``steadytrain.integrations``).
+        compiled: where outputs of modules in compiled code are seen: at its ``edges``, or ``inside``, computed by the
+            compiled graphs (:func:`watch`).
 
     Raises:
         UsageError: one of them is none of its kind.
@@ -65,11 +68,16 @@ class Options:
     name: str | None = None
     state_mb: int = 4096
     to: tuple[str, ...] = TO_DEFAULT
+    compiled: str = "edges"
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise UsageError(f"{self.policy!r}: no such policy; one of {', '.join(POLICIES)}")
-        find_level(self.level)
+        level = find_level(self.level)
+        if self.compiled not in COMPILED:
+            raise UsageError(f"{self.compiled!r}: not where compiled code is seen; one of {', '.join(COMPILED)}")
+        if self.compiled == "inside" and level.modules_every is None:
+            raise UsageError(f"compiled inside: the level {level.name} looks at no outputs; take standard or full")
         check_to(self.to)
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
@@ -179,6 +187,7 @@ def watch(
     state_mb: int = Options.state_mb,
     level: str = LEVEL_DEFAULT,
     to: Sequence[str] = TO_DEFAULT,
+    compiled: str = Options.compiled,
 ) -> Watch:
     """Watch the training in this process from here on.
 
@@ -195,6 +204,9 @@ def watch(
         level: how much is recorded: ``light``, ``standard`` or ``full`` (``steadytrain.levels``).
         to: where the run goes besides its folder: ``tensorboard``, ``wandb``, ``mlflow``; ``auto``, the default, joins
             a run of theirs that is active already; ``none`` sends nothing.
+        compiled: where outputs of modules in compiled code are seen: at its ``edges``, the default, or ``inside``: the
+            graphs of what is compiled from here on compute them too, in every step. No graph or break more; but where
+            the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -205,7 +217,7 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    options = Options(policy, level, runs_dir, name, state_mb, check_to(to))
+    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled)
     if _active is not None:
         return Watch(_active, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
@@ -266,6 +278,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             policy=settings["policy"],
             level=find_level(settings["level"]),
             state_bytes_max=settings["state_bytes_max"],
+            in_graph=settings["compiled"] == "inside",
             description=settings["description"],
             diff=settings["diff"],
         ),
@@ -350,6 +363,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
         "policy": options.policy,
         "level": options.level,
         "to": list(options.to),
+        "compiled": options.compiled,
         "state_bytes_max": options.state_mb * 1_000_000,
         "pid": os.getpid(),
         "diff": git_diff(folder),

@@ -8,16 +8,21 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from fingerprint import digest, seed
+from hard_tensors import tensors, truth, values_of
 from measuring import cell, untold
-from steadytrain.capture.activations import Activations
+from steadytrain.capture.activations import DTYPES, Activations
+from steadytrain.capture.activations.slots import slot_row
 from steadytrain.capture.failopen import Guard
+from steadytrain.capture.in_graph import new_slot, write
 from steadytrain.model import Reading
 
 # Raised inside torch's compiler, watched or not.
@@ -209,7 +214,7 @@ def test_slots_tell_what_hooks_tell() -> None:
     assert eager is not None
     assert ours is not None
     for row in ("words", "blocks.1.attention", "blocks.1.attention.qkv", "blocks.0.act", "head"):
-        for column in ("mean", "std", "abs_max", "headroom", "nonfinite", "dtype"):
+        for column in ("mean", "std", "abs_max", "headroom", "nonfinite", "zero_share", "kurtosis", "dtype"):
             assert cell(ours, row, column) == pytest.approx(cell(eager, row, column), rel=1e-3, abs=1e-6), (row, column)
 
 
@@ -235,8 +240,100 @@ def test_a_slot_tells_of_numbers_that_are_not_finite() -> None:
     assert readback is not None
     found = readback.result().modules
     assert cell(found, "words", "nonfinite") == 0
-    assert cell(found, "blocks.0.up", "nonfinite") == 1
-    assert math.isnan(cell(found, "blocks.0.up", "mean"))
+    assert cell(found, "blocks.0.up", "nonfinite") == 12  # one channel of 2 x 6 tokens
+    assert math.isfinite(cell(found, "blocks.0.up", "mean"))
+    assert cell(found, "head", "nonfinite") == 2 * 6 * 40
+    assert math.isnan(cell(found, "head", "mean"))
+
+
+def test_an_evaluation_writes_no_slot_and_is_no_other_graph_than_before() -> None:
+    def train(*, in_graph: bool) -> tuple[Reading, Any]:
+        _forget_compiled()
+        seed(5)
+        model = Small()
+        model.words.weight.data[39] = math.nan
+        activations = Activations(Guard(untold), in_graph=in_graph)
+        activations.compile_called(model)
+        call = torch.compile(model, backend="aot_eager", fullgraph=True)
+        for length in (4, 6, 9):  # the second one is a graph for all lengths
+            activations.arm([model])
+            output = call(torch.randint(39, (2, length)))
+            activations.saw(model, output)
+            with torch.no_grad():
+                call(torch.full((2, length), 39))
+            activations.backward_begins()
+            output.sum().backward()
+            readback = activations.take()
+            assert readback is not None
+        counters = torch._dynamo.utils.counters
+        return readback.result().modules, (counters["stats"]["unique_graphs"], dict(counters["graph_break"]))
+
+    ours, counted = train(in_graph=True)
+    assert counted == train(in_graph=False)[1]
+    assert ours.rows == ("", "words", "norm", "act", "head")
+    assert all(cell(ours, row, "nonfinite") == 0 for row in ours.rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tensors(layouts=("contiguous", "strided", "transposed", "0-d", "empty")))
+def test_what_a_graph_computes_against_float64(tensor: Tensor) -> None:
+    slot = new_slot(torch.device("cpu"))
+    write(slot, tensor)
+    row, expected = slot_row(slot.tolist()), truth(tensor)
+    values = values_of(tensor)
+    if not values.size:
+        assert row == {}
+        return
+    assert DTYPES[int(row["dtype"])] == str(tensor.dtype).removeprefix("torch.")
+    if np.abs(values[np.isfinite(values)]).max(initial=0.0) * values.size > 3e38:
+        return  # more than float32 can sum
+    assert row["nonfinite"] == expected.nonfinite
+    if expected.nonfinite == expected.count:
+        assert set(row) == {"dtype", "nonfinite"}
+        return
+    wide = values.astype(np.float32).astype(np.float64)[np.isfinite(values)]
+    assert row["zero_share"] == pytest.approx((values == 0).mean())
+    assert row["abs_max"] == pytest.approx(np.abs(wide).max(), rel=1e-6)
+    assert row["mean"] == pytest.approx(wide.mean(), rel=1e-4, abs=max(1e-5 * expected.size, 1e-44))
+    around = (wide - wide.mean()) / (np.abs(wide).max() or 1.0)
+    spread = math.sqrt((around**2).mean())
+    if np.abs(wide).max() > 1e-36:  # below, float32 has no more digits
+        assert row["std"] == pytest.approx(spread * np.abs(wide).max(), rel=1e-3, abs=1e-5 * np.abs(wide).max())
+    if spread > 1e-2 and np.abs(wide).max() > 1e-36:
+        assert row["kurtosis"] == pytest.approx((around**4).mean() / spread**4, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_a_model_of_transformers_puts_out_no_plain_tensors_and_has_slots_all_the_same() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_cache=False,
+    )
+    counted = []
+    for in_graph in (False, True):
+        _forget_compiled()
+        model = transformers.LlamaForCausalLM(config)
+        activations = Activations(Guard(untold), in_graph=in_graph)
+        activations.compile_called(model)
+        call = torch.compile(model, backend="aot_eager")
+        for _ in range(2):
+            activations.arm([model])
+            output = call(input_ids=torch.randint(50, (2, 6)))
+            activations.saw(model, output)
+            output.logits.sum().backward()
+            readback = activations.take()
+        assert readback is not None
+        counters = torch._dynamo.utils.counters
+        counted.append((counters["stats"]["unique_graphs"], dict(counters["graph_break"])))
+        rows = readback.result().modules.rows
+    assert counted[0] == counted[1]
+    assert {"model", "model.layers.0", "model.layers.0.self_attn", "model.layers.0.mlp.down_proj"} <= set(rows)
 
 
 def test_copies_pickles_and_exports_hold_no_slot() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,86 @@ def test_of_many_calls_the_first_ones_count() -> None:
 )
 def test_outputs_of_all_kinds(output: Any, abs_max: float) -> None:
     assert row_of(output)["abs_max"] == abs_max
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_with_numbers_that_are_not_finite(dtype: torch.dtype) -> None:
+    tensor = torch.randn(40, 50).mul(3).to(dtype)
+    tensor[::5, 3], tensor[1, ::7], tensor[2] = NAN, INF, 0.0
+    row, values = row_of(tensor), values_of(tensor)
+    finite = values[np.isfinite(values)]
+    around = finite - finite.mean()
+    assert row["nonfinite"] == values.size - finite.size
+    assert row["mean"] == pytest.approx(finite.mean(), rel=1e-5)
+    assert row["std"] == pytest.approx(finite.std(), rel=1e-5)
+    assert row["abs_max"] == np.abs(finite).max()
+    assert row["kurtosis"] == pytest.approx((around**4).mean() / finite.var() ** 2, rel=1e-5)
+    assert row["zero_share"] == pytest.approx((values == 0).mean(), rel=1e-5)
+    assert row["headroom"] == pytest.approx(np.abs(finite).max() / torch.finfo(dtype).max, rel=1e-5)
+
+
+@dataclass
+class Answer:
+    text: str
+    hidden: Tensor
+
+
+def test_a_dataclass_as_output() -> None:
+    assert row_of(Answer("no number", torch.tensor([2.0, -6.0])))["abs_max"] == 6.0
+
+
+@pytest.mark.slow
+def test_a_model_output_of_transformers() -> None:
+    outputs = pytest.importorskip("transformers.modeling_outputs")
+    output = outputs.BaseModelOutputWithPast(last_hidden_state=torch.tensor([2.0, -6.0]))
+    assert row_of(output)["abs_max"] == 6.0
+
+
+def test_a_shared_module_is_one_row_by_its_first_name() -> None:
+    class Sharing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = nn.Linear(3, 3, bias=False)
+            self.again = self.one
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.again(self.one(x))
+
+    model, x = Sharing(), torch.randn(4, 3)
+    reading = measure(model, lambda: model(x)).modules
+    weight = model.one.weight.detach().double()
+    first = x.double() @ weight.T
+    both = torch.cat([first, first @ weight.T]).numpy()
+    assert reading.rows == ("", "one")
+    assert cell(reading, "one", "mean") == pytest.approx(both.mean(), rel=1e-4)
+    assert cell(reading, "one", "std") == pytest.approx(both.std(), rel=1e-5)
+
+
+def test_a_part_without_gradients_is_seen_and_an_evaluation_is_not() -> None:
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.head = nn.Linear(2, 2), nn.Linear(2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                hidden = self.encoder(x)
+            return self.head(hidden)
+
+    model, x = Frozen(), torch.randn(3, 2)
+
+    def train() -> None:
+        for off in (torch.no_grad, torch.inference_mode):
+            with off():
+                model(x * 1e6)
+        model(x)
+        with torch.no_grad():
+            model(x * 1e6)
+
+    reading = measure(model, train).modules
+    expected = model.encoder(x).detach().double().abs().max()
+    assert cell(reading, "encoder", "abs_max") == pytest.approx(float(expected), rel=1e-6)
+    assert cell(reading, "", "abs_max") == pytest.approx(float(model(x).detach().abs().max()), rel=1e-5)
 
 
 @pytest.mark.parametrize(

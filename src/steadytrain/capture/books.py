@@ -37,13 +37,15 @@ _NO_TENSORS = np.zeros(0, np.float32)
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch: ``run_dir`` is made when the first step is seen, not before."""
+    """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
+    what their modules put out (``Activations``)."""
 
     run_dir: Path
     run_name: str
     policy: Policy = "stop"
     level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
+    in_graph: bool = False
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None
 

@@ -16,29 +16,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-IN_SLOT = ("mean", "mean_square", "abs_max", "dtype")
-"""What a slot holds, in this order; ``dtype`` is one more than a position in :data:`DTYPES_IN_GRAPH`, 0 if nothing was
-written."""
+IN_SLOT = ("nonfinite", "mean", "std", "abs_max", "kurtosis", "zero_share", "dtype")
+"""What a slot holds, in this order, as float32: of all elements; mean to kurtosis of the finite ones. ``dtype`` is one
+more than a position in :data:`DTYPES_IN_GRAPH`, 0 if nothing was written."""
 
 DTYPES_IN_GRAPH = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class SlotHook:
-    """A forward hook that does nothing but write its slot, and that only inside a compiled graph.
+    """A forward hook that does nothing but write its slot, and that only inside a compiled graph of a training call.
 
-    Like all of our hooks it vanishes when its module is copied or pickled.
+    An evaluation without gradients is a graph of its own, and in that nothing is written. Like all of our hooks it
+    vanishes when its module is copied or pickled.
     """
 
     def __init__(self, slot: Tensor) -> None:
         self.slot = slot
 
     def __call__(self, module: Any, args: Any, output: Any) -> None:
-        if not torch.compiler.is_dynamo_compiling():
+        if not torch.compiler.is_dynamo_compiling() or not torch.is_grad_enabled():
             return
-        if isinstance(output, (tuple, list)) and len(output) > 0:
-            output = output[0]
-        if isinstance(output, Tensor) and output.dtype in DTYPES_IN_GRAPH and output.device == self.slot.device:
-            write(self.slot, output)
+        if isinstance(output, dict):
+            output = list(output.values())
+        for entry in output if isinstance(output, (tuple, list)) else [output]:
+            if isinstance(entry, Tensor) and entry.dtype in DTYPES_IN_GRAPH:
+                if entry.device == self.slot.device:
+                    write(self.slot, entry)
+                return
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")
@@ -55,8 +59,28 @@ def new_slot(device: torch.device) -> Tensor:
 
 
 def write(slot: Tensor, output: Tensor) -> None:
+    """Two passes over ``output``. Moments are taken of the distance to the mean, in units of the largest magnitude:
+    float32 then holds their fourth power, and a mean far from zero does not drown the deviation."""
+    if output.numel() == 0:
+        return
     with torch.no_grad():
-        values = output.detach().to(torch.float32)
+        output = output.detach()
+        finite = torch.isfinite(output)
+        values = torch.where(finite, output, 0.0).to(torch.float32)
+        count = finite.sum()
         largest = values.abs().amax()
-        code = torch.full_like(largest, 1.0 + DTYPES_IN_GRAPH.index(output.dtype))
-        slot.copy_(torch.stack([values.mean(), values.square().mean(), largest, code]))
+        mean = values.sum() / count
+        unit = torch.where(largest > 0, largest, 1.0)
+        square = torch.where(finite, (values - mean) / unit, 0.0).square()
+        variance = square.sum() / count
+        kurtosis = square.square().sum() / count / variance.square()
+        found = {
+            "nonfinite": output.numel() - count,
+            "mean": mean,
+            "std": variance.sqrt() * unit,
+            "abs_max": largest,
+            "kurtosis": kurtosis,
+            "zero_share": (output == 0).sum() / output.numel(),
+            "dtype": torch.full_like(largest, 1.0 + DTYPES_IN_GRAPH.index(output.dtype)),
+        }
+        slot.copy_(torch.stack([found[name].to(torch.float32) for name in IN_SLOT]))

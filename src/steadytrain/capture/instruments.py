@@ -109,6 +109,8 @@ class Instruments:
         if self._activations is not None:
             if self._activations.armed:
                 modules = self._activations.take()
+                for note in self._activations.take_notes():
+                    self._note(note)
             self._arm(stream, step + 1)
         if tensors or modules or histograms:
             self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, tensors, modules, histograms)]

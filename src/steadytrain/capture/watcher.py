@@ -144,7 +144,7 @@ class Watcher:
         self._scalers: dict[int, Any] = {}
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
-        self._activations = Activations(self.guard)
+        self._activations = Activations(self.guard, in_graph=settings.in_graph)
         self._data_wait = DataWait()
         self._logits: str | None = None
         self._told_precision = False
@@ -188,11 +188,11 @@ class Watcher:
         if not self._closed:
             self._books.set_fact(name, value)
 
-    def compile_called(self, subject: Any, result: Any) -> None:
+    def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None:
         if not self._mine():
             return
         with self.guard.part("watching compiled code"):
-            self._activations.compile_called(subject)
+            self._activations.compile_called(subject, how)
             self._modules.compile_called(subject, result)
 
     def fetch_begins(self, iterator: Any) -> Any:
@@ -517,7 +517,11 @@ class Watcher:
             def record(step: int, reading: Reading) -> None:
                 self._books.read(stream, step, self._clock(), reading)
 
-            activations = self._activations if stream is self.streams[0] else None
+            first = self.streams[0]
+            activations = self._activations if stream is first else None
+            others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
+            if others and self.settings.level.modules_every is not None:
+                self._note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
             stream.instruments = Instruments(
                 self.settings.level, activations, self.guard, record, self._note, self._books.set_fact
             )

@@ -35,6 +35,13 @@ from steadytrain.errors import UsageError
     help="Where the run goes besides its folder: tensorboard, wandb, mlflow, several with commas. auto: into a run of "
     "theirs that the script has begun itself; none: nowhere.",
 )
+@click.option(
+    "--compiled",
+    default="edges",
+    show_default=True,
+    help="Where outputs of modules in compiled code are seen. edges: where that code ends; inside: the compiled "
+    "graphs compute them too, which can change the last bits of the training.",
+)
 @click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
 @click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
 @click.option(
@@ -50,6 +57,7 @@ def command(
     policy: str,
     level: str,
     to: str,
+    compiled: str,
     runs_dir: str,
     name: str | None,
     state_mb: int,
@@ -71,4 +79,5 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    return run_target(target, Options(policy, level, runs_dir, name, state_mb, parse_to(to)))  # type: ignore[arg-type]
+    options = Options(policy, level, runs_dir, name, state_mb, parse_to(to), compiled)  # type: ignore[arg-type]
+    return run_target(target, options)

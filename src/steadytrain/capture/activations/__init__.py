@@ -13,6 +13,8 @@ asked for: hooks stand on the modules only while it is armed.
 | ``rows`` | from the numbers of single calls to the rows of the table |
 | ``functions`` | torch functions that are stood in for during a measured forward |
 | ``compiled`` | which modules lie inside compiled code and are left alone |
+| ``slots`` | where compiled graphs write what their modules put out, if that was asked for |
+| ``unseen`` | what was not seen, in words for the run's notes |
 """
 
 from steadytrain.capture.activations.columns import COLUMNS, DTYPES

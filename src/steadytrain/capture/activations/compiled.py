@@ -6,14 +6,16 @@ while it traces belongs to the graph: taking it off, or putting another one besi
 - modules known to lie inside compiled code get no hook, and what they put out is absent;
 - once anything was compiled, a module that already carries somebody's hook gets none of ours;
 - where a graph was traced while our hooks were on, they stay, and do nothing.
+
+Why a module gets no hook is kept with it, so that the run can say what it did not see.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.jit import ScriptModule
@@ -24,13 +26,18 @@ MODULES_MAX = 4096
 """Modules that are looked at; of a larger model the first ones."""
 
 
+Hidden = Literal["compiled", "compiled-before", "traced", "scripted", "hooked", "guarded"]
+"""Inside code that was compiled under our eyes, or before we came; a hook of ours became part of a graph; TorchScript;
+somebody's hook is on it in a process that compiles; the compiler was told to look at hooks."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """A module, where it stands in its root ('' is the root), and whether it may carry a hook for one forward."""
+    """A module, where it stands in its root ('' is the root), and why it may carry no hook for one forward."""
 
     path: str
     module: nn.Module
-    may_hook: bool
+    hidden: Hidden | None = None
 
 
 class CompiledCode:
@@ -47,44 +54,58 @@ class CompiledCode:
             called = module is subject or getattr(subject, "__name__", "") == "_call_impl"
             (self._compiled if called else self._with_compiled_method).add(id(module))
 
-    def survey(self, roots: Sequence[nn.Module]) -> list[Place]:
-        """Every module, a shared one by its first path, parents first.
+    def survey(self, roots: Sequence[nn.Module], *, traced: Collection[int] = ()) -> list[Place]:
+        """Every module, a shared one by its first path, parents first; ``traced`` are ids of those with a stuck hook.
 
         Where there are several roots, the path is led by the root's class, as in names of parameters.
         """
         lead = [type(root).__name__ if len(roots) > 1 else "" for root in roots]
-        waiting = [(root, path, True) for root, path in zip(roots, lead, strict=True)][::-1]
-        careful, never = something_was_compiled(), guards_on_hooks()
+        waiting: list[tuple[nn.Module, str, Hidden | None]] = []
+        waiting += [(root, path, None) for root, path in zip(roots, lead, strict=True)][::-1]
+        careful, guarded = something_was_compiled(), guards_on_hooks()
         seen: set[int] = set()
         found: list[Place] = []
         while waiting and len(found) < MODULES_MAX:
-            module, path, is_open = waiting.pop()
+            module, path, around = waiting.pop()
             if id(module) in seen:
                 continue
             seen.add(id(module))
-            is_open = is_open and not self._is_closed(module)
-            hooked = bool(module._forward_hooks or module._forward_pre_hooks)
-            may_hook = is_open and not never and not (careful and hooked)
-            found.append(Place(plain_name(path + ".").rstrip("."), module, may_hook))
-            is_open = is_open and not self._hides_children(module)
+            closed = around or self._closed(module)
+            hooked = careful and bool(module._forward_hooks or module._forward_pre_hooks)
+            own: Hidden | None = "guarded" if guarded else "hooked" if hooked else None
+            hidden = closed or ("traced" if id(module) in traced else own)
+            found.append(Place(plain_name(path + ".").rstrip("."), module, hidden))
+            closed = closed or self._hides_children(module)
             children = [(_join(path, name), child) for name, child in module._modules.items() if child is not None]
-            waiting += [(child, path, is_open) for path, child in reversed(children)]
+            waiting += [(child, path, closed) for path, child in reversed(children)]
         return found
 
-    def _is_closed(self, module: nn.Module) -> bool:
-        """Its call is compiled code, hooks and all."""
-        compiled = id(module) in self._compiled or getattr(module, "_compiled_call_impl", None) is not None
-        return compiled or isinstance(module, ScriptModule)
+    def _closed(self, module: nn.Module) -> Hidden | None:
+        """Why its call is no Python that runs our hooks."""
+        if id(module) in self._compiled:
+            return "compiled"
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            return "compiled-before"
+        return "scripted" if isinstance(module, ScriptModule) else None
 
-    def _hides_children(self, module: nn.Module) -> bool:
+    def _hides_children(self, module: nn.Module) -> Hidden | None:
         """Hooks of its own run outside of the compiled code that it calls."""
-        return id(module) in self._with_compiled_method or is_wrapper(module)
+        if id(module) in self._with_compiled_method:
+            return "compiled"
+        if not is_wrapper(module):
+            return None
+        return "compiled" if id(module._orig_mod) in self._compiled else "compiled-before"
 
 
 def compiled_module(subject: Any) -> nn.Module | None:
     """The module behind what ``torch.compile`` was called with: itself, or whose method it is."""
     module = subject if isinstance(subject, nn.Module) else getattr(subject, "__self__", None)
     return module if isinstance(module, nn.Module) else None
+
+
+def can_be_called(module: nn.Module) -> bool:
+    """A list of modules, say, is only there to hold them."""
+    return getattr(type(module), "forward", None) is not nn.Module.forward  # a ScriptModule's class has none to show
 
 
 def is_wrapper(module: nn.Module) -> bool:

@@ -72,6 +72,16 @@ class Measurement:
     def saw_something(self) -> bool:
         return bool(self._looks or self._logits)
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Of the modules whose outputs were seen from outside."""
+        return frozenset(self._looks)
+
+    @property
+    def paths_with_heads(self) -> frozenset[str]:
+        """Of the modules in which scores of attention were seen."""
+        return frozenset(path for path, calls in self._heads.items() if calls)
+
     def see_output(self, path: str, module: int, output: Any) -> None:
         """What the module at ``path`` put out; ``module`` tells it from a wrapper that stands at the same path."""
         if self._owner.setdefault(path, module) != module or len(self._looks.get(path, ())) >= CALLS_MAX:
@@ -152,7 +162,7 @@ class Measurement:
 
         def finish(arrived: list[Tensor]) -> Taken:
             numbers = {device: iter(values.tolist()) for device, values in zip(devices, arrived, strict=False)}
-            seen = [(part, [next(numbers[part.values.device]) for _ in part.values]) for part in parts]
+            seen = [(part, [next(numbers[part.values.device]) for _ in range(part.values.numel())]) for part in parts]
             return Taken(
                 _table(order, seen),
                 _histograms(list(bins), arrived[len(devices) :]) if bins else None,

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.jit import ScriptModule
 
 from steadytrain.capture.activations.columns import DTYPES
-from steadytrain.capture.activations.compiled import MODULES_MAX
-from steadytrain.capture.in_graph import DTYPES_IN_GRAPH, SlotHook, new_slot
+from steadytrain.capture.activations.compiled import MODULES_MAX, can_be_called
+from steadytrain.capture.in_graph import DTYPES_IN_GRAPH, IN_SLOT, SlotHook, new_slot
 
 
 class Slots:
@@ -32,24 +32,31 @@ class Slots:
         if device.type == "cuda" and replays(how):
             return
         for module in compiled.modules():
-            if module is compiled or id(module) in self._slots or isinstance(module, ScriptModule):
+            if module is compiled or id(module) in self._slots or not can_be_called(module):
+                continue
+            if isinstance(module, ScriptModule):
                 continue
             if len(self._slots) >= MODULES_MAX:
                 break
-            own = next((parameter.device for parameter in module.parameters()), device)
-            slot = new_slot(own)
+            slot = new_slot(_device(module, device))
             self._slots[id(module)] = slot
             self._modules.append(module)
             self._removes.append(module.register_forward_hook(SlotHook(slot)).remove)
 
+    def reaches(self, module: nn.Module) -> bool:
+        """Whether a graph can write what ``module`` puts out: it has a slot, and that lies on its device."""
+        slot = self._slots.get(id(module))
+        return slot is not None and slot.device == _device(module, slot.device)
+
     def empty(self) -> None:
         """Forget what was written."""
-        for slot in self._slots.values():
-            slot.zero_()
+        slots = list(self._slots.values())
+        if slots:
+            torch._foreach_zero_(slots)
 
-    def copies(self, paths: Mapping[int, str]) -> dict[str, Tensor]:
-        """What was written, by path; ``paths`` is by the id of the module."""
-        return {paths[key]: slot.clone() for key, slot in self._slots.items() if key in paths}
+    def written(self, paths: Mapping[int, str]) -> dict[str, Tensor]:
+        """The slots themselves, by path; ``paths`` is by the id of the module. The next forward writes them again."""
+        return {paths[key]: slot for key, slot in self._slots.items() if key in paths}
 
     def remove(self) -> None:
         while self._removes:
@@ -59,19 +66,24 @@ class Slots:
 
 
 def slot_row(numbers: list[float]) -> dict[str, float]:
-    """Columns of a module from what ``in_graph`` puts in its slot; empty if nothing was written. What is not finite is
-    told as one element: how many they are is not counted there."""
-    mean, mean_square, abs_max, code = numbers
+    """Columns of a module from what ``in_graph`` puts in its slot; empty if nothing was written.
+
+    What float32 could not hold, such as a sum, is absent.
+    """
+    found = dict(zip(IN_SLOT, numbers, strict=True))
+    code = int(found.pop("dtype"))
     if not code:
         return {}
-    dtype = DTYPES_IN_GRAPH[int(code) - 1]
+    dtype = DTYPES_IN_GRAPH[code - 1]
+    if math.isnan(found["mean"]) and not found["abs_max"]:  # no element is finite
+        found["abs_max"] = found["zero_share"] = math.nan
+    found["headroom"] = found["abs_max"] / torch.finfo(dtype).max
     row = {"dtype": float(DTYPES.index(str(dtype).removeprefix("torch.")))}
-    if not math.isfinite(abs_max):
-        return {**row, "nonfinite": 1.0}
-    variance = mean_square - mean * mean
-    std = math.sqrt(variance) if variance > 0 else math.nan
-    headroom = abs_max / torch.finfo(dtype).max
-    return {**row, "nonfinite": 0.0, "mean": mean, "std": std, "abs_max": abs_max, "headroom": headroom}
+    return {**row, **{name: value for name, value in found.items() if math.isfinite(value)}}
+
+
+def _device(module: nn.Module, otherwise: torch.device) -> torch.device:
+    return next((parameter.device for parameter in module.parameters()), otherwise)
 
 
 def replays(how: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.activations.compiled import (
     CompiledCode,
+    Place,
     compiled_module,
     graphs_traced,
     something_was_compiled,
@@ -31,6 +32,7 @@ from steadytrain.capture.activations.functions import Functions
 from steadytrain.capture.activations.measurement import Measurement, Taken
 from steadytrain.capture.activations.outputs import first_floating
 from steadytrain.capture.activations.slots import Slots
+from steadytrain.capture.activations.unseen import FUNCTIONS_LEFT, NOTHING_SEEN, Unseen
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.module_hooks import ModuleHook
 from steadytrain.capture.tensorstats import Readback
@@ -46,14 +48,16 @@ class Activations:
 
     Args:
         guard: is told of our own errors.
-        in_graph: have compiled graphs compute mean, deviation and largest magnitude of what their modules put out, in
-            every step. Then the script's own numbers may change in their last bits (see ``in_graph``).
+        in_graph: have compiled graphs compute the statistics of what their modules put out, in every step. Then the
+            script's own numbers may change in their last bits (see ``in_graph``).
     """
 
     def __init__(self, guard: Guard, *, in_graph: bool = False) -> None:
         self._guard = guard
         self._slots = Slots() if in_graph else None
         self._code = CompiledCode()
+        self._places: list[Place] = []
+        self._unseen = Unseen()
         self._functions = Functions(self._function_called)
         self._hooks: dict[int, Callable[[], None]] = {}
         self._traced: dict[int, Callable[[], None]] = {}
@@ -86,11 +90,11 @@ class Activations:
         with self._guard.part(PART):
             self._thread, self._graphs = threading.get_ident(), graphs_traced()
             self._measurement = Measurement(histograms=histograms)
-            places = self._code.survey(roots)
-            self._paths = {id(place.module): (place.path, type(place.module).__name__) for place in places}
-            self._outermost = places[0].path if places else ""
-            for place in places:
-                if place.may_hook:
+            self._places = self._code.survey(roots, traced=self._traced)
+            self._paths = {id(place.module): (place.path, type(place.module).__name__) for place in self._places}
+            self._outermost = self._places[0].path if self._places else ""
+            for place in self._places:
+                if place.hidden is None:
                     self._hook(place.module)
             self._watch_functions(self._functions.put_in_for_loss)
         if self._slots is not None:
@@ -118,8 +122,16 @@ class Activations:
         """What was measured since :meth:`arm`, on its way to the host; None if nothing was."""
         self.backward_begins()
         sent = self._sent
+        if sent is None and self._measurement is not None and something_was_compiled():
+            if all(place.hidden is None for place in self._places):
+                self._unseen.note("nothing", NOTHING_SEEN)
+            self._unseen.note_hidden(self._places, (), in_graph=self._slots is not None)
         self._disarm()
         return sent
+
+    def take_notes(self) -> list[str]:
+        """What was not seen, for the run's notes; each kind once."""
+        return self._unseen.take()
 
     def remove(self) -> None:
         """Take everything out for good; what was measured is dropped."""
@@ -191,10 +203,17 @@ class Activations:
 
     def _send(self) -> None:
         assert self._measurement is not None
+        measurement, seen = self._measurement, self._measurement.paths
         if self._slots is not None:
-            self._measurement.see_slots(self._slots.copies({key: path for key, (path, _) in self._paths.items()}))
+            measurement.see_slots(self._slots.written({key: path for key, (path, _) in self._paths.items()}))
+            seen = seen | {place.path for place in self._places if self._slots.reaches(place.module)}
         order = dict.fromkeys(path for path, _ in self._paths.values())
-        self._sent = self._measurement.send(list(order))
+        self._sent = measurement.send(list(order))
+        self._unseen.note_hidden(self._places, seen, in_graph=self._slots is not None)
+        if something_was_compiled():
+            self._unseen.note("functions", FUNCTIONS_LEFT)
+        else:
+            self._unseen.note_attention(self._places, measurement.paths, measurement.paths_with_heads)
 
     # -- hooks -----------------------------------------------------------------------------------------------------
 
