@@ -3,6 +3,7 @@
 | file | what it does |
 |---|---|
 | ``courses`` | what became of a symptom in the steps after its onset |
+| ``benign`` | why some courses do no harm |
 | ``telling`` | which symptoms are one story, who moved first, and the story in words |
 
 Detectors do not know each other; here is the only place that looks at several symptoms at once. Not here: causes.
@@ -18,7 +19,8 @@ import numpy as np
 
 from steadytrain.catalog import detector_name
 from steadytrain.model import Symptom, Window, worst
-from steadytrain.stories.courses import course_of, is_benign
+from steadytrain.stories.benign import is_benign
+from steadytrain.stories.courses import course_of
 from steadytrain.stories.telling import Story, tell
 from steadytrain.symptoms import Detector
 
@@ -62,19 +64,55 @@ class Judgement:
 def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
     """Ask every detector that finds what it needs in ``window``."""
     found: list[Symptom] = []
-    looked: list[str] = []
-    not_run: dict[str, str] = {}
+    asked = _Asked(window)
     for detector in detectors:
-        name = detector_name(type(detector))
-        if not any(window.has(need) for need in detector.needs):
-            not_run[name] = f"there is no {' and no '.join(detector.needs)}"
-            continue
-        found += detector.check(window)
-        looked.append(name)
+        if asked.can_look(detector):
+            found += detector.check(window)
     stories = tell([classified(window, symptom) for symptom in found], window)
     symptoms = tuple(symptom for story in stories for symptom in story.symptoms)
-    health, why = _health(window, symptoms, stories, len(looked))
-    return Judgement(symptoms, stories, health, why, tuple(looked), not_run)
+    health, why = _health(window, symptoms, stories, asked)
+    return Judgement(symptoms, stories, health, why, tuple(asked.looked), asked.not_run)
+
+
+class _Asked:
+    """Keeps which detectors could look at a window, and of what."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._read: dict[str, None] = {}
+        self._lacking: dict[str, None] = {}
+        self.looked: list[str] = []
+        self.not_run: dict[str, str] = {}
+
+    def can_look(self, detector: Detector) -> bool:
+        """Whether anything is there of what ``detector`` needs."""
+        there = [need for need in detector.needs if self._window.has(need)]
+        self._read |= dict.fromkeys(map(_source, there))
+        name = detector_name(type(detector))
+        if there:
+            self.looked.append(name)
+        else:
+            self._lacking |= dict.fromkeys(map(_source, detector.needs))
+            self.not_run[name] = f"there is no {' and no '.join(detector.needs)}"
+        return bool(there)
+
+    @property
+    def seen(self) -> str:
+        """What silence rests on: who looked at what, and who could not."""
+        looked, steps = len(self.looked), len(self._window)
+        who = f"{looked} detector{'s' if looked != 1 else ''} looked at {steps:,} steps ({', '.join(self._read)})"
+        return f"{who} and saw nothing above a note" + (
+            f"; {len(self.not_run)} could not look ({self.missing})" if self.not_run else ""
+        )
+
+    @property
+    def missing(self) -> str:
+        return f"no {', '.join(name for name in self._lacking if name not in self._read) or 'columns that they read'}"
+
+
+def _source(need: str) -> str:
+    """A signal or table in words: ``tensors.update_norm`` is of the table ``tensors``."""
+    return "step time" if need == "step_s" else need.partition(".")[0].replace("_", " ")
 
 
 def classified(window: Window, symptom: Symptom) -> Symptom:
@@ -82,12 +120,13 @@ def classified(window: Window, symptom: Symptom) -> Symptom:
     course = course_of(window, symptom)
     if course is None:
         return symptom
-    if symptom.severity == "warning" and (reason := is_benign(window, symptom, course)):
-        return replace(symptom, severity="note", course=course, message=f"{symptom.message} ({reason})")
-    return replace(symptom, course=course)
+    known = replace(symptom, course=course)
+    if symptom.severity == "warning" and (reason := is_benign(window, known)):
+        return replace(known, severity="note", message=f"{symptom.message} ({reason})")
+    return known
 
 
-def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story], looked: int) -> tuple[Health, str]:
+def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story], asked: _Asked) -> tuple[Health, str]:
     losses = window.series("loss")
     gravest = worst([symptom.severity for symptom in symptoms])
     if gravest in ("critical", "warning"):
@@ -96,19 +135,21 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
         health: Health = "sick" if gravest == "critical" else "watch"
         names = " and ".join(dict.fromkeys(s.name for s in grave[0].symptoms if s.severity == gravest))
         return health, f"{names} from step {grave[0].first_step}{more}"
-    if not looked:
-        return "unknown", "no detector found what it needs"
-    if len(losses) < LOSSES_MIN:
-        return "unknown", f"{len(losses)} losses are too few to say anything; {LOSSES_MIN} are the least"
-    if len(losses) < REFERENCE_LOSSES_MIN:
-        if not _falls(losses.values):
-            return "unknown", f"{len(losses)} losses, too few for a reference, and they do not fall"
-        return "healthy", f"the loss falls, and {looked} detectors saw nothing; {len(losses)} losses are few"
-    return "healthy", f"{looked} detectors looked at {len(window):,} steps and saw nothing above a note"
+    if not asked.looked:
+        return "unknown", f"no detector found what it needs ({asked.missing})"
+    finite = losses.values[np.isfinite(losses.values)]
+    if not len(losses):
+        return "unknown", f"nothing is known of the loss; {asked.seen}"
+    if len(finite) < LOSSES_MIN:
+        return "unknown", f"{len(finite)} losses are too few to say anything; {LOSSES_MIN} are the least"
+    if len(finite) < REFERENCE_LOSSES_MIN:
+        if not _falls(finite):
+            return "unknown", f"{len(finite)} losses, too few for a reference, and they do not fall"
+        return "healthy", f"the loss falls, and {asked.seen}; {len(finite)} losses are few"
+    return "healthy", asked.seen
 
 
 def _falls(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
     """Whether the last losses lie below the first ones by their medians."""
-    finite = values[np.isfinite(values)]
-    ends = max(1, int(END_SHARE * len(finite)))
-    return len(finite) > 1 and float(np.median(finite[-ends:])) < float(np.median(finite[:ends]))
+    ends = max(1, int(END_SHARE * len(values)))
+    return float(np.median(values[-ends:])) < float(np.median(values[:ends]))

@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from steadytrain.model import SEVERITIES, Severity, Symptom, Window, worst
 from steadytrain.reference import stride_of
-from steadytrain.stories.courses import TOLD
+from steadytrain.stories.courses import told
 
 MARGIN_STEPS = 64
 STANDING_STEPS = 512
 """A symptom that lasts longer holds its story open for this long only."""
 
 TOLD_MAX = 4
+JUMP_RATIO = 1.5
+WARM_UP_ROWS = 3
 
 _ORDER = (
     ("learning_rate", 0),
@@ -51,12 +55,12 @@ class Story:
     def course_line(self) -> str:
         """The names in order and what became of it, for readers who have the messages; "" where that says nothing."""
         names = list(dict.fromkeys(symptom.name for symptom in self.symptoms))
-        course = _gravest(self.symptoms).course
-        if len(names) < 2 and course is None:
+        course = told(_gravest(self.symptoms))
+        if len(names) < 2 and not course:
             return ""
         single = self.first_step == self.last_step
         where = f"Step {self.first_step}" if single else f"Steps {self.first_step} to {self.last_step}"
-        return f"{where}: {', then '.join(names)}{f'; {TOLD[course]}' if course is not None else ''}."
+        return f"{where}: {', then '.join(names)}{f'; {course}' if course else ''}."
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -81,10 +85,10 @@ def tell(symptoms: Sequence[Symptom], window: Window) -> tuple[Story, ...]:
         groups[-1].append(symptom)
         held = symptom.first_step if symptom.severity == "note" else symptom.last_step
         open_until = max(open_until, min(held, symptom.first_step + STANDING_STEPS * stride))
-    return tuple(_story(number, group) for number, group in enumerate(groups, start=1))
+    return tuple(_story(number, group, window) for number, group in enumerate(groups, start=1))
 
 
-def _story(number: int, group: Sequence[Symptom]) -> Story:
+def _story(number: int, group: Sequence[Symptom], window: Window) -> Story:
     symptoms = tuple(replace(symptom, story=number) for symptom in group)
     severity = worst([symptom.severity for symptom in symptoms])
     assert severity is not None
@@ -94,22 +98,47 @@ def _story(number: int, group: Sequence[Symptom]) -> Story:
         first_step=min(symptom.first_step for symptom in symptoms),
         last_step=max(symptom.last_step for symptom in symptoms),
         symptoms=symptoms,
-        text=_text(symptoms),
+        text=_text(symptoms, window),
     )
 
 
-def _text(symptoms: Sequence[Symptom]) -> str:
-    """Who moved first, what followed, and what became of the gravest."""
-    told = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
-    parts = [f"{told[0].message[:1].upper()}{told[0].message[1:]}"]
-    parts += [f"then {symptom.message}" for symptom in told[1:TOLD_MAX]]
-    text = "; ".join(parts) + "."
-    if len(told) > TOLD_MAX:
-        text += f" {len(told) - TOLD_MAX} more symptoms belong to it."
-    gravest = _gravest(symptoms)
-    if gravest.course is not None and TOLD[gravest.course] not in text:
-        text += f" {TOLD[gravest.course][:1].upper()}{TOLD[gravest.course][1:]}."
-    return text
+def _text(symptoms: Sequence[Symptom], window: Window) -> str:
+    """What came before, who moved first, what followed, and what became of the gravest."""
+    names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
+    parts = [*_prelude(window, symptoms[0].first_step), *(symptom.message for symptom in names[:TOLD_MAX])]
+    if len(names) > TOLD_MAX:
+        more = len(names) - TOLD_MAX
+        parts.append(f"{more} more symptom{'s' if more > 1 else ''}")
+    sentences = [_capital("; then ".join(parts))]
+    ending = told(_gravest(symptoms))
+    if ending and ending not in sentences[0]:
+        sentences.append(_capital(ending))
+    return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _prelude(window: Window, first_step: int) -> list[str]:
+    """What was done to the run shortly before: a jump of the learning rate, a checkpoint that was loaded."""
+    before = MARGIN_STEPS * stride_of(window.steps)
+    found = [
+        (int(step), f"a checkpoint was loaded before step {step}")
+        for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
+    ]
+    rows = slice(*np.searchsorted(window.steps, [first_step - before, first_step + 1]).tolist())
+    if "learning_rate" in window.signals:
+        here = window.present["learning_rate"][rows] & (window.signals["learning_rate"][rows] > 0)
+        steps, rates = window.steps[rows][here], window.signals["learning_rate"][rows][here]
+        # The first steps of a warm-up double the rate as well.
+        start = WARM_UP_ROWS if len(rates) and steps[0] == window.steps[0] else 0
+        ratios = rates[start + 1 :] / rates[start:-1] if len(rates) > start + 1 else np.zeros(0)
+        if len(ratios) and ratios.max() > JUMP_RATIO:
+            at = start + 1 + int(np.argmax(ratios))
+            step, old, new = int(steps[at]), rates[at - 1], rates[at]
+            found.append((step, f"the learning rate went from {old:.3g} to {new:.3g} at step {step}"))
+    return [text for _, text in sorted(found)]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _gravest(symptoms: Sequence[Symptom]) -> Symptom:

@@ -1,0 +1,27 @@
+"""Why a symptom with a known course does no harm. What is critical is never excused, and what is excused says why."""
+
+from __future__ import annotations
+
+from steadytrain.model import Symptom, Window
+from steadytrain.stories.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
+
+
+def is_benign(window: Window, symptom: Symptom) -> str:
+    """Why a symptom with this course does no harm, or ""."""
+    course = symptom.course
+    if course == RESTART:
+        return f"{told(symptom)}, and comes back down"
+    if course == RESUME:
+        return f"{told(symptom)}, and is gone again"
+    if course == EPOCH:
+        return f"{told(symptom)}, as the staircase of repeated data does"
+    if course == DATA and evaluated_since(window, symptom) is False:
+        return f"{told(symptom)}; evaluations did not move"
+    if course == RECOVERED and _was_clipped(window, symptom):
+        return f"its gradients were clipped, and {told(symptom)}"
+    return ""
+
+
+def _was_clipped(window: Window, symptom: Symptom) -> bool:
+    clipped = window.series("clip_coefficient").between(symptom.first_step, symptom.last_step)
+    return bool(len(clipped) and (clipped.values < 1).any())
