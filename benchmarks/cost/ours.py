@@ -58,7 +58,7 @@ def warnings_of(watched: Any) -> list[str]:
 def long_run(watched: Any) -> dict[str, float]:
     """Milliseconds a step of recording, and of the detectors on full windows, in a run of many steps."""
     from steadytrain.capture.gate import Measurement
-    from steadytrain.capture.watcher import DETECT_EVERY_STEPS
+    from steadytrain.capture.looks import LOOK_STEPS
 
     watcher = watched._watcher
     stream, books = watcher.streams[0], watcher._books
@@ -81,4 +81,4 @@ def long_run(watched: Any) -> dict[str, float]:
     for _ in range(DETECTIONS):
         books.detect(stream)
     detect_ms = (time.perf_counter() - started) / DETECTIONS * 1000
-    return {"books": commit_ms, "detectors": detect_ms / DETECT_EVERY_STEPS, "one detection": detect_ms}
+    return {"books": commit_ms, "detectors": detect_ms / LOOK_STEPS, "one detection": detect_ms}

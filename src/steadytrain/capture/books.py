@@ -15,16 +15,17 @@ import torch
 from steadytrain.capture import environment, ranks
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.gate import Measurement
+from steadytrain.capture.looks import Looks
 from steadytrain.capture.machine import MachineSampler, Sample
 from steadytrain.capture.sink import Sink
 from steadytrain.capture.streams import Stream
-from steadytrain.catalog import detector_name
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.model import SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom
+from steadytrain.model import SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
 from steadytrain.store.folder import RUN_FILE, RunWriter
 from steadytrain.store.retention import Keeper
 from steadytrain.store.segments import SegmentWriter
 from steadytrain.store.tables import TableWriter
+from steadytrain.stories.courses import OPEN
 from steadytrain.symptoms import Detector
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
@@ -60,18 +61,18 @@ class Books:
         self._guard = guard
         self._tell = tell
         self._told: dict[tuple[str, str, int], str] = {}
-        self._detectors = list(detectors)
+        self._looks = Looks(detectors, guard)
         self._run: RunWriter | None = None
         self._sink = sink
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
         self._facts_waiting: dict[str, Any] = {}
-        self._looked: set[str] = set()
+        self._looked = 0
 
     @property
     def detector_names(self) -> list[str]:
         """The detectors that have found something to look at, by the name that `explain` knows."""
-        return sorted(self._looked)
+        return sorted(self._looks.looked)
 
     def open(self, stream: Stream) -> RunWriter:
         """The run folder, made when the first step of ``stream`` is seen and not before."""
@@ -189,33 +190,21 @@ class Books:
         self.recording = False
         self._guard.report("recording to the run folder", error)
 
+    def look(self, stream: Stream) -> list[Symptom]:
+        """Let the detectors look whose turn it is, and record what is new or has grown. Gravest first."""
+        return self._record(stream, *self._looks.turn(stream))
+
     def detect(self, stream: Stream) -> list[Symptom]:
-        """Run every detector and record what is new or has grown. Worst first; at the same severity the loss leads."""
-        stream.since_detect = 0
-        tables = stream.history.tables()
-        scalars, tensors = (
-            replace(window, tables=tables) for window in (stream.history.window(), stream.history.recent())
-        )
-        found: list[Symptom] = []
-        looked: set[str] = set()
-        for detector in list(self._detectors):
-            window = tensors if "gradient_norms" in detector.needs else scalars
-            if detector.needs and not any(window.has(need) for need in detector.needs):
-                continue
-            looked.add(detector_name(type(detector)))
-            try:
-                seen = detector.check(window)
-            except Exception as error:
-                self._detectors.remove(detector)
-                self._guard.report(f"the detector {type(detector).__name__}", error)
-                continue
-            found += [replace(symptom, stream=stream.name) for symptom in seen]
-        if not looked <= self._looked:
-            self._looked |= looked
+        """Let every detector look now. Gravest first; at the same severity the loss leads."""
+        return self._record(stream, *self._looks.all(stream))
+
+    def _record(self, stream: Stream, window: Window, seen: Sequence[Symptom]) -> list[Symptom]:
+        if len(self._looks.looked) > self._looked:
+            self._looked = len(self._looks.looked)
             self.set_fact("detectors", self.detector_names)
-        newest = int(scalars.steps[-1]) if len(scalars) else 0
+        newest = int(window.steps[-1]) if len(window) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
-        found = [symptom for symptom in found if symptom.last_step > newest - RECENT_STEPS]
+        found = [symptom for symptom in seen if self._is_recent(symptom, newest)]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:
@@ -225,6 +214,13 @@ class Books:
                 with self._guard.part("exporting"):
                     self._sink.symptom(symptom)
         return sorted(found, key=_by_weight)
+
+    def _is_recent(self, symptom: Symptom, newest: int) -> bool:
+        """Whether ``symptom`` is not over, or what becomes of it is about to be known."""
+        if symptom.last_step > newest - RECENT_STEPS:
+            return True
+        known = self.symptoms.get((symptom.name, symptom.stream, symptom.first_step))
+        return known is not None and known.course == OPEN and symptom.last_step > newest - 2 * RECENT_STEPS
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
         """Say each once, and again when it has become graver. A note is for the report only."""

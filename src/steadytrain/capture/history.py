@@ -1,15 +1,20 @@
 """The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
 
-Of the tables that detectors read the newest readings are kept as well. Not here: everything else, which is on disk.
+Of the tables that detectors read, readings are kept as well (``readings``), and so are evaluations and the steps after
+a resume, where somebody tells of them. Not here: everything else, which is on disk.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from steadytrain.model import GRADIENT_ABSENT, Reading, Table, Window
+from steadytrain.capture.readings import Readings
+from steadytrain.model import GRADIENT_ABSENT, Reading, Series, Window
 from steadytrain.store.segments import SCALARS, StepRecord
 
 STEPS_MAX = 2048
@@ -18,8 +23,9 @@ TENSOR_STEPS_MIN = 16
 TENSOR_BYTES_MAX = 16 << 20
 
 TABLES_KEPT = ("tensors", "modules")
-READINGS_MAX = 64
-READINGS_BYTES_MAX = 8 << 20  # of one table; at least two readings are kept
+METRICS_MAX = 64
+METRIC_VALUES_MAX = 256
+RESUMES_MAX = 16
 
 
 class History:
@@ -36,8 +42,9 @@ class History:
         self._tensor_names: tuple[str, ...] = ()
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
-        self._readings: dict[str, deque[tuple[int, float, Reading]]] = {}
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, Readings] = {}
+        self._metrics: dict[str, deque[tuple[int, float]]] = {}
+        self._resumed: deque[int] = deque(maxlen=RESUMES_MAX)
         self._resize(())
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
@@ -63,41 +70,52 @@ class History:
 
     def read(self, step: int, time: float, reading: Reading) -> None:
         """A reading of a table; those that no detector reads are let go."""
-        if reading.table not in TABLES_KEPT:
-            return
-        most = max(2, min(READINGS_MAX, READINGS_BYTES_MAX // max(1, reading.values.nbytes)))
-        held = self._readings.setdefault(reading.table, deque())
-        held.append((step, time, reading))
-        while len(held) > most:
-            held.popleft()
-        self._tables.pop(reading.table, None)
+        if reading.table in TABLES_KEPT:
+            self._tables.setdefault(reading.table, Readings(reading.table)).append(step, time, reading)
 
-    def tables(self) -> dict[str, Table]:
-        """The readings that are kept, put together when they are asked for."""
-        for name, held in self._readings.items():
-            if name not in self._tables:
-                self._tables[name] = _table(name, held)
-        return dict(self._tables)
+    def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Numbers that were measured beside training after ``step``. A NaN is kept: it was measured."""
+        for name, value in metrics.items():
+            if name not in self._metrics and len(self._metrics) >= METRICS_MAX:
+                continue
+            self._metrics.setdefault(name, deque(maxlen=METRIC_VALUES_MAX)).append((step, value))
 
-    def window(self) -> Window:
-        """The last ``STEPS_MAX`` steps with their scalars, without tensors' gradient norms."""
-        return self._window(min(self._count, STEPS_MAX))
+    def resume(self, step: int) -> None:
+        """A checkpoint was loaded before ``step``."""
+        self._resumed.append(step)
 
-    def recent(self) -> Window:
-        """The last steps with the gradient norm of every tensor, as many as the memory bound allows."""
-        rows = min(self._tensor_rows, self._tensor_steps(), self._count)
-        window = self._window(rows)
-        norms = self._norms[self._tensor_rows - rows : self._tensor_rows]
-        return Window(**{**window.__dict__, "tensor_names": self._tensor_names, "gradient_norms": norms})
+    def window(self, *, until: float = math.inf) -> Window:
+        """The last ``STEPS_MAX`` steps up to step ``until``, without tensors' gradient norms."""
+        stop = self._count - self._after(until)
+        return self._window(max(0, stop - STEPS_MAX), stop)
+
+    def recent(self, *, until: float = math.inf) -> Window:
+        """The last steps with the gradient norm of every tensor, as many as the memory bound allows.
+
+        Tables and metrics reach as far back as those of ``window``: readings are far between.
+        """
+        after = self._after(until)
+        rows = max(0, min(self._tensor_rows, self._tensor_steps(), self._count) - after)
+        window = self._window(self._count - after - rows, self._count - after)
+        norms = self._norms[self._tensor_rows - after - rows : self._tensor_rows - after]
+        return replace(window, tensor_names=self._tensor_names, gradient_norms=norms)
 
     @property
     def size_bytes(self) -> int:
         arrays = (self._heads, self._numbers, self._values, self._present, self._flags, self._norms)
-        readings = sum(reading.values.nbytes for held in self._readings.values() for _, _, reading in held)
-        return sum(array.nbytes for array in arrays) + readings
+        return sum(array.nbytes for array in arrays) + sum(table.size_bytes for table in self._tables.values())
 
-    def _window(self, rows: int) -> Window:
-        cut = slice(self._count - rows, self._count)
+    def _after(self, until: float) -> int:
+        """How many steps in memory are later than ``until``."""
+        if not self._count or until >= self._numbers[self._count - 1]:
+            return 0
+        return self._count - int(np.searchsorted(self._numbers[: self._count], until, side="right"))
+
+    def _window(self, start: int, stop: int) -> Window:
+        cut = slice(start, stop)
+        since = int(self._numbers[max(0, stop - STEPS_MAX)]) if stop else 0
+        until = int(self._numbers[stop - 1]) if stop else -1
+        tables = {name: readings.table(since, until) for name, readings in self._tables.items()}
         return Window(
             steps=self._numbers[cut],
             time=self._heads[cut, 0],
@@ -106,6 +124,9 @@ class History:
             skipped=self._flags[0, cut],
             refused=self._flags[1, cut],
             stream=self._stream,
+            tables={name: table for name, table in tables.items() if len(table)},
+            metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
+            resumed=np.array([step for step in self._resumed if since <= step <= until], np.int64),
         )
 
     def _tensor_steps(self) -> int:
@@ -133,22 +154,7 @@ class History:
         self._count = STEPS_MAX
 
 
-def _table(name: str, held: deque[tuple[int, float, Reading]]) -> Table:
-    """Rows and columns are those of the newest reading; what an older one lacks is NaN."""
-    newest = held[-1][2]
-    values = np.full((len(held), len(newest.rows), len(newest.columns)), np.nan, np.float32)
-    for position, (_, _, reading) in enumerate(held):
-        if (reading.rows, reading.columns) == (newest.rows, newest.columns):
-            values[position] = reading.values
-            continue
-        rows = {row: at for at, row in enumerate(reading.rows)}
-        columns = {column: at for at, column in enumerate(reading.columns)}
-        here = [(to, rows[row]) for to, row in enumerate(newest.rows) if row in rows]
-        of = [(to, columns[column]) for to, column in enumerate(newest.columns) if column in columns]
-        if here and of:
-            to_rows, from_rows = zip(*here, strict=True)
-            to_columns, from_columns = zip(*of, strict=True)
-            values[position][np.ix_(to_rows, to_columns)] = reading.values[np.ix_(from_rows, from_columns)]
-    steps = np.array([step for step, _, _ in held], np.int64)
-    times = np.array([time for _, time, _ in held], np.float64)
-    return Table(name, steps, times, newest.rows, newest.columns, values)
+def _series(values: deque[tuple[int, float]], since: int, until: int) -> Series:
+    kept = [(step, value) for step, value in values if since <= step <= until]
+    steps, numbers = zip(*kept, strict=True) if kept else ((), ())
+    return Series(np.array(steps, np.int64), np.array(numbers, np.float64))

@@ -101,7 +101,6 @@ class Stream:
     pending: Measurement | None = None
     updating: bool = False
     together: bool = False
-    since_detect: int = 0
 
     @property
     def device(self) -> torch.device:

@@ -73,7 +73,6 @@ from steadytrain.store.bundle import update_incident
 from steadytrain.symptoms import Detector
 
 STOPPED_STATUS = 70
-DETECT_EVERY_STEPS = 16
 MICRO_BATCHES_MAX = 256
 MICRO_BYTES_MAX = 1 << 30
 LOSSES_MAX = 4096
@@ -542,11 +541,9 @@ class Watcher:
             instruments.skip_update()
         else:
             stream.updating = True
-        stream.since_detect += 1
-        if stream.since_detect >= DETECT_EVERY_STEPS:
-            found = self._books.detect(stream)
-            self._books.tell_symptoms(found)
-            instruments.raised(found, stream.step)
+        found = self._books.look(stream)
+        self._books.tell_symptoms(found)
+        instruments.raised(found, stream.step)
         if stream.step == 1:
             self._modules.settle()
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
@@ -767,8 +764,7 @@ class Watcher:
         if self.stopped is None:
             with self.guard.part("the last look of the detectors"):
                 for stream in self.streams:
-                    if stream.since_detect:
-                        self._books.tell_symptoms(self._books.detect(stream))
+                    self._books.tell_symptoms(self._books.detect(stream))
         for stream in self.streams:
             self._instruments(stream).finish()
         with self.guard.part("closing the run folder"):
