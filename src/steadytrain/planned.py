@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from steadytrain.model import Series, Window
+from steadytrain.model import Window
 from steadytrain.reference import has_slid, stride_of
 
 AROUND_STEPS = 64
 RATE_RATIO = 1.5  # a restart or re-warm-up of the learning rate; science: onset within some steps of a rise by half
+RATE_KNOWN_RATIO = 1.25  # a rate up to this much above the highest one before was seen before
 RATE_RATIO_MAX = 10.0  # a rise by more, to a rate never seen in view, is no plan
 BATCH_RATIO = 1.25
-BATCH_STEPS = 32
+BATCH_ROWS_MIN = 16
 EPOCH_AROUND_STEPS = 16
 EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
@@ -25,7 +26,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
     stride = stride_of(window.steps)
     return (
         _restart(window, first_step, min(last_step, first_step + AROUND_STEPS * stride), stride)
-        or batches_changed(window, first_step, last_step)
+        or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
     )
 
@@ -41,28 +42,24 @@ def _restart(window: Window, first_step: int, last_step: int, stride: int) -> st
     if high <= RATE_RATIO * now[low]:
         return None
     known = float(rate.values[:begin].max()) if begin else 0.0
-    unknown = has_slid(window.steps, stride=stride) and high <= RATE_RATIO_MAX * now[low]
-    if high > 1.01 * known and not unknown:
+    decayed = known > RATE_KNOWN_RATIO * now[low]  # a schedule was at work
+    unknown = has_slid(window.steps, stride=stride) and (decayed or high <= RATE_RATIO_MAX * now[low])
+    if high > RATE_KNOWN_RATIO * known and not unknown:
         return None
     return f"the learning rate rose from {now[low]:.3g} to {high:.3g}"
 
 
-def batches_changed(window: Window, first_step: int, last_step: int) -> str | None:
-    """How the size of the batches changed at ``first_step``, None where it did not."""
+def batches_changed(window: Window, before: tuple[int, int], after: tuple[int, int]) -> str | None:
+    """How the size of the batches differs between two spans of steps, None where it does not."""
     for signal in ("tokens", "samples"):
         series = window.applied(signal)
-        before = _end(series.between(0, first_step - 1))
-        after = series.between(first_step, last_step).values
-        if len(before) < BATCH_STEPS or len(after) < 2:
+        earlier, later = series.between(*before).values, series.between(*after).values
+        if len(earlier) < BATCH_ROWS_MIN or len(later) < 2:
             continue
-        old, new = float(np.median(before)), float(np.median(after))
+        old, new = float(np.median(earlier)), float(np.median(later))
         if old > 0 and new > 0 and max(old, new) > BATCH_RATIO * min(old, new):
             return f"batches went from {old:.0f} to {new:.0f} {signal}"
     return None
-
-
-def _end(series: Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return series.values[-2 * BATCH_STEPS :]
 
 
 def _epoch(window: Window, first_step: int, stride: int) -> str | None:

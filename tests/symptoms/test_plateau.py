@@ -25,7 +25,7 @@ HEALTHY = (
 )
 SICK = (
     steps(loss=HIGH, facts={"vocabulary": 50257.0}),
-    steps(loss=healthy_loss(ROWS, start=2.3, end=2.15, decay_steps=60), facts={"baseline_loss": math.log(10)}),
+    steps(loss=healthy_loss(ROWS, start=2.3, end=2.15, decay_steps=60, seed=3), facts={"baseline_loss": math.log(10)}),
 )
 
 

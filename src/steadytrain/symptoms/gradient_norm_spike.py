@@ -84,7 +84,8 @@ class GradientNormSpike(Detector):
         found = []
         for start, stop in stretches(spiked, hole_max=self.hole_steps_max):
             before = track.values[max(0, start - self.jump_steps) : start]
-            if len(before) and track.values[start:stop].max() < np.median(before) + np.log(self.jump_ratio):
+            jumped = track.values[start : min(stop, start + self.jump_steps)].max()
+            if len(before) and jumped < np.median(before) + np.log(self.jump_ratio):
                 continue
             assert loss is not None
             found.append(self._symptom(track, loss, spiked, start, stop))

@@ -86,10 +86,10 @@ class LossSpike(Detector):
         },
     )
     early_warning_ratio: float = field(
-        default=5.0,
+        default=10.0,
         metadata={
             "about": "in warm-up, higher than everything before by this factor is a warning all the same: start-up "
-            "transients of healthy logs stay below 4"
+            "transients of healthy logs stay below 4, a healthy run of the zoo with single outliers below 8"
         },
     )
     hole_steps_max: int = field(

@@ -83,7 +83,9 @@ class ThroughputStall(Detector):
             last_step = int(times.steps[last])
             now, then = float(np.median(pace[start:stop])), float(usual[start])
             wait = window.applied("data_wait_s").between(first_step, last_step).values
-            planned = batches_changed(window, first_step, last_step)
+            usual_at = heads[[start - REFERENCE_BLOCKS - GAP_BLOCKS, start - GAP_BLOCKS]]
+            span = (int(times.steps[usual_at[0]]), int(times.steps[usual_at[1]]) - 1)
+            planned = batches_changed(window, span, (first_step, last_step))
             found.append(
                 Symptom(
                     name="throughput-stall",
