@@ -1,4 +1,4 @@
-"""What the detectors cost beside training: the time of the books in each step, by `Books.look` and all that it calls, in processor time.
+"""What the detectors cost beside training: processor time of `Books.look` in each step, with all that it calls.
 
 A run of 2,048 steps in memory with 200 tensors (gradient norms of the last 512 steps) and readings of the tables
 `tensors` and `modules`, every 50 steps as at level "standard", or every step as near a symptom. Nothing is trained and
@@ -121,7 +121,7 @@ def _modules(draw: np.random.Generator) -> Reading:
 def measure(case: Case, looking: list[Detector], folder: Path, steps: int) -> tuple[list[float], int]:
     """Milliseconds of the processor in ``Books.look`` in each step, and the number of symptoms on record at the end."""
     books = Books(Settings(folder, "looking"), Guard(print), print, looking, NoSink())
-    books.recording = False
+    books.begin()
     stream = Stream("main", History(stream="main"))
     spent = []
     for record, readings in records(WARM_STEPS + steps, case, faulty_from=WARM_STEPS):

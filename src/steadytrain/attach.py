@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -121,6 +121,10 @@ class Watch:
     def set_fact(self, name: str, value: Any) -> None:
         """Put one more fact into the run: plain JSON values. What looks like a secret is taken out."""
         self._watcher.set_fact(name, redact_tree(value))
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Tell of losses and scores of an evaluation after the last step, by name: detectors compare with them."""
+        self._watcher.evaluated(metrics)
 
     def update(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -204,7 +204,8 @@ class Books:
             self.set_fact("detectors", self.detector_names)
         newest = int(window.steps[-1]) if len(window) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
-        found = [symptom for symptom in seen if self._is_recent(symptom, newest)]
+        known = {(symptom.name, symptom.first_step) for symptom in seen}
+        found = [self._as_known(symptom, known) for symptom in seen if self._is_recent(symptom, newest)]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:
@@ -221,6 +222,22 @@ class Books:
             return True
         known = self.symptoms.get((symptom.name, symptom.stream, symptom.first_step))
         return known is not None and known.course == OPEN and symptom.last_step > newest - 2 * RECENT_STEPS
+
+    def _as_known(self, symptom: Symptom, seen: Collection[tuple[str, int]]) -> Symptom:
+        """``symptom`` under the first step that it is on record with, where it began in the middle of such a one.
+
+        The edge of a window that slides may cut an episode, and what is left of it is no new one.
+        """
+        if (symptom.name, symptom.stream, symptom.first_step) in self.symptoms:
+            return symptom
+        for known in reversed(self.symptoms.values()):
+            same = (known.name, known.stream) == (symptom.name, symptom.stream)
+            cut = known.first_step < symptom.first_step <= known.last_step
+            if same and cut and (known.name, known.first_step) not in seen:
+                message = symptom.message if symptom.severity != known.severity else known.message
+                last_step = max(known.last_step, symptom.last_step)
+                return replace(symptom, first_step=known.first_step, last_step=last_step, message=message)
+        return symptom
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
         """Say each once, and again when it has become graver. A note is for the report only."""

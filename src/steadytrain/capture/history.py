@@ -1,7 +1,7 @@
 """The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
 
-Of the tables that detectors read, readings are kept as well (``readings``), and so are evaluations and the steps after
-a resume, where somebody tells of them. Not here: everything else, which is on disk.
+Of the tables that detectors read, readings are kept as well (``readings``), and so are evaluations where somebody tells
+of them. Not here: everything else, which is on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ TENSOR_BYTES_MAX = 16 << 20
 TABLES_KEPT = ("tensors", "modules")
 METRICS_MAX = 64
 METRIC_VALUES_MAX = 256
-RESUMES_MAX = 16
 
 
 class History:
@@ -44,7 +43,6 @@ class History:
         self._tensor_rows = 0
         self._tables: dict[str, Readings] = {}
         self._metrics: dict[str, deque[tuple[int, float]]] = {}
-        self._resumed: deque[int] = deque(maxlen=RESUMES_MAX)
         self._resize(())
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
@@ -79,10 +77,6 @@ class History:
             if name not in self._metrics and len(self._metrics) >= METRICS_MAX:
                 continue
             self._metrics.setdefault(name, deque(maxlen=METRIC_VALUES_MAX)).append((step, value))
-
-    def resume(self, step: int) -> None:
-        """A checkpoint was loaded before ``step``."""
-        self._resumed.append(step)
 
     def window(self, *, until: float = math.inf) -> Window:
         """The last ``STEPS_MAX`` steps up to step ``until``, without tensors' gradient norms."""
@@ -126,7 +120,6 @@ class History:
             stream=self._stream,
             tables={name: table for name, table in tables.items() if len(table)},
             metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
-            resumed=np.array([step for step in self._resumed if since <= step <= until], np.int64),
         )
 
     def _tensor_steps(self) -> int:

@@ -40,20 +40,21 @@ class Looks:
         first, last = -(-turn * count // LOOK_STEPS), -(-(turn + 1) * count // LOOK_STEPS)
         until = stream.step - turn
         scalars = stream.history.window(until=until)
-        if not len(scalars) or first == last:
-            return scalars, []
-        return scalars, self._ask(stream, self._detectors[first:last], scalars, stream.history.recent(until=until))
+        return scalars, self._ask(stream, self._detectors[first:last], scalars)
 
     def all(self, stream: Stream) -> tuple[Window, list[Symptom]]:
         """What every detector sees now."""
         self._read.clear()
         scalars = stream.history.window()
-        return scalars, self._ask(stream, list(self._detectors), scalars, stream.history.recent())
+        return scalars, self._ask(stream, list(self._detectors), scalars)
 
-    def _ask(self, stream: Stream, asked: list[Detector], scalars: Window, tensors: Window) -> list[Symptom]:
+    def _ask(self, stream: Stream, asked: list[Detector], scalars: Window) -> list[Symptom]:
         found: list[Symptom] = []
-        for detector in asked:
-            window = tensors if "gradient_norms" in detector.needs else scalars
+        tensors: Window | None = None
+        for detector in asked if len(scalars) else ():
+            window = scalars
+            if "gradient_norms" in detector.needs:
+                window = tensors = tensors or stream.history.recent(until=int(scalars.steps[-1]))
             if not any(window.has(need) for need in detector.needs) or not self._has_news(detector, window):
                 continue
             self.looked.add(detector_name(type(detector)))

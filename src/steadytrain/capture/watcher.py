@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -563,10 +563,12 @@ class Watcher:
     def _observe(self, stream: Stream, measured: Measurement) -> None:
         seen_before = self._is_bad_already(stream)
         self._books.commit(stream, measured)
+        if seen_before:
+            return  # the detectors look in their turn
         symptoms = self._books.detect(stream)
         self._books.tell_symptoms(symptoms)
         self._instruments(stream).raised(symptoms, measured.record.step)
-        if seen_before or len(self.incidents) >= OBSERVED_INCIDENTS_MAX:
+        if len(self.incidents) >= OBSERVED_INCIDENTS_MAX:
             return
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
         why = "policy observe: nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
@@ -784,6 +786,11 @@ class Watcher:
     def detector_names(self) -> list[str]:
         """The detectors that look, by the name that `explain` knows."""
         return self._books.detector_names
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Numbers that were measured beside training, after the last step of the first stream."""
+        for stream in self.streams[:1]:
+            stream.history.evaluated(stream.step, metrics)
 
     @property
     def has_folder(self) -> bool:

@@ -81,6 +81,8 @@ class Fit:
         plain = {name: _plain(value) for name, value in list(metrics.items())[:METRICS_MAX]}
         evaluations = [*self._fact.get("evaluations", []), {"global_step": global_step, "metrics": plain}]
         self._fact["evaluations"] = evaluations[-EVALUATIONS_MAX:]
+        if self._watch is not None:
+            self._watch.evaluated({name: value for name, value in plain.items() if type(value) in (int, float)})
         self._write()
 
     def end(self, error: BaseException | None = None) -> None:
