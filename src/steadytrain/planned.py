@@ -17,6 +17,7 @@ RATE_KNOWN_RATIO = 1.25  # a rate up to this much above the highest one before w
 RATE_RATIO_MAX = 10.0  # a rise by more, to a rate never seen in view, is no plan
 BATCH_RATIO = 1.25
 BATCH_ROWS_MIN = 16
+VIEW_STEPS = 8192  # what came earlier is not looked at: a log of a million steps may have a thousand spikes
 EPOCH_AROUND_STEPS = 16
 EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
@@ -24,15 +25,18 @@ EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 def planned_change(window: Window, first_step: int, last_step: int) -> str | None:
     """What was changed where an episode began, None where nothing was."""
     stride = stride_of(window.steps)
+    slid = has_slid(window.steps, stride=stride)
+    begin, end = np.searchsorted(window.steps, [first_step - VIEW_STEPS * stride, last_step + 1])
+    window = window.slice(int(begin), int(end))
     return (
-        _restart(window, first_step, min(last_step, first_step + AROUND_STEPS * stride), stride)
+        _restart(window, first_step, stride, slid=slid)
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
     )
 
 
-def _restart(window: Window, first_step: int, last_step: int, stride: int) -> str | None:
-    rate = window.series("learning_rate").between(0, last_step)
+def _restart(window: Window, first_step: int, stride: int, *, slid: bool) -> str | None:
+    rate = window.series("learning_rate").between(0, first_step + AROUND_STEPS * stride)
     begin = int(np.searchsorted(rate.steps, first_step - 2 * AROUND_STEPS * stride))
     now = rate.values[begin:]
     if len(now) < 2 or not np.isfinite(now).all():
@@ -43,7 +47,7 @@ def _restart(window: Window, first_step: int, last_step: int, stride: int) -> st
         return None
     known = float(rate.values[:begin].max()) if begin else 0.0
     decayed = known > RATE_KNOWN_RATIO * now[low]  # a schedule was at work
-    unknown = has_slid(window.steps, stride=stride) and (decayed or high <= RATE_RATIO_MAX * now[low])
+    unknown = slid and (decayed or high <= RATE_RATIO_MAX * now[low])
     if high > RATE_KNOWN_RATIO * known and not unknown:
         return None
     return f"the learning rate rose from {now[low]:.3g} to {high:.3g}"

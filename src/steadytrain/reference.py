@@ -184,19 +184,21 @@ def holds_start(steps: IntArray, *, stride: int) -> bool:
     return len(steps) > 0 and int(steps[0]) <= stride
 
 
-def known_first_step(steps: IntArray, row: int, *, first_seen: int, stride: int) -> int:
+def known_first_step(steps: IntArray, row: int, *, first_seen: int, stride: int, last_row: int | None = None) -> int:
     """The step at which an episode that begins at ``row`` of ``steps`` is known to have been there.
 
     An episode that fills all that is in view (from ``first_seen`` on) began at an unknown step, and the edge of a
     sliding window would give it a new name at every look. It is then named by the first step in view after a round
-    number, which stays. An episode in view of the run's start keeps its own first step.
+    number, which stays, if it lasted until then (``last_row``). An episode in view of the run's start keeps its own
+    first step.
     """
     if row > 0 or first_seen <= stride:
         return int(steps[row])
     # A power of two of about half the steps in view; the quarter keeps it from flipping when one step is missing.
     grid = stride << max(0, (len(steps) + len(steps) // 4).bit_length() - 2)
     later = np.flatnonzero(steps // grid > steps[0] // grid)
-    return int(steps[later[0]]) if len(later) else int(steps[row])
+    reached = len(later) and (last_row is None or later[0] <= last_row)
+    return int(steps[later[0]]) if reached else int(steps[row])
 
 
 def has_slid(steps: IntArray, *, stride: int) -> bool:

@@ -118,7 +118,9 @@ class Divergence(Detector):
 
     def _drift(self, window: Window, track: Track, first: int, alarm: int, last: int) -> Symptom:
         level, last_step = float(track.level[first]), int(track.steps[last])
-        first_step = known_first_step(track.steps, first, first_seen=track.first_seen, stride=track.stride)
+        first_step = known_first_step(
+            track.steps, first, first_seen=track.first_seen, stride=track.stride, last_row=last
+        )
         rise = _rise(track.values[first : last + 1], level, self.rise_steps)
         critical = rise > max(self.rise_nats, self.rise_scales * float(track.scale[first]))
         planned = None if critical else planned_change(window, first_step, int(track.steps[alarm]))

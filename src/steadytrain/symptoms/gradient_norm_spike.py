@@ -92,7 +92,9 @@ class GradientNormSpike(Detector):
         return tuple(found)
 
     def _symptom(self, track: Track, loss: Track, spiked: np.ndarray, start: int, stop: int) -> Symptom:
-        first_step = known_first_step(track.steps, start, first_seen=track.first_seen, stride=track.stride)
+        first_step = known_first_step(
+            track.steps, start, first_seen=track.first_seen, stride=track.stride, last_row=stop - 1
+        )
         last_step = int(track.steps[stop - 1])
         peak = start + int(np.argmax(track.z[start:stop]))
         near = slice(*np.searchsorted(loss.steps, [first_step, last_step + self.lasting_steps * track.stride + 1]))

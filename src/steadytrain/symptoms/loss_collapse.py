@@ -91,7 +91,11 @@ class LossCollapse(Detector):
             if start > 0 and len(np.unique(before)) < min(self.distinct_min, len(before)):
                 continue
             first_step = known_first_step(
-                loss.steps, start, first_seen=int(window.steps[0]), stride=stride_of(window.steps)
+                loss.steps,
+                start,
+                first_seen=int(window.steps[0]),
+                stride=stride_of(window.steps),
+                last_row=stop,
             )
             last_step = int(loss.steps[stop])
             if self._hidden_nan(window, first_step, last_step):

@@ -133,7 +133,9 @@ class LossSpike(Detector):
         self, window: Window, track: Track, spiked: np.ndarray, threshold: FloatArray, first: int, last: int
     ) -> Symptom:
         last_step = int(track.steps[last])
-        first_step = known_first_step(track.steps, first, first_seen=track.first_seen, stride=track.stride)
+        first_step = known_first_step(
+            track.steps, first, first_seen=track.first_seen, stride=track.stride, last_row=last
+        )
         peak = first + int(np.argmax(track.z[first : last + 1]))
         planned = planned_change(window, first_step, last_step)
         return Symptom(

@@ -65,7 +65,7 @@ class NonfiniteGradient(Detector):
 
     def _symptom(self, window: Window, steps: IntArray, rows: NDArray[np.bool_], first: int, last: int) -> Symptom:
         stride = stride_of(window.steps)
-        first_step = known_first_step(steps, first, first_seen=int(window.steps[0]), stride=stride)
+        first_step = known_first_step(steps, first, first_seen=int(window.steps[0]), stride=stride, last_row=last)
         named: list[str] = []
         nan = 0
         if window.tensor_names:

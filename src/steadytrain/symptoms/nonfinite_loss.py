@@ -77,7 +77,9 @@ class NonfiniteLoss(Detector):
         found = []
         for start, stop in stretches(kept, hole_max=self.hole_steps_max):
             rows = np.flatnonzero(bad[start:stop]) + start
-            first_step = known_first_step(steps, start, first_seen=int(window.steps[0]), stride=stride)
+            first_step = known_first_step(
+                steps, start, first_seen=int(window.steps[0]), stride=stride, last_row=stop - 1
+            )
             last_step = int(steps[stop - 1])
             all_skipped = bool(skipped[rows].all())
             nan = int(np.isnan(values[rows]).sum())

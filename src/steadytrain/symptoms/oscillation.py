@@ -90,7 +90,9 @@ class Oscillation(Detector):
         found = []
         for start, stop in stretches(swinging, hole_max=1):
             first, last = int(heads[start]), int(heads[stop - 1]) + BLOCK_STEPS - 1
-            first_step = known_first_step(track.steps, first, first_seen=track.first_seen, stride=track.stride)
+            first_step = known_first_step(
+                track.steps, first, first_seen=track.first_seen, stride=track.stride, last_row=last
+            )
             last_step = int(track.steps[last])
             widest = start + int(np.argmax(swing[start:stop] / track.scale[heads[start:stop]]))
             period = _period(away[widest] / swing[widest])

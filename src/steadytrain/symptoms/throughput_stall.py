@@ -79,7 +79,9 @@ class ThroughputStall(Detector):
             if (stop - start) * BLOCK_STEPS < self.slow_steps:
                 continue
             first, last = int(heads[start]), int(heads[stop - 1]) + BLOCK_STEPS - 1
-            first_step = known_first_step(times.steps, first, first_seen=int(times.steps[0]), stride=stride)
+            first_step = known_first_step(
+                times.steps, first, first_seen=int(times.steps[0]), stride=stride, last_row=last
+            )
             last_step = int(times.steps[last])
             now, then = float(np.median(pace[start:stop])), float(usual[start])
             wait = window.applied("data_wait_s").between(first_step, last_step).values
