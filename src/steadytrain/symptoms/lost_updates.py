@@ -40,10 +40,11 @@ class LostUpdates(Detector):
     needs: ClassVar[tuple[str, ...]] = ("tensors.unchanged_share",)
 
     unchanged_share: float = field(
-        default=0.2,
+        default=0.4,
         metadata={
             "about": "of the elements with a gradient, the share that keeps its bits, above which a tensor is named. "
-            "Simulated (weights of 0.02, bfloat16, steps of Adam): 12 % at a learning rate of 1e-4, 70 % at 3e-5"
+            "Measured (a small residual net in bfloat16, AdamW, zoo/layers): at a rate of 3e-3 20 to 28 % are lost, "
+            "the smallest, and the loss is that of float32; at 3e-4 72 %, and the loss stays behind; at 1e-4 89 %"
         },
     )
     most_unchanged_share: float = field(
