@@ -5,6 +5,7 @@ the paired differences in processor time stands beside the time that passes insi
 bare shows what can be told apart.
 
     OMP_NUM_THREADS=1 python benchmarks/activations.py            # 30 M parameters, 2,048 tokens, some minutes
+    OMP_NUM_THREADS=1 python benchmarks/activations.py --compiled # what compiled graphs that compute them cost
     OMP_NUM_THREADS=1 python benchmarks/activations.py --quick    # a smoke test, numbers without meaning
 """
 
@@ -39,12 +40,14 @@ clock = time.thread_time
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smoke test")
+    parser.add_argument("--compiled", action="store_true", help="statistics inside graphs of inductor, in every step")
     parser.add_argument("--pairs", type=int, default=8, help="pairs of steps for each row")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     case = Case("quick", layers=1, width=64) if args.quick else Case("30 M", layers=8, width=512)
-    print(table(case, pairs=2 if args.quick else args.pairs))
+    pairs = 2 if args.quick else args.pairs
+    print(compiled_table(case, pairs=pairs) if args.compiled else table(case, pairs=pairs))
 
 
 def table(case: Case, *, pairs: int) -> str:
@@ -74,12 +77,8 @@ def table(case: Case, *, pairs: int) -> str:
     for step in rows.values():
         for _ in range(WARM_UP_STEPS):
             step()
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     lines = [
-        f"{cpu_name()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} thread; {date.today().isoformat()}; "
-        f"Python {platform.python_version()}, torch {torch.__version__}; {parameters / 1e6:.1f} M parameters, "
-        f"{case.tokens:,} tokens, {pairs} pairs.",
-        "",
+        *heading(case, model, pairs=pairs),
         f"| step | bare step | added | in our functions | of a step | every {EVERY_STEPS} steps |",
         "|---|---|---|---|---|---|",
     ]
@@ -90,6 +89,58 @@ def table(case: Case, *, pairs: int) -> str:
         times = [f"{base * 1000:.0f} ms", f"{added * 1000:+.1f} ms", f"{inside * 1000:.1f} ms"]
         lines.append(f"| {name} | {' | '.join(times)} | {inside / base:.2%} | {inside / base / EVERY_STEPS:.3%} |")
     return "\n".join(lines)
+
+
+def compiled_table(case: Case, *, pairs: int) -> str:
+    """The same model from the same seed, compiled twice: without slots and with them."""
+    bare, ours = [CompiledTwin(case, in_graph=in_graph) for in_graph in (False, True)]
+    for twin in (ours, bare):  # the other way round the second would use the graph of the first
+        for _ in range(WARM_UP_STEPS):
+            twin.step()
+    base, added = compare(bare.step, ours.step, OwnTime(), pairs=pairs)
+    stats = torch._dynamo.utils.counters
+    assert stats["stats"]["unique_graphs"] == 2, "one graph each"
+    lines = [
+        *heading(case, bare.model, pairs=pairs),
+        "| compiled by inductor | bare step | added | of a step | graphs of both | breaks | losses |",
+        "|---|---|---|---|---|---|---|",
+        f"| statistics in the graph | {base * 1000:.0f} ms | {added * 1000:+.1f} ms | {added / base:+.2%} "
+        f"| {stats['stats']['unique_graphs']} | {len(stats['graph_break'])} "
+        f"| {'the same bits' if bare.losses == ours.losses else 'not the same bits'} |",
+    ]
+    return "\n".join(lines)
+
+
+class CompiledTwin:
+    """Trains on batches of its own generator, so that twins that take turns see the same ones."""
+
+    def __init__(self, case: Case, *, in_graph: bool) -> None:
+        torch.manual_seed(0)
+        self.model, self.losses, self._case = GPT(case), list[float](), case
+        self._batches = torch.Generator().manual_seed(0)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self._activations = Activations(Guard(print), in_graph=in_graph)
+        self._activations.compile_called(self.model)
+        self._call = torch.compile(self.model)
+
+    def step(self) -> None:
+        shape = (self._case.rows, self._case.context + 1)
+        tokens = torch.randint(self._case.vocab, shape, generator=self._batches)
+        loss = self._call(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self.losses.append(loss.item())
+
+
+def heading(case: Case, model: torch.nn.Module, *, pairs: int) -> list[str]:
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return [
+        f"{cpu_name()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} thread; {date.today().isoformat()}; "
+        f"Python {platform.python_version()}, torch {torch.__version__}; {parameters / 1e6:.1f} M parameters, "
+        f"{case.tokens:,} tokens, {pairs} pairs.",
+        "",
+    ]
 
 
 class OwnTime:

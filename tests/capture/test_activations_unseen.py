@@ -150,6 +150,45 @@ def test_inside_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "outputs of" not in notes(run)
 
 
+def test_a_graph_of_another_model_that_is_used_again() -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.up(x))
+
+    x = torch.randn(5, 3)
+    torch.compile(Plain(), backend="aot_eager")(x)
+    model = Plain()
+    activations = Activations(Guard(untold), in_graph=True)
+    activations.compile_called(model)
+    call = torch.compile(model, backend="aot_eager")
+    activations.arm([model])
+    activations.saw(model, call(x))
+    readback = activations.take()
+    activations.remove()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert readback is not None
+    assert readback.result().silent_slots
+    assert readback.result().modules.rows == ("",)
+
+
+def test_after_the_watch_the_graphs_are_traced_once_more_and_hold_nothing_of_ours() -> None:
+    model = Net()
+    activations = Activations(Guard(untold), in_graph=True)
+    activations.compile_called(model)
+    call, x = torch.compile(model, backend="aot_eager", fullgraph=True), torch.randn(5, 3)
+    during = call(x)
+    activations.remove()
+    counters = torch._dynamo.utils.counters["stats"]
+    assert counters["unique_graphs"] == 1
+    for _ in range(3):
+        assert torch.equal(call(x), during)
+    assert counters["unique_graphs"] == 2
+
+
 def test_what_was_compiled_before_is_said_to_be_unseen(tmp_path: Path) -> None:
     run = train(tmp_path, compiled_before=True, compiled="inside")
     assert "compiled before steadytrain came" in notes(run)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from steadytrain.capture.activations import Activations, Taken
+from steadytrain.capture.activations import SILENT_SLOTS, Activations, Taken
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.tensorstats import Readback, TensorWatch, log2_histogram
 from steadytrain.levels import NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level
@@ -164,6 +164,8 @@ class Instruments:
             histograms = underway.histograms.result() if underway.histograms is not None else None
             if taken is not None:
                 self._record(underway.step, taken.modules)
+                if taken.silent_slots:
+                    self._note(SILENT_SLOTS)
                 self._put_formats(taken)
                 histograms = _joined(histograms, taken.histograms)
             if histograms is not None:

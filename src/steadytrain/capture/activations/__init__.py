@@ -19,6 +19,7 @@ asked for: hooks stand on the modules only while it is armed.
 
 from steadytrain.capture.activations.columns import COLUMNS, DTYPES
 from steadytrain.capture.activations.measurement import Taken
+from steadytrain.capture.activations.unseen import SILENT_SLOTS
 from steadytrain.capture.activations.watch import Activations
 
-__all__ = ["COLUMNS", "DTYPES", "Activations", "Taken"]
+__all__ = ["COLUMNS", "DTYPES", "SILENT_SLOTS", "Activations", "Taken"]

@@ -34,6 +34,7 @@ class Taken:
         dtypes: of each module's output.
         logits: dtype of the logits as the model gives them, if they were seen.
         loss_input: dtype of what ``cross_entropy`` was called with, if it was seen.
+        silent_slots: there are slots for compiled graphs, and not one was written.
     """
 
     modules: Reading
@@ -41,6 +42,7 @@ class Taken:
     dtypes: Mapping[str, str]
     logits: str | None
     loss_input: str | None
+    silent_slots: bool
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class Measurement:
                 {path: dtype_name(calls[-1].dtype) for path, calls in looks.items()},
                 self.logits_dtype,
                 self.loss_input,
+                bool(self._slots) and not any(numbers[-1] for part, numbers in seen if part.kind == "slot"),
             )
 
         return Readback([*joined, *bins.values()], finish)

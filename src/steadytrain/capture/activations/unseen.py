@@ -28,6 +28,10 @@ NOTHING_SEEN = (
     "no output of a module was seen in a step in which they were due: the model is called inside a compiled function, "
     "or in another thread"
 )
+SILENT_SLOTS = (
+    "compiled graphs computed no statistics of the modules inside them, though that was asked for: torch.compile uses "
+    "graphs again that it made for another model of the same class, before steadytrain came"
+)
 FUNCTIONS_LEFT = (
     "attention entropy, attention logits and the input of cross_entropy are not looked at in a process that uses "
     "torch.compile: compiled code notices who stands in for a function"
