@@ -59,7 +59,7 @@ def thresholds(track: Track, rows: IntArray, *, before: float) -> FloatArray:
     history = _raised(track.z)
     cells = track.steps[rows] // (REFIT_STEPS * track.stride)
     starts = np.flatnonzero(np.diff(cells, prepend=-1))
-    for start, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
+    for start, stop in zip(starts, np.append(starts[1:], len(rows))[: len(starts)], strict=True):
         first = int(np.searchsorted(track.steps, cells[start] * REFIT_STEPS * track.stride))
         oldest = max(0, first - STEPS_MAX)
         z = history[oldest:first][healthy[oldest:first]]
