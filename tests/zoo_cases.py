@@ -1,0 +1,102 @@
+"""Scripts of the zoo under watch, and how what was raised differs from what ``cases.json`` states."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ZOO = Path(__file__).parents[1] / "zoo"
+WAIT_S_MAX = 120.0
+
+OF_THE_MACHINE = {"throughput-stall"}
+"""What a busy machine raises; a script of the zoo has no say in it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a watched script ended, and the symptoms above "note" that ``show`` tells of it, without the machine's."""
+
+    status: int
+    err: str
+    raised: tuple[Mapping[str, Any], ...]
+
+
+def cases(folder: str) -> list[dict[str, Any]]:
+    """The cases of ``zoo/folder``."""
+    listed: list[dict[str, Any]] = json.loads((ZOO / folder / "cases.json").read_text(encoding="utf-8"))["cases"]
+    return listed
+
+
+def check(case: Mapping[str, Any], outcome: Outcome) -> None:
+    """What a case states holds; or, where that is a known miss, still does not."""
+    assert outcome.status == case["exit"], outcome.err
+    assert "Error" not in outcome.err
+    wrong = differences(case["expect"], outcome.raised, beside=case.get("beside", ()))
+    if "known_miss" in case:
+        assert wrong, f"no longer missed: strike out known_miss ({case['known_miss']})"
+    else:
+        assert not wrong, outcome.err
+
+
+def check_listed(folder: str) -> None:
+    """Every script has its case and its line in the README, and none knows that it is watched."""
+    scripts = sorted(path.name for path in (ZOO / folder).glob("*.py"))
+    assert sorted(case["script"] for case in cases(folder)) == scripts
+    readme = (ZOO / folder / "README.md").read_text(encoding="utf-8")
+    assert [script for script in scripts if f"| `{script}` |" not in readme] == []
+    assert [script for script in scripts if "steadytrain" in (ZOO / folder / script).read_text(encoding="utf-8")] == []
+
+
+def differences(
+    expect: Sequence[Mapping[str, Any]], raised: Sequence[Mapping[str, Any]], *, beside: Sequence[str] = ()
+) -> list[str]:
+    """What was not raised but should have been, and what was but should not.
+
+    Symptoms named in ``beside`` may come as well, but not before the first of what is expected.
+    """
+    begins = min((wanted["first_step"][0] for wanted in expect), default=0)
+    missed = [f"not raised: {wanted}" for wanted in expect if not any(_fits(wanted, seen) for seen in raised)]
+    alarms = [
+        f"raised: {seen}"
+        for seen in raised
+        if not any(_fits(wanted, seen) for wanted in expect)
+        and not (seen["name"] in beside and seen["first_step"] >= begins)
+    ]
+    return missed + alarms
+
+
+def watched(folder: str, script: str, runs_dir: Path, *options: str) -> Outcome:
+    """The script under ``steadytrain run`` with ``options``, and what ``show`` tells of it."""
+    name = Path(script).stem
+    runs = ("--runs-dir", str(runs_dir))
+    run = _steadytrain(runs_dir, "run", "--policy", "stop", *options, *runs, "--name", name, str(ZOO / folder / script))
+    show = _steadytrain(runs_dir, "show", name, *runs, "--json")
+    assert show.returncode == 0, run.stderr + show.stderr
+    symptoms = json.loads(show.stdout)["symptoms"]
+    raised = (seen for seen in symptoms if seen["severity"] != "note" and seen["name"] not in OF_THE_MACHINE)
+    return Outcome(run.returncode, run.stderr, tuple(raised))
+
+
+def _fits(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
+    first, last = wanted["first_step"]
+    return (wanted["name"], wanted["severity"]) == (seen["name"], seen["severity"]) and (
+        first <= seen["first_step"] <= last
+    )
+
+
+def _steadytrain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "steadytrain", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S_MAX,
+        check=False,
+    )
