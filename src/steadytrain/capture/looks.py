@@ -55,7 +55,7 @@ class Looks:
             window = scalars
             if "gradient_norms" in detector.needs:
                 window = tensors = tensors or stream.history.recent(until=int(scalars.steps[-1]))
-            if not any(window.has(need) for need in detector.needs) or not self._has_news(detector, window):
+            if not self._has_news(detector, window):
                 continue
             self.looked.add(detector_name(type(detector)))
             try:
@@ -68,7 +68,11 @@ class Looks:
         return found
 
     def _has_news(self, detector: Detector, window: Window) -> bool:
-        """Of tables alone there is something new only where one was read since this detector looked."""
+        """Whether there is something to look at. Of tables alone only where one was read since this detector looked."""
+        if not detector.needs:
+            return True
+        if not any(window.has(need) for need in detector.needs):
+            return False
         newest = tuple(_readings(detector, window))
         if len(newest) < len(detector.needs):
             return True

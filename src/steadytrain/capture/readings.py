@@ -52,9 +52,8 @@ class Readings:
 
     def table(self, since: int, until: int) -> Table:
         """The readings of these steps, both ends included, without a copy."""
-        start, stop = np.searchsorted(self._steps[: self._count], [since, until + 1]).tolist()
-        steps, time, values = (kept[start:stop] for kept in (self._steps, self._time, self._values))
-        return Table(self._name, steps, time, self._rows, self._columns, values)
+        cut = slice(*np.searchsorted(self._steps[: self._count], [since, until + 1]).tolist())
+        return Table(self._name, self._steps[cut], self._time[cut], self._rows, self._columns, self._values[cut])
 
     def _room(self) -> int:
         fits = BYTES_MAX // max(1, 4 * len(self._rows) * len(self._columns))
@@ -88,5 +87,5 @@ class Readings:
         room, self._count = self._room(), len(steps)
         self._steps, self._time = np.zeros(room, np.int64), np.zeros(room, np.float64)
         self._values = np.zeros((room, *values.shape[1:]), np.float32)
-        for kept, new in ((self._steps, steps), (self._time, time), (self._values, values)):
-            kept[: self._count] = new
+        self._steps[: self._count], self._time[: self._count] = steps, time
+        self._values[: self._count] = values

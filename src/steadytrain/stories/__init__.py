@@ -89,12 +89,12 @@ class _Asked:
         there = [need for need in detector.needs if self._window.has(need)]
         self._read |= dict.fromkeys(map(_source, there))
         name = detector_name(type(detector))
-        if there:
+        if there or not detector.needs:
             self.looked.append(name)
         else:
             self._lacking |= dict.fromkeys(map(_source, detector.needs))
             self.not_run[name] = f"there is no {' and no '.join(detector.needs)}"
-        return bool(there)
+        return name not in self.not_run
 
     @property
     def seen(self) -> str:
