@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from steadytrain.capture.activations import COLUMNS as OUTPUT_COLUMNS
 from steadytrain.capture.machine import COLUMNS
 from steadytrain.capture.tensorstats import COLUMNS as TENSOR_COLUMNS
 from steadytrain.model import SIGNALS
@@ -30,3 +31,7 @@ def test_columns_of_the_machine() -> None:
 
 def test_columns_of_tensors() -> None:
     assert documented("statistic") == dict(TENSOR_COLUMNS)
+
+
+def test_columns_of_outputs() -> None:
+    assert documented("output") == dict(OUTPUT_COLUMNS)
