@@ -226,3 +226,32 @@ def test_a_full_window_is_followed_in_milliseconds() -> None:
     for window in windows:
         follow(window)
     assert (time.perf_counter() - start) / len(windows) < 0.03
+
+
+def test_a_window_that_slid_along_is_followed_as_if_it_were_new() -> None:
+    values = np.random.default_rng(3).standard_t(4, 5000)
+    values[2600:2700] += 5.0
+    other = np.random.default_rng(4).standard_normal(5000)
+    series = [Series(np.arange(1, 5001), signal) for signal in (values, other)]
+    for last in range(300, 5000, 16):
+        window = slice(max(0, last - 2048), last)
+        for one in series:
+            cut = Series(one.steps[window], one.values[window])
+            slid = follow(cut)
+            if last % 400 < 16:
+                reference._KNOWN.clear()
+                reference._follow.cache_clear()
+                fresh = follow(cut)
+                for name in ("z", "cusum", "alarm", "onset", "level", "scale"):
+                    assert np.array_equal(getattr(slid, name), getattr(fresh, name)), (last, name)
+
+
+def test_other_values_under_the_same_steps_are_followed_anew() -> None:
+    values = np.random.default_rng(3).standard_normal(1000)
+    follow(Series(np.arange(1, 1001), values))
+    changed = values.copy()
+    changed[600] += 1e-9
+    found = follow(Series(np.arange(1, 1001), changed))
+    reference._KNOWN.clear()
+    reference._follow.cache_clear()
+    assert np.array_equal(found.level, follow(Series(np.arange(1, 1001), changed)).level)

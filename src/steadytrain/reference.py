@@ -19,7 +19,8 @@ Not here: the thresholds that make an alarm (the detectors), and their calibrati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 
@@ -246,6 +247,9 @@ class _References:
         return centre
 
 
+_FIELDS = tuple(field.name for field in fields(_References))
+
+
 def _references(values: FloatArray, stops: IntArray, *, width: int = REFERENCE_STEPS) -> _References:
     """For each stop the reference over the ``width`` values before it, or over as many as there are (at least one)."""
     padded = np.concatenate([np.full(width, np.inf), np.clip(values, -_VALUE_MAX, _VALUE_MAX)])
@@ -320,6 +324,51 @@ def _medians(rows: FloatArray, counts: IntArray) -> FloatArray:
 # The track.
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """References over a series, as they were worked out before."""
+
+    steps: IntArray
+    values: FloatArray
+    stops: IntArray
+    found: _References
+
+
+_KNOWN: deque[_Known] = deque(maxlen=_TRACKS_KEPT)
+
+
+def _references_again(steps: IntArray, values: FloatArray, stops: IntArray) -> _References:
+    """:func:`_references`, of which those of a window that has slid along by a few steps are known already.
+
+    A reference is taken over only where it is over the very same values, so this is still a function of its arguments.
+    """
+    if len(values) > TRACK_STEPS_MAX:
+        return _references(values, stops)
+    table = np.full((len(_FIELDS), len(stops)), np.nan)
+    fresh = np.ones(len(stops), np.bool_)
+    for known in reversed(_KNOWN):
+        slid = int(np.searchsorted(known.steps, steps[0]))
+        same = len(known.steps) - slid
+        if not 0 < same <= len(steps) or not np.array_equal(known.steps[slid:], steps[:same]):
+            continue
+        if not np.array_equal(known.values[slid:], values[:same]):
+            continue
+        at = np.minimum(np.searchsorted(known.stops, stops + slid), len(known.stops) - 1)
+        whole = (stops >= REFERENCE_STEPS) | (slid == 0)
+        fresh = ~(whole & (known.stops[at] == stops + slid))
+        for row, name in enumerate(_FIELDS):
+            table[row] = getattr(known.found, name)[at]
+        _KNOWN.remove(known)
+        break
+    if fresh.any():
+        new = _references(values, stops[fresh])
+        for row, name in enumerate(_FIELDS):
+            table[row, fresh] = getattr(new, name)
+    found = _References(*table)
+    _KNOWN.append(_Known(steps, values, stops, found))
+    return found
+
+
 @lru_cache(maxsize=_TRACKS_KEPT)
 def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
     steps, values = np.frombuffer(steps_bytes, np.int64), np.frombuffer(values_bytes, np.float64)
@@ -334,7 +383,7 @@ def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
         none, no_steps = np.zeros(0, np.float64), np.zeros(0, np.int64)
         return Track(no_steps, none, none, none, none, no_steps, none, none, first_seen, len(steps), stride)
     begin = int(starts[0])
-    references = _references(values, starts - GAP_STEPS)
+    references = _references_again(steps, values, starts - GAP_STEPS)
     cells = block_of[starts] // (RELEASE_STEPS // REFRESH_STEPS)
     cusum, used, releases = _accumulate(values, starts, references, cells)
     used_rows = np.repeat(used, np.diff(starts, append=len(values)))
