@@ -10,8 +10,10 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.capture.readings import Readings
 from steadytrain.model import GRADIENT_ABSENT, Reading, Series, Window
@@ -140,11 +142,17 @@ class History:
         self._tensor_rows = rows
 
     def _keep_newest(self) -> None:
-        for array in (self._heads, self._numbers):
-            array[:STEPS_MAX] = array[STEPS_MAX:].copy()
-        for table in (self._values, self._present, self._flags):
-            table[:, :STEPS_MAX] = table[:, STEPS_MAX:].copy()
+        """Into new arrays: windows that were handed out stay as they are."""
+        self._heads, self._numbers = _newest(self._heads), _newest(self._numbers)
+        self._values, self._present = _newest(self._values.T).T, _newest(self._present.T).T
+        self._flags = _newest(self._flags.T).T
         self._count = STEPS_MAX
+
+
+def _newest(rows: NDArray[Any]) -> NDArray[Any]:
+    kept = np.zeros_like(rows)
+    kept[:STEPS_MAX] = rows[STEPS_MAX:]
+    return kept
 
 
 def _series(values: deque[tuple[int, float]], since: int, until: int) -> Series:

@@ -31,6 +31,7 @@ class Looks:
         self._detectors = sorted(detectors, key=lambda detector: detector.needs[:1])
         self._guard = guard
         self._read: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._windows: dict[str, Window] = {}
         self.looked: set[str] = set()
 
     def turn(self, stream: Stream) -> tuple[Window, list[Symptom]]:
@@ -39,7 +40,9 @@ class Looks:
         count = len(self._detectors)
         first, last = -(-turn * count // LOOK_STEPS), -(-(turn + 1) * count // LOOK_STEPS)
         until = stream.step - turn
-        scalars = stream.history.window(until=until)
+        scalars = self._windows.get(stream.name)
+        if scalars is None or not len(scalars) or int(scalars.steps[-1]) != until:
+            scalars = self._windows[stream.name] = stream.history.window(until=until)
         return scalars, self._ask(stream, self._detectors[first:last], scalars)
 
     def all(self, stream: Stream) -> tuple[Window, list[Symptom]]:
