@@ -92,7 +92,8 @@ class NonfiniteGradient(Detector):
 def _bad_steps(window: Window) -> NDArray[np.bool_]:
     """Whether each step was not skipped and has a norm, of a tensor or of all, that is not finite."""
     bad = np.zeros(len(window), np.bool_)
-    if window.tensor_names and not np.isfinite(window.gradient_norms.sum()):  # one pass on the quiet path
+    # One pass on the quiet path; in float64, where finite norms of float32 cannot overflow.
+    if window.tensor_names and not np.isfinite(window.gradient_norms.sum(dtype=np.float64)):
         bad |= ~np.isfinite(window.gradient_norms).all(axis=1)
     if "gradient_norm" in window.signals:
         bad |= window.present["gradient_norm"] & ~np.isfinite(window.signals["gradient_norm"])
