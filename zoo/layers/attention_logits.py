@@ -41,7 +41,7 @@ class Model(nn.Module):
 model = Model()
 projections = [p for name, p in model.named_parameters() if "query" in name or "key" in name]
 others = [p for name, p in model.named_parameters() if "query" not in name and "key" not in name]
-optimizer = torch.optim.AdamW([{"params": projections, "lr": 0.3}, {"params": others, "lr": 3e-3}])
+optimizer = torch.optim.AdamW([{"params": projections, "lr": 0.2}, {"params": others, "lr": 2e-3}])
 
 for step in range(1, 401):
     half = torch.randint(WORDS, (32, LENGTH // 2))

@@ -1,4 +1,4 @@
-"""Healthy: layers in bfloat16, norms in float32, and a rate at which most updates are larger than half of a last bit."""
+"""Healthy: layers in bfloat16, norms in float32, and a rate at which most updates are more than half of a last bit."""
 
 import torch
 import torch.nn.functional as F
