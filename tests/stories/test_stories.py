@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from steadytrain import catalog
-from steadytrain.model import Severity, Symptom, Window
+from steadytrain.model import Series, Severity, Symptom, Window
 from steadytrain.stories import judge
 from steadytrain.stories.courses import course_of
 from steadytrain.symptoms import Detector
@@ -72,6 +73,107 @@ COURSES = {
 @pytest.mark.parametrize(("course", "change"), COURSES.values(), ids=COURSES)
 def test_what_becomes_of_a_rise(course: str, change: list[float]) -> None:
     assert course_of(steps(loss=changed(1000, change)), saw()) == course
+
+
+def shifted(**more: object) -> Window:
+    return steps(loss=changed(1000, np.full(AFTER_1000, 3 * NOISE)), **more)  # type: ignore[arg-type]
+
+
+def norms(change: float = 0.0, *, seed: int = 4) -> np.ndarray:
+    """Gradient norms, from step 1000 on ``exp(change)`` times as large."""
+    found = np.random.default_rng(seed).lognormal(0, 0.2, 1500)
+    found[999:] *= np.exp(change)
+    return found
+
+
+def evaluations(*after: float) -> dict[str, Series]:
+    before = [2.2, 2.1, 2.08, 2.1]
+    at = [200, 400, 600, 800, *range(1040, 1040 + 100 * len(after), 100)]
+    return {"eval_loss": Series(np.array(at), np.array([*before, *after]))}
+
+
+def too_late() -> dict[str, Series]:
+    return {"eval_loss": Series(np.array([200, 400, 1400]), np.full(3, 2.0))}
+
+
+SHIFTS = {
+    "gradients as before": (shifted(gradient_norm=norms()), "shift-of-data", "warning"),
+    "gradients grew": (shifted(gradient_norm=norms(0.6)), "level-shift", "warning"),
+    "evaluations as before": (shifted(gradient_norm=norms(), metrics=evaluations(2.09)), "shift-of-data", "note"),
+    "evaluations worse": (shifted(gradient_norm=norms(), metrics=evaluations(2.4)), "damaged-weights", "warning"),
+    "an evaluation that is not finite": (shifted(metrics=evaluations(float("nan"))), "damaged-weights", "warning"),
+    "evaluations too late": (shifted(metrics=too_late()), "level-shift", "warning"),
+}
+
+
+@pytest.mark.parametrize(("window", "course", "severity"), SHIFTS.values(), ids=SHIFTS)
+def test_what_a_new_level_is(window: Window, course: str, severity: str) -> None:
+    (symptom,) = judge(window, [Sees((saw(),))]).symptoms
+    assert (symptom.course, symptom.severity) == (course, severity)
+    assert ("evaluations did not move" in symptom.message) == (severity == "note")
+
+
+def test_a_loss_above_guessing_that_stays_there_diverges() -> None:
+    loss = changed(1000, np.full(AFTER_1000, 5.0))
+    assert course_of(steps(loss=loss), saw(last=1100)) == "level-shift"
+    assert course_of(steps(loss=loss, facts={"vocabulary": 256.0}), saw(last=1100)) == "diverging"
+    assert course_of(steps(loss=loss, gradient_norm=norms(2.0)), saw(last=1100)) == "diverging"
+
+
+def test_swinging_around_the_level_that_it_had() -> None:
+    swing = 8 * NOISE * (-1.0) ** np.arange(AFTER_1000)
+    assert course_of(steps(loss=changed(1000, swing)), saw(last=1200)) == "oscillating"
+    noise = 4 * NOISE * np.random.default_rng(5).standard_normal(AFTER_1000)
+    noise[0] = 1.0
+    assert course_of(steps(loss=changed(1000, noise)), saw()) == "recovered"
+
+
+def epochs(ends: list[int]) -> np.ndarray:
+    """The epoch of each step, the first of one after another at ``ends``."""
+    passed = np.searchsorted(ends, np.arange(1, 1501), side="right").astype(np.float64)
+    return passed + np.linspace(0, 0.0001, 1500)
+
+
+def test_a_step_where_an_epoch_ends_is_a_note() -> None:
+    up = changed(1000, np.full(AFTER_1000, 3 * NOISE))
+    (symptom,) = judge(steps(loss=up, epoch=epochs([500, 999])), [Sees((saw(),))]).symptoms
+    assert (symptom.course, symptom.severity) == ("epoch-boundary", "note")
+    assert "where an epoch ends" in symptom.message
+    for ends in ([500, 980], [800, *range(950, 1500, 10)]):
+        assert course_of(steps(loss=up, epoch=epochs(ends)), saw()) == "level-shift"
+
+
+def test_what_stands_still_or_falls_has_no_course() -> None:
+    window = steps(loss=LOSS)
+    assert course_of(window, saw("plateau", 900, 1500)) is None
+    fallen = changed(1000, np.full(AFTER_1000, -1.9))
+    assert course_of(steps(loss=fallen), saw("loss-collapse", 1000, 1500)) is None
+
+
+def test_a_fall_before_is_no_level() -> None:
+    loss = healthy_loss(1500, decay_steps=1000, start=8.0)
+    loss[999:] += 1.0
+    assert course_of(steps(loss=loss), saw()) in ("level-shift", "shift-of-data")
+    falling = healthy_loss(1500, decay_steps=1000, start=8.0)
+    falling[999] += 3.0
+    assert course_of(steps(loss=falling), saw()) == "recovered"
+
+
+def test_rows_without_a_loss_do_not_hide_what_becomes_of_it() -> None:
+    """Logs mix rows of evaluations and of the machine with those of training."""
+    loss = changed(1000, [3.0] * 3)
+    mixed: list[float | None] = [None] * (20 * len(loss))
+    mixed[::20] = loss.tolist()
+    first = 999 * 20 + 1
+    assert course_of(steps(loss=mixed), saw(first=first, last=first + 40)) == "recovered"
+
+
+def test_the_gradient_norm_is_judged_by_its_logarithm() -> None:
+    spiked = norms()
+    spiked[999:1003] *= 100
+    symptom = saw("gradient-norm-spike", 1000, 1003, signals=("gradient_norm",))
+    (judged,) = judge(steps(loss=LOSS, gradient_norm=spiked), [Sees((symptom,))]).symptoms
+    assert judged.course == "recovered"
 
 
 def test_it_is_too_early_to_tell_until_64_steps_have_passed() -> None:
@@ -176,6 +278,47 @@ def test_a_detector_without_what_it_needs_is_not_asked_and_named() -> None:
     judged = judge(steps(loss=LOSS), [Sees(), NeedsTables()])
     assert judged.looked == ("sees",)
     assert judged.not_run == {"needs-tables": "there is no tensors.update_ratio and no modules.zero_share"}
+
+
+def test_a_story_begins_with_what_was_done_to_the_run() -> None:
+    rate = np.full(1500, 1e-3)
+    rate[989:] = 3e-2
+    gradient = saw("exploding-gradients", 1000, 1010, signals=("gradient_norm",))
+    nan = saw("nonfinite-loss", 1040, 1100, severity="critical")
+    (story,) = judge(steps(loss=LOSS, learning_rate=rate), [Sees((nan, gradient))]).stories
+    begin, then, end = story.text.removesuffix(".").split("; then ")
+    assert begin == "The learning rate went from 0.001 to 0.03 at step 990"
+    assert (then, end) == ("exploding-gradients at 1000", "nonfinite-loss at 1040")
+    (story,) = judge(steps(loss=LOSS, resumed=[970]), [Sees((saw(),))]).stories
+    assert story.text.startswith("A checkpoint was loaded before step 970; then loss-spike")
+
+
+def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:
+    window = steps(loss=LOSS, learning_rate=np.minimum(np.arange(1, 1501) / 100, 1.0) * 1e-3)
+    (story,) = judge(window, [Sees((saw(first=40),))]).stories
+    assert "learning rate" not in story.text
+
+
+def test_health_names_who_looked_at_what_and_who_could_not() -> None:
+    why = judge(steps(loss=LOSS), [Sees(), NeedsTables()]).why
+    assert why.startswith("1 detector looked at 1,500 steps (loss) and saw nothing above a note")
+    assert why.endswith("1 could not look (no tensors, modules)")
+    assert judge(steps(loss=LOSS), [NeedsTables()]).why == "no detector found what it needs (no tensors, modules)"
+
+
+def test_losses_that_are_not_finite_are_no_sign_of_health() -> None:
+    assert judge(steps(loss=np.where(np.arange(1500) < 10, 1.0, np.nan)), [Sees()]).health == "unknown"
+
+
+def test_every_symptom_of_a_long_log_is_judged_by_the_rows_near_it() -> None:
+    loss = np.random.default_rng(0).normal(2.0, 0.04, 200_000)
+    loss[1000::1000] += 3.0
+    found = tuple(saw(first=step + 1) for step in range(1000, 200_000, 1000))
+    judged = judge(steps(loss=loss, learning_rate=np.full(200_000, 1e-3)), [Sees(found)])
+    courses = Counter(symptom.course for symptom in judged.symptoms)
+    assert courses["recovered"] >= 0.98 * len(found)
+    assert set(courses) <= {"recovered", "recovering"}
+    assert len(judged.stories) == len(found)
 
 
 HEALTH = {

@@ -182,7 +182,9 @@ def _rises(around: Around, reference: Reference, symptom: Symptom) -> bool:
     z = reference.z(inside if len(inside) else around.after[:1])
     if float(np.median(z)) > RISE_SCALES_LASTING:
         return True
-    return len(inside) < HORIZON_STEPS and float(z.max()) > RISE_SCALES
+    if len(inside) < HORIZON_STEPS:
+        return float(z.max()) > RISE_SCALES
+    return _swings(reference.z(around.after))
 
 
 def _outcome(window: Window, symptom: Symptom, around: Around, reference: Reference) -> str:

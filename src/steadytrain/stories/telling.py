@@ -85,10 +85,10 @@ def tell(symptoms: Sequence[Symptom], window: Window) -> tuple[Story, ...]:
         groups[-1].append(symptom)
         held = symptom.first_step if symptom.severity == "note" else symptom.last_step
         open_until = max(open_until, min(held, symptom.first_step + STANDING_STEPS * stride))
-    return tuple(_story(number, group, window) for number, group in enumerate(groups, start=1))
+    return tuple(_story(number, group, window, stride) for number, group in enumerate(groups, start=1))
 
 
-def _story(number: int, group: Sequence[Symptom], window: Window) -> Story:
+def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -> Story:
     symptoms = tuple(replace(symptom, story=number) for symptom in group)
     severity = worst([symptom.severity for symptom in symptoms])
     assert severity is not None
@@ -98,14 +98,14 @@ def _story(number: int, group: Sequence[Symptom], window: Window) -> Story:
         first_step=min(symptom.first_step for symptom in symptoms),
         last_step=max(symptom.last_step for symptom in symptoms),
         symptoms=symptoms,
-        text=_text(symptoms, window),
+        text=_text(symptoms, _prelude(window, symptoms[0].first_step, MARGIN_STEPS * stride)),
     )
 
 
-def _text(symptoms: Sequence[Symptom], window: Window) -> str:
+def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     """What came before, who moved first, what followed, and what became of the gravest."""
     names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
-    parts = [*_prelude(window, symptoms[0].first_step), *(symptom.message for symptom in names[:TOLD_MAX])]
+    parts = [*prelude, *(symptom.message for symptom in names[:TOLD_MAX])]
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
         parts.append(f"{more} more symptom{'s' if more > 1 else ''}")
@@ -116,9 +116,8 @@ def _text(symptoms: Sequence[Symptom], window: Window) -> str:
     return " ".join(f"{sentence}." for sentence in sentences)
 
 
-def _prelude(window: Window, first_step: int) -> list[str]:
-    """What was done to the run shortly before: a jump of the learning rate, a checkpoint that was loaded."""
-    before = MARGIN_STEPS * stride_of(window.steps)
+def _prelude(window: Window, first_step: int, before: int) -> list[str]:
+    """What was done to the run in the steps ``before``: a jump of the learning rate, a checkpoint that was loaded."""
     found = [
         (int(step), f"a checkpoint was loaded before step {step}")
         for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
