@@ -196,3 +196,19 @@ def test_the_shipped_detectors_are_silent_on_a_healthy_run(tmp_path: Path) -> No
     assert [line for line in training.told if line.startswith(("warning", "critical"))] == []
     assert "loss-spike" in training.books.detector_names
     assert "dead-units" not in training.books.detector_names
+
+
+def test_stories_are_told_and_put_on_record_when_the_run_is_over(tmp_path: Path) -> None:
+    training = Training(tmp_path / "run", *catalog.detectors())
+    loss = healthy_loss(500, decay_steps=60)
+    loss[300:] += np.linspace(0.2, 12.0, 200)
+    loss[450:] = np.nan
+    for value in loss:
+        training.step(loss=float(value))
+    training.books.detect(training.stream)
+    training.books.close([training.stream], {"ended": "completed"})
+    grave = [story for story in training.books.stories if story.severity != "note"]
+    assert [symptom.name for symptom in grave[0].symptoms if symptom.severity == "critical"][-1] == "nonfinite-loss"
+    assert len(grave) == 1
+    on_record = {symptom.name: symptom.story for symptom in open_run(tmp_path / "run").symptoms}
+    assert on_record["nonfinite-loss"] == on_record["divergence"] == grave[0].number

@@ -26,6 +26,7 @@ from steadytrain.store.retention import Keeper
 from steadytrain.store.segments import SegmentWriter
 from steadytrain.store.tables import TableWriter
 from steadytrain.stories.courses import OPEN
+from steadytrain.stories.telling import Story, tell
 from steadytrain.symptoms import Detector
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
@@ -57,6 +58,7 @@ class Books:
     def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector], sink: Sink) -> None:
         self.settings = settings
         self.symptoms: dict[tuple[str, str, int], Symptom] = {}
+        self.stories: list[Story] = []
         self.recording = True
         self._guard = guard
         self._tell = tell
@@ -249,6 +251,8 @@ class Books:
 
     def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
         """Close the segments and the folder, with how the run ended."""
+        with self._guard.part("telling stories"):
+            self._tell_stories(streams)
         if self._machine is not None:
             with self._guard.part("reading the machine"):
                 self._machine.close()
@@ -269,6 +273,17 @@ class Books:
             for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
                 self._run.set_fact(name, value)
             self._run.close()
+
+    def _tell_stories(self, streams: Sequence[Stream]) -> None:
+        """Which symptoms belong together is known when all are; put it on record."""
+        for stream in streams:
+            own = [symptom for symptom in self.symptoms.values() if symptom.stream == stream.name]
+            for story in tell(own, stream.history.window()):
+                self.stories.append(story)
+                for symptom in story.symptoms:
+                    self.symptoms[symptom.name, symptom.stream, symptom.first_step] = symptom
+                    if self._run is not None and self.recording:
+                        self._run.raise_symptom(symptom)
 
 
 def utc_now() -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadytrain.store.folder import RUN_FILE
+from steadytrain.stories.telling import Story
 
 if TYPE_CHECKING:
     from steadytrain.capture.watcher import Watcher
 
 
 NAMES_MAX = 6
+STORIES_MAX = 4
 
 
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
-    """One or two lines: how much was seen, what was raised, where it lies."""
+    """A few lines: how much was seen, what was raised (as stories where it is more than one symptom), where it lies."""
     recorded = (run_dir / RUN_FILE).is_file()
     if watcher is None or not watcher.streams:
         if recorded and (watcher is None or not watcher.has_folder):
@@ -25,18 +28,26 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if watcher.stopped is not None:
         return []
     steps = max(stream.step for stream in watcher.streams)
-    raised = sorted({symptom.name for symptom in watcher.symptoms})
+    raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     seen = f"{steps} steps seen"
+    told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     if raised:
         verdict = f"symptoms: {', '.join(raised)}"
     else:
         names = watcher.detector_names
         which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
         verdict = f"no symptom from {which} (all that was looked for)"
-    lines = [f"{seen}; {verdict}"]
+    lines = [f"{seen}; {verdict}", *told]
     if recorded:
         lines.append(f"look: steadytrain show {run_dir}")
     return lines
+
+
+def _told(stories: Sequence[Story]) -> list[str]:
+    """The stories above a note in the order in which they came."""
+    grave = [story for story in stories if story.severity != "note"]
+    lines = [f"{story.severity}: {story.text}" for story in grave[:STORIES_MAX]]
+    return [*lines, f"and {len(grave) - STORIES_MAX} more stories"] if len(grave) > STORIES_MAX else lines
 
 
 def _nothing_seen(watcher: Watcher | None) -> str:

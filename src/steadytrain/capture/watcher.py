@@ -70,6 +70,7 @@ from steadytrain.model import (
     Symptom,
 )
 from steadytrain.store.bundle import update_incident
+from steadytrain.stories.telling import Story
 from steadytrain.symptoms import Detector
 
 STOPPED_STATUS = 70
@@ -796,6 +797,11 @@ class Watcher:
     def has_folder(self) -> bool:
         """Whether this process has written into the run folder."""
         return self._books.begun
+
+    @property
+    def stories(self) -> Sequence[Story]:
+        """The symptoms of each stream that belong together, in order; told when the run is closed."""
+        return self._books.stories
 
     @property
     def symptoms(self) -> Collection[Symptom]:
