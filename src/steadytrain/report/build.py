@@ -33,7 +33,7 @@ from steadytrain.report.wording import clean, count, enumerated, facts_of, sente
 from steadytrain.store.bundle import Bundle
 from steadytrain.store.folder import RunRecord, open_run
 from steadytrain.stories import classified
-from steadytrain.stories.telling import tell
+from steadytrain.stories.telling import Story, tell
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
@@ -92,7 +92,9 @@ def from_run(run: RunRecord) -> Report:
     window = run.scalars(streams[0]) if streams else None
     steps = len(window) if window is not None else 0
     notes: list[str] = []
-    seen = [(symptom, "") for symptom in run.symptoms]
+    stories = _stories(window, run.symptoms)
+    seen = [(symptom, "") for story in stories for symptom in story.symptoms]
+    seen += [(symptom, "") for symptom in run.symptoms if window is None or symptom.stream != window.stream]
     actions, paths = list(run.actions), list(run.incidents)
     for rank in run.ranks[:RANKS_MAX]:
         try:
@@ -119,7 +121,7 @@ def from_run(run: RunRecord) -> Report:
         title=f"Run {clean(run.name)}",
         verdict=_run_verdict(run, [symptom for symptom, _ in seen], incidents, steps),
         severity=worst([symptom.severity for symptom, _ in seen]),
-        summary=(*_run_summary(run, seen, actions, steps), *_told(window, run.symptoms)),
+        summary=(*_run_summary(run, seen, actions, steps), *_told(stories)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
         curves=_curves(window) if window is not None else (),
@@ -150,12 +152,16 @@ def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequenc
     return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
 
 
-def _told(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[str, ...]:
-    """What belongs together in the window's stream, in the order in which it came, and what became of it."""
-    own = [] if window is None else [symptom for symptom in symptoms if symptom.stream == window.stream]
-    if window is None or not own:
+def _stories(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story, ...]:
+    """The stories of the window's stream, in the order of their onset, with what became of each symptom."""
+    if window is None:
         return ()
-    stories = tell([classified(window, symptom) for symptom in own], window)
+    own = [symptom for symptom in symptoms if symptom.stream == window.stream]
+    return tell([classified(window, symptom) for symptom in own], window)
+
+
+def _told(stories: Sequence[Story]) -> tuple[str, ...]:
+    """What belongs together, in the order in which it came, and what became of it."""
     lines = [clean(story.course_line) for story in stories if story.severity != "note" and story.course_line]
     more = (f"{len(lines) - STORIES_MAX} more stories are not told here.",) if len(lines) > STORIES_MAX else ()
     return (*lines[:STORIES_MAX], *more)
@@ -201,6 +207,7 @@ def _symptom_rows(seen: Sequence[tuple[Symptom, str]]) -> tuple[SymptomRow, ...]
             origin=clean(origin or (symptom.stream if symptom.stream != "main" else "")),
             message=clean(symptom.message),
             tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
+            story=f"story {symptom.story}" if symptom.story is not None and len(seen) > 1 else "",
         )
         for symptom, origin in seen[:SYMPTOMS_MAX]
     )

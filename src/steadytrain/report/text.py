@@ -86,13 +86,16 @@ def _told_by_incident(report: Report) -> bool:
 
 
 def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
-    for first, symptom in zip(_once(), report.symptoms[:SYMPTOMS_SHOWN_MAX], strict=False):
+    last_label = ""
+    for symptom in report.symptoms[:SYMPTOMS_SHOWN_MAX]:
         origin = f" ({symptom.origin})" if symptom.origin else ""
         line = Text.assemble(
             (symptom.severity, STYLES[symptom.severity]),
             f" {symptom.name}{origin}, {symptom.steps}: {symptom.message}",
         )
-        yield ("symptoms" if first else "", line)
+        label = symptom.story or "symptoms"
+        yield (label if label != last_label else "", line)
+        last_label = label
     if len(report.symptoms) > SYMPTOMS_SHOWN_MAX:
         yield ("", Text(f"and {len(report.symptoms) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))
 

@@ -21,7 +21,10 @@ class Command:
 
 @dataclass(frozen=True)
 class SymptomRow:
-    """A symptom as shown. ``steps`` is the range as text, ``origin`` the stream or rank when it is not the main one."""
+    """A symptom as shown. ``steps`` is the range as text, ``origin`` the stream or rank when it is not the main one.
+
+    Symptoms of one ``story`` stand together, in the order in which they came; it is empty where none was told.
+    """
 
     name: str
     severity: Severity
@@ -31,6 +34,7 @@ class SymptomRow:
     origin: str
     message: str
     tensors: str
+    story: str = ""
 
 
 @dataclass(frozen=True)
