@@ -29,7 +29,7 @@ def window(
     return steps(learning_rate=rate or [1e-5] * at[-1], tables={"tensors": readings})
 
 
-NONE, SOME, MOST = [0.01] * 8, [0.3] * 8, [0.85] * 8
+NONE, SOME, MOST = [0.01] * 8, [0.45] * 8, [0.85] * 8
 NEVER = [NAN] * 8
 TO_ZERO = [*np.linspace(1e-3, 1e-6, 300).tolist(), *[1e-7] * 100]
 LATE = [0.0] * 6 + [0.9] * 2
