@@ -10,8 +10,19 @@ import pytest
 from zoo_cases import cases, check, check_listed, watched
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", cases("layers"), ids=lambda case: Path(case["script"]).stem)
+def parameters() -> list[Any]:
+    """The cases, each with its marks."""
+    return [
+        pytest.param(
+            case,
+            id=Path(case["script"]).stem,
+            marks=[pytest.mark.slow, *([pytest.mark.long] if case.get("long") else [])],
+        )
+        for case in cases("layers")
+    ]
+
+
+@pytest.mark.parametrize("case", parameters())
 def test_the_zoo(case: dict[str, Any], tmp_path: Path) -> None:
     check(case, watched("layers", case["script"], tmp_path, "--level", case["level"], "--to", "none"))
 
