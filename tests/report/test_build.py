@@ -96,6 +96,24 @@ def test_the_gravest_symptom_leads_where_there_is_no_incident(tmp_path: Path) ->
     assert report.verdict == "warning: loss-spike at steps 20 to 24: rose"
 
 
+def test_symptoms_of_one_story_stand_together_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    symptoms = [
+        builders.symptom(14, name="nonfinite-loss", signals=("loss",)),
+        builders.symptom(900, name="loss-spike", severity="warning", signals=("loss",)),
+        builders.symptom(12, name="update-norm-spike", severity="warning", signals=("tensors.update_norm",)),
+    ]
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", symptoms=symptoms)))
+    told = [(symptom.story, symptom.name) for symptom in report.symptoms]
+    assert told == [
+        ("story 1", "update-norm-spike"),
+        ("story 1", "nonfinite-loss"),
+        ("story 2", "loss-spike"),
+    ]
+    assert "Steps 12 to 14: update-norm-spike, then nonfinite-loss." in report.summary
+    lone = build.from_run(open_run(builders.quiet_run(tmp_path / "lone", symptoms=symptoms[:1])))
+    assert [symptom.story for symptom in lone.symptoms] == [""]
+
+
 def test_a_symptom_on_another_rank_is_not_lost(tmp_path: Path) -> None:
     path = builders.quiet_run(tmp_path / "run")
     builders.bad_run(path / "ranks" / "rank-2")
