@@ -25,7 +25,7 @@ help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
 	@echo "make demo-healthy  the same run without its mistake, to the end"
 	@echo "make test          lint, types, layers and tests"
-	@echo "make test-all      the same with the tests that need a GPU"
+	@echo "make test-all      the same with long tests and those that need a GPU"
 	@echo "make lint          lint, types and layers"
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
@@ -48,7 +48,7 @@ demo-healthy: $(DEMO_READY)
 	$(DEMO_VENV)/bin/steadytrain show
 
 test: lint
-	$(VENV)/bin/pytest -n 2 -m "not gpu"
+	$(VENV)/bin/pytest -n 2 -m "not gpu and not long"
 
 test-all: lint
 	$(VENV)/bin/pytest -n 2

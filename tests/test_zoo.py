@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from steadytrain.cli.main import commands
-from watched import Outcome, run_script
+from watched import run_script
 
 ZOO = Path(__file__).parents[1] / "zoo" / "nonfinite"
 CASES = json.loads((ZOO / "cases.json").read_text())["cases"]
-PROCESSES = 2
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the zoo trains"),
 ]
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Outcome]]:
-    """Every script, run under watch, a few at a time."""
-    pool = ThreadPoolExecutor(PROCESSES)
-
-    def start(script: str) -> Future[Outcome]:
-        return pool.submit(run_script, tmp_path_factory.mktemp(Path(script).stem), ZOO / script)
-
-    return {case["script"]: start(case["script"]) for case in CASES}
 
 
 def show(path: Path) -> dict[str, Any]:
@@ -44,8 +31,8 @@ def show(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["exit"] == 0], ids=lambda case: case["script"])
-def test_healthy_run_is_left_alone(case: dict[str, Any], outcomes: dict[str, Future[Outcome]]) -> None:
-    outcome = outcomes[case["script"]].result()
+def test_healthy_run_is_left_alone(case: dict[str, Any], tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / case["script"])
     assert outcome.status == 0, outcome.err
     assert outcome.warnings == []
     document = show(outcome.run_dir)
@@ -54,10 +41,8 @@ def test_healthy_run_is_left_alone(case: dict[str, Any], outcomes: dict[str, Fut
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["exit"] == 70], ids=lambda case: case["script"])
-def test_broken_run_is_stopped_and_the_operation_named(
-    case: dict[str, Any], outcomes: dict[str, Future[Outcome]]
-) -> None:
-    outcome = outcomes[case["script"]].result()
+def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / case["script"])
     assert outcome.status == 70, outcome.err
     assert outcome.warnings == []
     (bundle,) = show(outcome.run_dir)["incidents"]

@@ -1,7 +1,4 @@
-"""The scripts of ``zoo/curves``, run for real under watch: the faulty ones raise what they must, the healthy nothing.
-
-Two run at a time, in the order of ``cases.json``; each test waits for its own.
-"""
+"""The scripts of ``zoo/curves``, run for real under watch: the faulty raise what they must, the healthy nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ import pytest
 
 ZOO = Path(__file__).parents[1] / "zoo" / "curves"
 CASES: list[dict[str, Any]] = json.loads((ZOO / "cases.json").read_text(encoding="utf-8"))["cases"]
-AT_A_TIME = 2
 WAIT_S_MAX = 120.0
 
 
@@ -32,23 +27,10 @@ class Outcome:
     raised: tuple[Mapping[str, Any], ...]
 
 
-@pytest.fixture(scope="module")
-def outcomes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Outcome]]]:
-    """A running or finished script for each case that was asked for."""
-    folder = tmp_path_factory.mktemp("curves")
-    asked = [item for item in request.session.items if getattr(item, "function", None) is test_the_zoo]
-    scripts = [item.callspec.params["case"]["script"] for item in asked if isinstance(item, pytest.Function)]
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield {script: pool.submit(_watched, script, folder) for script in scripts}
-        pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: Path(case["script"]).stem)
-def test_the_zoo(case: dict[str, Any], outcomes: dict[str, Future[Outcome]]) -> None:
-    outcome = outcomes[case["script"]].result()
+def test_the_zoo(case: dict[str, Any], tmp_path: Path) -> None:
+    outcome = _watched(case["script"], tmp_path)
     assert outcome.status == case["exit"], outcome.err
     assert "Error" not in outcome.err
     wrong = differences(case["expect"], outcome.raised)

@@ -40,11 +40,11 @@ class Case:
 CASES = [
     Case(("eager", "accumulation", "autocast"), ("observe", "stop"), streams=("main", "optimizer-2", "optimizer-3")),
     Case(("model-first",), ("observe", "stop")),
-    Case(("model-last",)),
+    pytest.param(Case(("model-last",)), marks=pytest.mark.long, id="model-last"),
     Case(("method-first",)),
-    Case(("method-last",)),
+    pytest.param(Case(("method-last",)), marks=pytest.mark.long, id="method-last"),
     Case(("loss", "blocks"), streams=("main", "optimizer-2")),
-    Case(("step",), ("observe", "stop")),
+    pytest.param(Case(("step",), ("observe", "stop")), marks=pytest.mark.long, id="step"),
     Case(("optimizer",), streams=(), told="6 backward passes and no torch.optim optimizer step"),
     Case(("eager", "model-first", "eager"), streams=("main", "optimizer-2", "optimizer-3")),
 ]

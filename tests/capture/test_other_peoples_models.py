@@ -437,6 +437,7 @@ finally:
 """
 
 SPARSE = "the gradient of words.weight is sparse: what is measured element by element is not"
+SECOND_MODEL = "outputs of modules are looked at in steps of main only, for the models it updates"
 NO_MODULE = "no torch.nn.Module holds the parameters: they are named by their position in the optimizer"
 CASES = [
     Case("in-place", plain(InPlace())),
@@ -454,7 +455,7 @@ CASES = [
     Case("scheduler", scheduled),
     Case("evaluation", evaluated),
     Case("accumulation", accumulated),
-    Case("gan", gan),
+    Case("gan", gan, note=SECOND_MODEL),
     Case("two-kinds-of-optimizer", two_kinds_of_optimizer),
     Case("closure-adam", closure_of(lambda parameters: torch.optim.Adam(parameters, lr=0.01))),
     Case("closure-lbfgs", closure_of(lambda parameters: torch.optim.LBFGS(parameters, lr=0.1, max_iter=3))),

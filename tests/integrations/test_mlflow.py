@@ -175,7 +175,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"no server within {SERVER_START_S_MAX:.0f} s")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_is_sent_the_run(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address, file = server
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
