@@ -1,8 +1,12 @@
-"""The folder of this file goes on the import path, so that tests share ``builders``. No test leaves a thread."""
+"""The folder of this file goes on the import path, so that tests share ``builders``.
+
+No test leaves a thread, or a process that remembers having compiled: that is noted in the runs of the next ones.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,3 +32,15 @@ def _no_thread_is_left() -> Iterator[None]:
     while own_threads() - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not own_threads() - before, "a test left a thread behind"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_compiled() -> Iterator[None]:
+    yield
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return
+    counters = sys.modules["torch._dynamo.utils"].counters
+    if counters["stats"] or counters["frames"] or any(sys.modules["torch._dynamo.eval_frame"].cached_backends.values()):
+        dynamo.reset()
+        counters.clear()

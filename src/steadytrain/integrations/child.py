@@ -235,7 +235,9 @@ def _end_after_the_parent(finish_s_max: float) -> None:
 
 def _listen(messages: Queue[dict[str, Any]]) -> None:
     """Take what is said while a library is still being imported: a short run can then say everything and end."""
-    for line in sys.stdin.buffer:
+    # Not sys.stdin: Python closes that at its end, and aborts where a thread still waits in it.
+    said = open(0, "rb", closefd=False)  # noqa: SIM115  no `with`, as the thread may never come to its end
+    for line in said:
         if not line.endswith(b"\n"):
             break  # the parent died in the middle of a word
         messages.put(json.loads(line))
