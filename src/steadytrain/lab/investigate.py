@@ -30,7 +30,8 @@ from steadytrain.capture.patches import MISSING
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.scene import Investigator, Lap, Scene
 from steadytrain.lab.lines import CannotRunAgainError, compile_lines, run_lines
-from steadytrain.lab.tracer import NOT_REPRODUCED, OperationTracer
+from steadytrain.lab.origins import Record
+from steadytrain.lab.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.model import Finding
 
 MODEL_RERUN = "the model was run again on the recorded batch, in the same process"
@@ -85,9 +86,10 @@ class StepInvestigator(Investigator):
 class LoopLap(Lap):
     """The tracer, spread over the script's own loop: in at the model's call, out at the optimizer."""
 
-    def __init__(self, scene: Scene, *, method: str = LOOP_RERUN) -> None:
+    def __init__(self, scene: Scene, *, method: str = LOOP_RERUN, observer: Observer | None = None) -> None:
         self._scene = scene
         self._method = method
+        self._observer = observer
         self._calls = deque(scene.micro_batches)
         self._feed: dict[int, deque[Any]] = {}
         for dataset, batch in scene.fetched:
@@ -136,12 +138,16 @@ class LoopLap(Lap):
             )
         return finding
 
+    def culprit(self) -> Record | None:
+        """What the tracer blames, once the lap is over."""
+        return self._tracer.culprit() if self._tracer is not None else None
+
     def abandon(self, why: str) -> Finding:
         self.end()
         return Finding(None, f"the loop was let round once more to find it, but {why}")
 
     def _start(self) -> OperationTracer:
-        self._tracer = _tracer(self._scene, self._method)
+        self._tracer = _tracer(self._scene, self._method, self._observer)
         self._tracing = True
         return self._tracer.__enter__()
 
@@ -305,9 +311,12 @@ def _no_backward(loss: Tensor) -> None:
     """The loss itself is not finite: what made it so has run already."""
 
 
-def _tracer(scene: Scene, method: str) -> OperationTracer:
+def _tracer(scene: Scene, method: str, observer: Observer | None = None) -> OperationTracer:
     return OperationTracer(
-        modules=module_names(_plain(root) for root in scene.roots), parameters=scene.parameters, method=method
+        modules=module_names(_plain(root) for root in scene.roots),
+        parameters=scene.parameters,
+        method=method,
+        observer=observer,
     )
 
 

@@ -31,7 +31,8 @@ class Record:
     """One operation (or ``source``: one tensor from before the run) that left non-finite values of one kind.
 
     ``born`` are births, ``constant`` those that somebody put there on purpose, the rest carried what ``parents``
-    made. ``contracted`` is set where the value began as an overflow of a matrix product.
+    made. ``contracted`` is set where the value began as an overflow of a matrix product. ``number`` counts the
+    operations of the traced run, from 0; None for a source.
     """
 
     order: int
@@ -44,6 +45,7 @@ class Record:
     parents: tuple[Record, ...] = ()
     place: Place | None = None
     inputs: tuple[OperandRange, ...] = ()
+    number: int | None = None
 
 
 @dataclass

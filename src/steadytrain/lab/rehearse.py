@@ -28,9 +28,12 @@ LEAD_IN_S_MAX = 120.0
 class BundleRehearsal(Rehearsal):
     """The step of a bundle, with its weights, random state and batches."""
 
-    def __init__(self, bundle: Bundle, done: Callable[[Finding], None]) -> None:
+    def __init__(
+        self, bundle: Bundle, done: Callable[[Finding], None], *, lap: Callable[[Scene], LoopLap] | None = None
+    ) -> None:
         self._bundle = bundle
         self._done = done
+        self._lap = lap or (lambda scene: LoopLap(scene, method=NEW_PROCESS))
         self._after_step = lead_in_steps(bundle)
 
     def begins_after(self, step: int) -> bool:
@@ -55,7 +58,7 @@ class BundleRehearsal(Rehearsal):
             micro_batch(call, modules[min(number, len(modules) - 1)], before if number == 0 else None)
             for number, call in enumerate(calls)
         ]
-        return LoopLap(replace(scene, micro_batches=recorded, fetched=fetched), method=NEW_PROCESS)
+        return self._lap(replace(scene, micro_batches=recorded, fetched=fetched))
 
     def done(self, finding: Finding) -> None:
         self._done(finding)

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,46 @@ def locate_again(bundle: Bundle, *, wait_s: float) -> Finding:
     Raises:
         UsageError: the bundle does not hold what is needed, or the script is gone.
     """
+    with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
+        result = Path(scratch) / "result.json"
+        why = launch_again(bundle, "steadytrain.lab.relaunch", [str(result)], result, wait_s=wait_s)
+        if why is not None:
+            return Finding(None, f"not searched: {why}")
+        return Finding.from_json(json.loads(result.read_text(encoding="utf-8")))
+
+
+def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: Path, *, wait_s: float) -> str | None:
+    """Run ``python -m module BUNDLE arguments...`` where the recorded command ran, until it has written ``result``.
+
+    Returns None when it has, else why not.
+
+    Raises:
+        UsageError: the bundle does not hold what is needed, or the script is gone.
+    """
+    folder = _folder_to_run_in(bundle)
+    log = result.parent / "output.txt"
+    command = [sys.executable, "-m", module, str(bundle.path.absolute()), *arguments]
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=wait_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
+    if result.is_file():
+        return None
+    tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+    said = f"; it said: {' | '.join(tail)}" if tail else ""
+    return f"the launched script ended with {done.returncode} before its step{said}"
+
+
+def _folder_to_run_in(bundle: Bundle) -> str | None:
     environment = bundle.environment
     script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
     if not script and not module:
@@ -45,42 +85,27 @@ def locate_again(bundle: Bundle, *, wait_s: float) -> Finding:
     if not (bundle.path / "model.safetensors").is_file():
         note = bundle.incident.state_note
         raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
-    with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
-        result, log = Path(scratch) / "result.json", Path(scratch) / "output.txt"
-        command = [sys.executable, "-m", "steadytrain.lab.relaunch", str(bundle.path.absolute()), str(result)]
-        with log.open("wb") as output:
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    timeout=wait_s,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return Finding(None, f"not searched: the launched script took more than {wait_s:.0f} s (--wait-s)")
-        if result.is_file():
-            return Finding.from_json(json.loads(result.read_text(encoding="utf-8")))
-        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-        said = f"; it said: {' | '.join(tail)}" if tail else ""
-        return Finding(None, f"not searched: the launched script ended with {done.returncode} before its step{said}")
+    return folder
 
 
 def main(bundle_path: str, result_path: str) -> int:
     """The launched side: run the recorded command with its step rehearsed."""
+    bundle = open_bundle(Path(bundle_path))
+    return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)))
+
+
+def run_recorded(bundle: Bundle, attach: Callable[[], None]) -> int:
+    """Run the recorded command in this process, and call ``attach`` once it has imported torch."""
     from steadytrain.capture.import_hook import after_import
     from steadytrain.capture.launch import execute, module_target, script_target
 
-    bundle = open_bundle(Path(bundle_path))
     environment = bundle.environment
     command = list(environment["argv"])
     if environment.get("module"):
         target = module_target(environment["module"], command[2:])
     else:
         target = script_target(environment["script"], command[1:])
-    after_import("torch", lambda: _attach(bundle, Path(result_path)))
+    after_import("torch", attach)
     return execute(target, lambda how, status, error: None)
 
 

@@ -22,6 +22,7 @@ torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -42,12 +43,25 @@ CHAIN_FIRST, CHAIN_LAST = 8, 4
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
 
 
+class Observer(ABC):
+    """Sees every operation of a traced run, in order; an error of its own ends up in the tracer's ``trouble``."""
+
+    @abstractmethod
+    def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Operation ``number``, counted from 0, is about to run; its arguments are as it will find them."""
+
+    @abstractmethod
+    def after(self, number: int, result: object) -> None:
+        """It has run."""
+
+
 class OperationTracer:
     """Traces what runs inside ``with tracer:`` and afterwards says which operation broke loss or gradients first.
 
     ``modules`` maps modules to their dotted path inside the model ("" for the model itself), ``parameters`` names
     the tensors whose ``.grad`` must be finite, ``method`` is passed on into the finding. Results, gradients and
-    random numbers are the same bits as without it. Enter it once, in the thread that runs the forward.
+    random numbers are the same bits as without it. Enter it once, in the thread that runs the forward. ``observer`` is
+    told of every operation.
     """
 
     def __init__(
@@ -56,12 +70,13 @@ class OperationTracer:
         modules: Mapping[torch.nn.Module, str] | None = None,
         parameters: Mapping[str, torch.Tensor],
         method: str,
+        observer: Observer | None = None,
     ) -> None:
         self._modules = dict(modules or {})
         self._parameters = dict(parameters)
         self._method = method
         self._watch = Watch()
-        self._mode = _Mode(self._watch)
+        self._mode = _Mode(self._watch, observer)
         self._anomaly = (False, True)
         self._eager: AbstractContextManager[Any] = nullcontext()
 
@@ -109,14 +124,26 @@ class OperationTracer:
         """Tell a root of backward, right before that backward starts; once for each root of each backward."""
         self._watch.guarded(lambda: self._watch.mark_loss(loss))
 
+    def mark_target(self, name: str, tensor: torch.Tensor) -> None:
+        """Tell another tensor that has to be finite at this moment, such as a weight after its update."""
+        self._watch.guarded(lambda: self._watch.mark_target(name, tensor))
+
+    def culprit(self) -> Record | None:
+        """What :meth:`finding` blames, as it was recorded."""
+        targets = self._targets()
+        return _blamed(ancestry(targets)) if targets else None
+
     def finding(self) -> Finding:
         """The first bad operation, or why there is none. Ask after backward, while the gradients are untouched."""
-        targets = list(self._watch.losses)
-        self._watch.guarded(lambda: targets.extend(self._bad_gradients()))
-        finding = _judge(targets, self._watch, self._method)
+        finding = _judge(self._targets(), self._watch, self._method)
         if self._watch.trouble is None:
             return finding
         return Finding(finding.located, f"{finding.why} (the trace is incomplete: {self._watch.trouble})")
+
+    def _targets(self) -> list[Target]:
+        targets = list(self._watch.losses)
+        self._watch.guarded(lambda: targets.extend(self._bad_gradients()))
+        return targets
 
     def _note_state(self) -> None:
         """Parameters, their gradients so far and the modules' buffers, as they are before the first operation."""
@@ -145,9 +172,11 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # Without this torch refuses flex_attention and its like under any mode.
     supports_higher_order_operators = True
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, observer: Observer | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
+        self._observer = observer
+        self._number = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -158,11 +187,17 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
         if foreign:
             return func(*args, **kwargs)  # fake tensors and the like: nothing to look at, nobody else to ask
+        number, observer = self._number, self._observer
+        self._number += 1
         calls: list[Call] = []
-        self._watch.guarded(lambda: calls.append(call_of(func, args, kwargs)))
+        self._watch.guarded(lambda: calls.append(call_of(number, func, args, kwargs)))
+        if observer is not None:
+            self._watch.guarded(lambda: observer.before(number, func, args, kwargs))
         result = func(*args, **kwargs)
         for call in calls:
             self._watch.guarded(lambda: self._watch.look(call, result))  # noqa: B023 (called before the next turn)
+        if observer is not None:
+            self._watch.guarded(lambda: observer.after(number, result))
         return result
 
 
@@ -171,11 +206,7 @@ def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
     if not targets:
         return Finding(None, NOT_REPRODUCED)
     reached = ancestry(targets)
-    in_order = sorted(reached, key=lambda record: record.order)
-    came_in = [record for record in in_order if record.source is not None and not record.constant]
-    if came_in:
-        return Finding(None, f"{came_in[0].source}; it reached the {reached[came_in[0]].name}")
-    culprit = next((record for record in in_order if record.born), in_order[0])
+    culprit = _blamed(reached)
     target = reached[culprit]
     if culprit.source is not None:
         return Finding(None, f"{culprit.source}; it reached the {target.name}")
@@ -186,6 +217,13 @@ def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
     else:
         why = f"no operation broke: {culprit.operation} put {word} there as a constant"
     return Finding(located, f"{why}; it reached the {target.name}")
+
+
+def _blamed(reached: Mapping[Record, Target]) -> Record:
+    """What came in broken, else the earliest birth, else the first constant."""
+    in_order = sorted(reached, key=lambda record: record.order)
+    came_in = [record for record in in_order if record.source is not None and not record.constant]
+    return next(iter(came_in), None) or next((record for record in in_order if record.born), in_order[0])
 
 
 def _locate(culprit: Record, target: Target, watch: Watch, method: str) -> Located:

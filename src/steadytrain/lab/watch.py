@@ -55,6 +55,7 @@ class _Before:
 class Call:
     """One dispatched operation with its arguments. ``before`` goes by position in ``operands``."""
 
+    number: int
     operation: Operation
     operands: Sequence[Operand]
     written: frozenset[str]
@@ -79,8 +80,8 @@ class _Made:
     written: bool
 
 
-def call_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """What is about to run, with copies of what it is about to overwrite."""
+def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """What is about to run as operation ``number``, with copies of what it is about to overwrite."""
     operation = operation_of(function)
     operands = operands_of(operation, args, kwargs)
     written, unread = written_by(operation, operands), unread_by(operation, operands)
@@ -92,7 +93,7 @@ def call_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ca
                 if operand.argument in written - unread and isinstance(operand.value, torch.Tensor):
                     before[number] = _keep(operand, room)
                     room -= operand.value.nbytes
-    return Call(operation, operands, written, unread, before)
+    return Call(number, operation, operands, written, unread, before)
 
 
 class Watch:
@@ -127,6 +128,12 @@ class Watch:
         records = self.behind(loss, "the loss")
         if records:
             self.losses.append(Target("loss", records))
+
+    def mark_target(self, name: str, tensor: torch.Tensor) -> None:
+        """``tensor`` has to be finite, as a loss or a gradient has."""
+        records = self.behind(tensor, name)
+        if records:
+            self.losses.append(Target(name, records))
 
     def behind(self, tensor: torch.Tensor, reader: str) -> tuple[Record, ...]:
         """Who is behind the non-finite values that ``tensor`` holds now; empty when it holds none."""
@@ -169,14 +176,30 @@ class Watch:
         if kind in kinds_in_numbers(call.operands) or (operation.fills and not same):
             shapes = tuple(_shape_only(operand) for operand in call.operands[:OPERANDS_MAX])
             constant = Record(
-                self._next(), kind, operation.name, constant=True, parents=same, place=place, inputs=shapes
+                self._next(),
+                kind,
+                operation.name,
+                constant=True,
+                parents=same,
+                place=place,
+                inputs=shapes,
+                number=call.number,
             )
             return (constant,)
         if same and self.records >= CARRIERS_MAX:
             return same
         if same:
             contracted = any(record.contracted for record in same)
-            return (Record(self._next(), kind, operation.name, contracted=contracted, parents=same, place=place),)
+            carrier = Record(
+                self._next(),
+                kind,
+                operation.name,
+                contracted=contracted,
+                parents=same,
+                place=place,
+                number=call.number,
+            )
+            return (carrier,)
         behind = _distinct(
             _passed_on(call.operation, other, one.origins[other]) for one in held for other in one.origins
         )
@@ -189,6 +212,7 @@ class Watch:
             parents=behind,
             place=place,
             inputs=_describe(call),
+            number=call.number,
         )
         return (birth,)
 
