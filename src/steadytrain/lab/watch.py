@@ -89,9 +89,9 @@ def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str
     room = COPY_BYTES_MAX
     if written - unread:
         with unseen():
-            for number, operand in enumerate(operands):
+            for position, operand in enumerate(operands):
                 if operand.argument in written - unread and isinstance(operand.value, torch.Tensor):
-                    before[number] = _keep(operand, room)
+                    before[position] = _keep(operand, room)
                     room -= operand.value.nbytes
     return Call(number, operation, operands, written, unread, before)
 

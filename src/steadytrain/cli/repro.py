@@ -1,0 +1,68 @@
+"""``steadytrain repro``: a standalone script for the fault of an incident."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import click
+
+from steadytrain.errors import UsageError
+
+NOT_MADE_STATUS = 1
+
+
+@click.command()
+@click.argument("incident", required=False)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder to write into; new or empty.",
+)
+@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that capturing and cutting may take.")
+@click.option(
+    "--compiled-wait-s",
+    default=30.0,
+    show_default=True,
+    help="Longest time to try the script in float64 and compiled; 0: not tried.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
+def command(
+    incident: str | None, folder: Path, runs_dir: str, wait_s: float, compiled_wait_s: float, as_json: bool
+) -> int:
+    """Write a short script that makes the NaN or Inf of an incident with torch alone, and a draft of a bug report.
+
+    INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. The recorded command is
+    launched again up to the failing step, as `locate` does it. The operation that broke is cut out with its inputs and
+    made small; the script is written only after it has failed in a fresh process. Ends with status 0 when there is
+    one, 1 when none could be made (a batch that holds NaN itself: its rows are written).
+    """
+    from steadytrain.store.bundle import open_bundle
+    from steadytrain.store.folder import find, newest, newest_incident
+
+    if wait_s <= 0:
+        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    if compiled_wait_s < 0:
+        raise UsageError(f"--compiled-wait-s {compiled_wait_s}: must not be negative")
+    path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
+    bundle = open_bundle(path)
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
+    from steadytrain.lab.repro.making import make_repro, repro_document
+
+    repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s)
+    if as_json:
+        click.echo(json.dumps(repro_document(bundle, folder, repro), indent=1, ensure_ascii=False))
+        return 0 if repro.made else NOT_MADE_STATUS
+    click.echo(f"step {bundle.incident.step} of {bundle.incident.run}: {repro.why}")
+    for name, size in repro.files.items():
+        lines = f", {repro.lines} lines" if name == "repro.py" else ""
+        click.echo(f"  {folder / name}   {size:,} bytes{lines}")
+    for name, result in repro.variants.items():
+        click.echo(f"  {name:<20} {result}")
+    return 0 if repro.made else NOT_MADE_STATUS

@@ -1,0 +1,125 @@
+"""The side that runs in the launched script: the failing step under the tracer with a trail, and what is cut out of it.
+
+Run as ``python -m steadytrain.lab.repro.captured BUNDLE FOLDER [NEEDED.json]``, which leaves ``captured.json`` and
+``captured.pt`` in FOLDER. With ``update`` as third argument the script's own updates are looked at instead, for
+weights that an optimizer broke.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.lab.relaunch import run_recorded
+from steadytrain.model import Finding
+from steadytrain.store.bundle import Bundle, open_bundle, write_json
+
+if TYPE_CHECKING:
+    from steadytrain.lab.origins import Record
+    from steadytrain.lab.repro.trail import Trail
+
+RESULT = "captured.json"
+TENSORS = "captured.pt"
+NEEDED = "needed.json"
+UPDATE = "update"
+
+
+def main(bundle_path: str, folder: str, how: str | None = None) -> int:
+    """Run the recorded command and leave its captured fault in ``folder``."""
+    bundle = open_bundle(Path(bundle_path))
+    if how == UPDATE:
+        return run_recorded(bundle, lambda: _attach_to_updates(bundle, Path(folder)))
+    return run_recorded(bundle, lambda: _attach(bundle, Path(folder), Path(how) if how else None))
+
+
+def _attach(bundle: Bundle, folder: Path, needed: Path | None) -> None:
+    from steadytrain.capture.books import Settings
+    from steadytrain.capture.scene import Scene
+    from steadytrain.capture.watcher import Watcher
+    from steadytrain.lab.investigate import LoopLap
+    from steadytrain.lab.rehearse import BundleRehearsal
+    from steadytrain.lab.relaunch import NEW_PROCESS
+    from steadytrain.lab.repro.trail import Trail, Wanted
+
+    wanted = None
+    if needed is not None:
+        numbers = json.loads(needed.read_text(encoding="utf-8"))
+        wanted = Wanted(frozenset(numbers["operations"]), frozenset(numbers["nodes"]))
+    trail = Trail(wanted)
+    laps: list[LoopLap] = []
+
+    def lap(scene: Scene) -> LoopLap:
+        laps.append(LoopLap(scene, method=NEW_PROCESS, observer=trail))
+        return laps[0]
+
+    def done(finding: Finding) -> None:
+        _leave(folder, finding, laps[0].culprit() if laps else None, trail)
+
+    settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe")
+    Watcher(settings, tell=_tell, rehearsal=BundleRehearsal(bundle, done, lap=lap))
+
+
+def _attach_to_updates(bundle: Bundle, folder: Path) -> None:
+    from steadytrain.lab.repro.updates import look_at_updates
+
+    look_at_updates(bundle.incident.step, lambda finding, culprit, trail: _leave(folder, finding, culprit, trail))
+
+
+def _leave(folder: Path, finding: Finding, culprit: Record | None, trail: Trail) -> None:
+    """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
+    try:
+        document = _document(folder, finding, culprit, trail)
+    except Exception as error:  # ours, but the launched script must not go on and train
+        document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": 0}
+    write_json(folder / RESULT, {"finding": finding.to_json(), **document})
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _document(folder: Path, finding: Finding, culprit: Record | None, trail: Trail) -> dict[str, Any]:
+    import torch
+
+    from steadytrain.lab.repro.arguments import CannotWriteError
+    from steadytrain.lab.repro.cone import Cut, cuts, program_of, wanted_by
+    from steadytrain.lab.repro.program import program_to_json
+
+    if finding.located is None or culprit is None:
+        return {"why": finding.why, "programs": []}
+    if not culprit.born or culprit.number is None:
+        return {"why": f"there is no operation that broke: {finding.why}", "programs": []}
+    if culprit.number >= len(trail.entries):
+        return {"why": f"the step has more than {len(trail.entries)} operations", "programs": []}
+    programs: list[Any] = []
+    tensors: dict[str, torch.Tensor] = {}
+    found: list[Cut] = []
+    why = None
+    try:
+        found += cuts(trail, culprit.number, culprit.kind)
+    except CannotWriteError as refusal:
+        why = str(refusal)
+    if trail.overflowed:
+        wanted = wanted_by(trail, found)
+        numbers = {"operations": sorted(wanted.operations), "nodes": sorted(wanted.nodes)}
+        write_json(folder / NEEDED, numbers)
+        return {"why": None, "programs": [], "again": True}
+    for cut in found:
+        try:
+            for program in program_of(trail, cut, culprit.kind):
+                lead = f"{len(programs)}."
+                programs.append(program_to_json(program))
+                tensors |= {lead + name: tensor for name, tensor in program.inputs.items()}
+        except CannotWriteError as refusal:
+            why = why or str(refusal)
+    torch.save(tensors, folder / TENSORS)
+    return {"why": why, "programs": programs, "kind": int(culprit.kind)}
+
+
+def _tell(text: str) -> None:
+    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,260 @@
+"""From the first bad operation backwards: the fewest operations whose inputs are all finite, as a program.
+
+Of the operation itself a program needs nothing but its inputs. Where one of these is not finite (the -Inf of a mask),
+the operation that made it comes along, and so on up; where nobody was seen making it, or too many would come along, a
+``masked_fill`` puts it back in place.
+
+An operation of backward is no use by itself: ``x / 0`` is nobody's bug. There the operation that it differentiates is
+taken, with the gradient that came into it, and autograd does the rest. Where the forward result is not finite either
+(``where`` hides it), what comes after it is taken too, up to the one that hid it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from steadytrain.lab.operands import Kinds
+from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, map_leaves, refs_in
+from steadytrain.lab.repro.program import Program, Step, check_operation
+from steadytrain.lab.repro.trail import Entry, Trail, Wanted
+
+PRODUCERS_MAX = 8
+"""Operations that may come along for one program; beyond it the mask is put back by hand."""
+
+HIDERS_MAX = 8
+"""Operations followed down from a forward result that is not finite, to the one that hides it."""
+
+INFINITIES = (Kinds.NEGATIVE_INF, Kinds.POSITIVE_INF)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The operations of a program by number, in order; ``gradients`` come into the node of the last (backward)."""
+
+    entries: tuple[Entry, ...]
+    gradients: tuple[str | None, ...]
+    filled: tuple[str, ...]
+    target: str | None
+
+
+def cuts(trail: Trail, culprit: int, kind: Kinds) -> Iterator[Cut]:
+    """The ways to cut, the better one first.
+
+    Raises:
+        CannotWriteError: an input holds NaN, and nothing that was seen made it.
+    """
+    birth = trail.entries[culprit]
+    forward = trail.made_by.get(birth.node) if birth.node is not None else None
+    if forward is not None and birth.node is not None:
+        core = _down_to_finite(trail, trail.entries[forward])
+        gradients = trail.incoming.get(_node_of(trail, core[-1].number), ())
+        if any(gradients) and not any(trail.values[name].kinds for name in gradients if name):
+            yield from _both_ways(trail, core, gradients, None)
+    made = [name for name in [*birth.results, *(new for _, new in birth.written)] if name]
+    target = next((name for name in made if kind in trail.values[name].kinds), None)
+    if target is not None:
+        yield from _both_ways(trail, [birth], (), target)
+
+
+def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
+    """What a second capture has to keep for these cuts."""
+    return Wanted(
+        frozenset(entry.number for cut in found for entry in cut.entries),
+        frozenset(_node_of(trail, cut.entries[-1].number) for cut in found if cut.gradients),
+    )
+
+
+def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
+    """The programs of a cut: one, or in backward one for each input whose gradient may hold the fault.
+
+    Raises:
+        CannotWriteError: a value that is needed was not kept, or an operation cannot be called by a script.
+    """
+    steps, inputs, meant = _steps(trail, cut)
+    order = _names(steps, cut.gradients)
+    tensors = {order[name]: tensor for name, tensor in inputs.items()}
+    steps = tuple(_renamed(step, order) for step in steps)
+    plain = Program(
+        steps=steps,
+        inputs={name: tensors[name] for name in sorted(tensors, key=_place)},
+        outputs=(),
+        gradients=(),
+        target="" if cut.target is None else order[cut.target],
+        kind=kind,
+        meant=frozenset(order[name] for name in meant if name in order),
+        device=next((trail.devices[name] for name in inputs if name in trail.devices), "cpu"),
+    )
+    if not cut.gradients:
+        yield plain
+        return
+    outputs = [name for name in [*steps[-1].results, *(new for _, new in steps[-1].written)] if name]
+    gradients = tuple(order.get(name) if name else None for name in cut.gradients)[: len(outputs)]
+    backward = replace(plain, outputs=tuple(outputs[: len(gradients)]), gradients=gradients)
+    for name, tensor in plain.inputs.items():
+        if tensor.is_floating_point() and name not in gradients:
+            for found in dict.fromkeys((kind, Kinds.NAN, *INFINITIES)):
+                yield replace(backward, target=name, kind=found)
+
+
+def _down_to_finite(trail: Trail, first: Entry) -> list[Entry]:
+    """``first``, and what comes after it while its result is not finite."""
+    core = [first]
+    nodes = set(trail.made_by.values())
+    while len(core) <= HIDERS_MAX:
+        bad = {name for name in _made(core[-1]) if trail.values[name].kinds}
+        if not bad:
+            return core
+        after = (entry for entry in trail.entries[core[-1].number + 1 :] if entry.number in nodes)
+        following = next((entry for entry in after if bad & set(_read(entry))), None)
+        if following is None:
+            break
+        core.append(following)
+    return [first]
+
+
+def _both_ways(
+    trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None
+) -> Iterator[Cut]:
+    """With the operations that made a mask, and without."""
+    whole = _closed(trail, core, gradients, target, known=True)
+    yield whole
+    if len(whole.entries) > len(core):
+        yield _closed(trail, core, gradients, target, known=False)
+
+
+def _closed(
+    trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None, *, known: bool
+) -> Cut:
+    """``core`` with whoever made its non-finite inputs; with ``known`` False they are put back by hand."""
+    chosen = {entry.number: entry for entry in core}
+    waiting, filled = list(core), []
+    while waiting:
+        entry = waiting.pop()
+        made = {name for other in chosen.values() for name in _made(other)}
+        for name in dict.fromkeys(_read(entry)):
+            value = trail.values[name]
+            if not value.kinds or name in made or name in filled:
+                continue
+            if known and value.producer is not None and len(chosen) - len(core) < PRODUCERS_MAX:
+                producer = trail.entries[value.producer]
+                chosen[producer.number] = producer
+                waiting.append(producer)
+                made |= set(_made(producer))
+            elif Kinds.NAN in value.kinds:
+                raise CannotWriteError("an input holds NaN already, and no recorded operation made it")
+            else:
+                filled.append(name)
+    return Cut(tuple(chosen[number] for number in sorted(chosen)), gradients, tuple(filled), target)
+
+
+def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Tensor], set[str]]:
+    """The operations with the tensors that come in, by the names of the trail."""
+    steps: list[Step] = []
+    inputs: dict[str, torch.Tensor] = {}
+    meant: set[str] = set()
+    made: set[str] = set()
+
+    def take(name: str) -> None:
+        if name in made or name in inputs:
+            return
+        tensor = trail.kept.get(name)
+        if tensor is None:
+            raise CannotWriteError("an input is no plain tensor (sparse, quantized or sharded), so it was not kept")
+        if name not in cut.filled:
+            inputs[name] = tensor
+            return
+        for step, found in _fills(name, tensor):
+            steps.append(step)
+            inputs.update(found)
+        made.add(name)
+        meant.update({name, *(result for step in steps for result in step.results if result and name in result)})
+
+    for entry in cut.entries:
+        for name in dict.fromkeys(_read(entry)):
+            take(name)
+        operation = check_operation(entry.function)
+        args = tuple(map_leaves(list(entry.args), _portable))
+        steps.append(Step(operation, args, map_leaves(dict(entry.kwargs), _portable), entry.results, entry.written))
+        made |= set(_made(entry))
+        meant |= {name for name in _made(entry) if trail.values[name].kinds}
+    for name in cut.gradients:
+        if name is not None:
+            take(name)
+    return tuple(steps), inputs, meant
+
+
+def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, torch.Tensor]]]:
+    """Steps that put the infinities of ``tensor`` back into a finite copy of it."""
+    finite = torch.where(torch.isfinite(tensor), tensor, torch.zeros_like(tensor))
+    present = [(-1, float("-inf")), (1, float("inf"))]
+    found = [(sign, number) for sign, number in present if bool((tensor == number).any())]
+    current, tensors = f"{name}:finite", {f"{name}:finite": finite}
+    for place, (sign, number) in enumerate(found):
+        where = f"{name}:where{sign}"
+        tensors[where] = tensor == number
+        result = name if place == len(found) - 1 else f"{name}:filled"
+        step = Step("aten.masked_fill.Scalar", (Ref(current), Ref(where), number), {}, (result,))
+        yield step, dict(tensors)
+        current, tensors = result, {}
+
+
+def _names(steps: Sequence[Step], gradients: Sequence[str | None]) -> dict[str, str]:
+    """Short names in the order of use: x0, x1 for what comes in, y0, y1 for what is made, g0 for gradients."""
+    order: dict[str, str] = {}
+    made = {name for step in steps for name in [*step.results, *(new for _, new in step.written)] if name}
+    counts = {"x": 0, "y": 0, "g": 0}
+
+    def give(name: str, lead: str) -> None:
+        if name not in order:
+            order[name] = f"{lead}{counts[lead]}"
+            counts[lead] += 1
+
+    used = [name for step in steps for name in refs_in([list(step.args), dict(step.kwargs)])]
+    for name in gradients:
+        if name is not None and name not in made and name not in used:
+            give(name, "g")
+    for step in steps:
+        for name in refs_in([list(step.args), dict(step.kwargs)]):
+            give(name, "y" if name in made else "x")
+        for made_here in [*step.results, *(new for _, new in step.written)]:
+            if made_here:
+                give(made_here, "y")
+    return order
+
+
+def _renamed(step: Step, order: dict[str, str]) -> Step:
+    def rename(leaf: Any) -> Any:
+        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
+
+    return Step(
+        step.operation,
+        tuple(map_leaves(list(step.args), rename)),
+        map_leaves(dict(step.kwargs), rename),
+        tuple(order[name] if name else None for name in step.results),
+        tuple((order[old], order[new]) for old, new in step.written),
+    )
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Inputs in the order of their numbers, gradients last."""
+    return name.startswith("g"), int(name[1:])
+
+
+def _portable(leaf: Any) -> Any:
+    return Device() if isinstance(leaf, torch.device) else leaf
+
+
+def _read(entry: Entry) -> list[str]:
+    return list(refs_in([list(entry.args), dict(entry.kwargs)]))
+
+
+def _made(entry: Entry) -> list[str]:
+    return [name for name in [*entry.results, *(new for _, new in entry.written)] if name]
+
+
+def _node_of(trail: Trail, number: int) -> int:
+    return next((node for node, maker in trail.made_by.items() if maker == number), -1)

@@ -1,0 +1,182 @@
+"""``ISSUE.md``: a draft of a bug report, with what maintainers ask for again and again.
+
+Built from the bundle, the finding and what was made of it; redacted, without paths. It is a draft: whose bug it is, a
+person has to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from steadytrain.errors import UsageError
+from steadytrain.model import Finding, OperandRange, Window
+from steadytrain.store.bundle import Bundle
+from steadytrain.store.redact import redact_arguments, redact_text
+from steadytrain.store.tree import decode
+
+STEPS_SHOWN = 8
+CHAIN_SHOWN = 6
+CURVES = ("loss", "gradient_norm", "learning_rate", "loss_scale")
+VARIANT_WORDS: Mapping[str, str] = {
+    "eager": "eager",
+    "float64": "eager, all floating-point tensors in float64",
+    "compiled": "torch.compile (default backend)",
+    "cuda": "eager, on the GPU",
+    "cpu": "eager, on the CPU",
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is about. ``facts`` are those of ``working``, ``variants`` what each other condition gave."""
+
+    bundle: Bundle
+    finding: Finding
+    facts: Mapping[str, Any]
+    variants: Mapping[str, str]
+    script: str
+    tensors_bytes: int | None
+
+
+def issue_text(subject: Subject) -> str:
+    """The draft as Markdown."""
+    parts = [
+        f"# {subject.facts['title']}",
+        "> Draft. Read it before you post it, take out what is private, and say why you think that it is a bug.",
+        *_what_happens(subject),
+        *_script(subject),
+        *_inputs(subject),
+        *_variants(subject),
+        *_training(subject),
+        *_environment(subject.bundle.environment),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _what_happens(subject: Subject) -> Iterator[str]:
+    facts, located = subject.facts, subject.finding.located
+    operations = ", ".join(f"`{operation}`" for operation in facts["operations"])
+    yield "## What happens"
+    if facts["backward"]:
+        yield f"The gradient of `{facts['target']}` through {operations} holds {facts['produced']}."
+        yield "All inputs, the incoming gradient and the result of the forward are finite."
+    else:
+        yield f"{operations} gives {facts['produced']}. All inputs are finite."
+    if located is not None and located.operation not in facts["operations"]:
+        yield f"The operation in which the value appears first is `{located.operation}`, in the {located.phase}."
+    yield "## What was expected"
+    yield "A finite value, or an error. If this value is what is documented for these inputs, the report is not a bug."
+
+
+def _script(subject: Subject) -> Iterator[str]:
+    yield "## Script"
+    beside = f" and `repro.pt` ({subject.tensors_bytes:,} bytes)" if subject.tensors_bytes is not None else ""
+    yield f"`repro.py`{beside}; it needs torch alone and ends with an `AssertionError` while the fault is there."
+    yield f"```python\n{subject.script.rstrip()}\n```"
+
+
+def _inputs(subject: Subject) -> Iterator[str]:
+    yield "## Inputs"
+    rows = ["| tensor | in this script | in the training run | device |", "|---|---|---|---|"]
+    for small, captured in zip(subject.facts["inputs"], subject.facts["captured"], strict=True):
+        here, there = OperandRange.from_json(small), OperandRange.from_json(captured)
+        rows.append(f"| `{here.name}` | {here.summary()} | {there.summary()} | {subject.facts['device']} |")
+    yield "\n".join(rows)
+
+
+def _variants(subject: Subject) -> Iterator[str]:
+    yield "## Under other conditions"
+    rows = ["| condition | result |", "|---|---|"]
+    rows += [f"| {VARIANT_WORDS.get(name, name)} | {result} |" for name, result in subject.variants.items()]
+    yield "\n".join(rows)
+
+
+def _training(subject: Subject) -> Iterator[str]:
+    incident, environment = subject.bundle.incident, subject.bundle.environment
+    yield "## Where it came from"
+    lines = [f"- first seen in step {incident.step} of a training run; the value reached the {_reached(subject)}"]
+    lines += _place(subject.finding)
+    model = environment.get("model") or {}
+    lines.append(f"- model: {model.get('class')}, {model.get('parameters'):,} parameters, dtypes {_counts(model)}")
+    lines += [f"- optimizer: {_optimizer(entry)}" for entry in environment.get("optimizer") or []]
+    lines.append(f"- autocast: {_autocast(subject.bundle)}")
+    lines.append(f"- processes: {environment.get('world_size', 1)}, this one is number {environment.get('rank', 0)}")
+    lines.append(f"- command: `{_command(environment.get('argv') or [])}`")
+    lines.append("- the step was done over in a new process with the recorded batch, and the fault came again")
+    yield "\n".join(lines)
+    yield _curves(subject.bundle.window.last(STEPS_SHOWN))
+
+
+def _place(finding: Finding) -> Iterator[str]:
+    located = finding.located
+    if located is None:
+        return
+    where = f"in `{located.module}`" if located.module else "outside the model's layers"
+    yield f"- place: {located.phase}, {where}, `{located.operation}` made {located.produced}"
+    if located.code:
+        yield f"- line: `{redact_text(located.code)}` ({PurePath(located.file or '').name}:{located.line})"
+    if located.chain:
+        yield f"- then: {' -> '.join(redact_text(link) for link in located.chain[:CHAIN_SHOWN])}"
+
+
+def _curves(window: Window) -> str:
+    """The last steps: whether it came suddenly or was on its way."""
+    shown = [name for name in CURVES if len(window.series(name).values)]
+    rows = [f"| step | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
+    for at, step in enumerate(window.steps):
+        cells = (f"{window.signals[name][at]:.6g}" if window.present[name][at] else "" for name in shown)
+        rows.append(f"| {int(step)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _environment(environment: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Versions"
+    device = environment.get("device") or {}
+    gpus = [f"{gpu.get('name')} ({gpu.get('capability')})" for gpu in device.get("gpus") or []]
+    lines = [
+        f"- Python {environment.get('python')}, {environment.get('platform')}",
+        f"- CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}, driver {device.get('driver')}",
+        f"- GPUs: {', '.join(gpus) or 'none'}; processors {device.get('processors')}",
+    ]
+    lines += [f"- {name} {version}" for name, version in (environment.get("versions") or {}).items()]
+    lines += [f"- {name}: {value}" for name, value in (environment.get("numerics") or {}).items()]
+    for name, value in (environment.get("environment") or {}).items():
+        if not str(value).startswith(("/", "~")):  # a folder tells of a person's machine, and nothing of the fault
+            lines.append(f"- {name}={redact_text(str(value))}")
+    yield "\n".join(lines)
+
+
+def _reached(subject: Subject) -> str:
+    return redact_text(subject.finding.located.reached) if subject.finding.located else "loss or a gradient"
+
+
+def _counts(model: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in (model.get("dtypes") or {}).items()) or "unknown"
+
+
+def _optimizer(entry: Mapping[str, Any]) -> str:
+    groups = entry.get("groups") or [{}]
+    settings = ", ".join(f"{name}={value}" for name, value in groups[0].items() if value is not None)
+    more = f" (and {len(groups) - 1} more groups)" if len(groups) > 1 else ""
+    return redact_text(f"{entry.get('class')}({settings}){more}")
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command without folders: they tell of a person's machine."""
+    plain = [PurePath(one).name if one.startswith(("/", "~")) else one for one in redact_arguments(list(arguments))]
+    return " ".join(plain).replace("`", "'")
+
+
+def _autocast(bundle: Bundle) -> str:
+    path: Path = bundle.path / "batches.json"
+    try:
+        calls = json.loads(path.read_text(encoding="utf-8"))["calls"]
+        tree = next(call["call"] for call in calls if call["step"] == bundle.incident.step)
+        state = decode(dict(tree["dict"])["autocast"], {})
+        return ", ".join(f"{device} {dtype}" for device, dtype in state["enabled"]) or "off"
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, UsageError):
+        return "unknown"

@@ -1,0 +1,255 @@
+"""``steadytrain repro`` from end to end: capture, make small, verify in a fresh process, report.
+
+No user code runs in this process. Nothing is called a reproduction before its script has failed in a process of its
+own, in the way that it says. What could not be made leaves no script behind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steadytrain.errors import UsageError
+from steadytrain.lab.relaunch import launch_again
+from steadytrain.model import Finding
+from steadytrain.store.bundle import Bundle
+
+ISSUE = "ISSUE.md"
+FRESH_WAIT_S = 120.0
+"""For a script of a few operations: importing torch from a slow disk takes most of it."""
+
+BATCH_IS_BAD = "the batch already holds"
+WEIGHTS_ARE_BAD = "the parameter already holds"
+LOG_CHARACTERS_MAX = 300
+
+
+@dataclass(frozen=True)
+class Repro:
+    """What came of it. ``why`` says in words what was made, or why nothing was; ``files`` are sizes by name."""
+
+    made: bool
+    why: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    lines: int | None = None
+    facts: Mapping[str, Any] | None = None
+    variants: Mapping[str, str] = field(default_factory=dict)
+    finding: Finding | None = None
+    rows: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass
+class _Work:
+    """One making: where, for what, and how long it may still take."""
+
+    bundle: Bundle
+    scratch: Path
+    wait_s: float
+    clock: Callable[[], float]
+    began: float
+
+    @property
+    def left_s(self) -> float:
+        return max(1.0, self.wait_s - (self.clock() - self.began))
+
+
+def make_repro(
+    bundle: Bundle,
+    folder: Path,
+    *,
+    wait_s: float,
+    compiled_wait_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Repro:
+    """Make a script for the fault of ``bundle`` in ``folder``, which is not there yet or empty.
+
+    Args:
+        wait_s: longest time for all of it but the variants.
+        compiled_wait_s: longest time to try the script in float64 and compiled; 0 does not try.
+
+    Raises:
+        UsageError: the incident is of a kind that no script is made for, or cannot be launched again.
+    """
+    check_folder(folder)
+    check_symptom(bundle)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-repro-") as scratch:
+        work = _Work(bundle, Path(scratch), wait_s, clock, clock())
+        captured = _captured(work)
+        finding = Finding.from_json(captured["finding"])
+        if not captured["programs"]:
+            return _without_script(bundle, folder, finding, str(captured["why"] or finding.why))
+        made = _made(work)
+        if made["why"] is not None:
+            return Repro(False, made["why"], finding=finding)
+        refused = _verified(work)
+        if refused is not None:
+            return Repro(False, f"not called a reproduction: {refused}", finding=finding)
+        variants = _variants(work, compiled_wait_s)
+        return _put(work, folder, finding, made, variants)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ``UsageError`` where something lies in ``folder`` already, or it cannot be a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: not a folder; name another with -o")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: this folder is not empty; name another with -o")
+
+
+def check_symptom(bundle: Bundle) -> None:
+    """Raises ``UsageError`` for an incident in which everything is finite."""
+    incident = bundle.incident
+    if all(math.isfinite(loss) for loss in incident.losses) and not incident.parameters:
+        names = ", ".join(symptom.name for symptom in incident.symptoms) or "this incident"
+        raise UsageError(f"{bundle.path}: repro is not yet for finite symptoms ({names}); it needs a NaN or Inf")
+
+
+def _captured(work: _Work) -> dict[str, Any]:
+    """Launch the recorded command and take the fault out of it; twice where the step does not fit into memory."""
+    recorded = work.bundle.incident.finding
+    if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
+        return {"finding": recorded.to_json(), "programs": [], "why": None}
+    found = _launched(work, *(["update"] if recorded.why.startswith(WEIGHTS_ARE_BAD) else []))
+    if str(found.get("why") or "").startswith(WEIGHTS_ARE_BAD):
+        found = _launched(work, "update")
+    if found.get("again"):
+        found = _launched(work, str(work.scratch / "needed.json"))
+    return found
+
+
+def _launched(work: _Work, *how: str) -> dict[str, Any]:
+    result = work.scratch / "captured.json"
+    result.unlink(missing_ok=True)
+    arguments = [str(work.scratch), *how]
+    why = launch_again(work.bundle, "steadytrain.lab.repro.captured", arguments, result, wait_s=work.left_s)
+    if why is not None:
+        return {"finding": Finding(None, f"not searched: {why}").to_json(), "programs": [], "why": why}
+    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return found
+
+
+def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) -> Repro:
+    """No operation is to blame, or none that was seen: where the batch is, its rows are written."""
+    from steadytrain.lab.repro.rows import bad_rows, write_rows
+
+    if finding.located is not None:
+        return Repro(False, why, finding=finding)
+    found = bad_rows(bundle)
+    if not found:
+        return Repro(False, why, finding=finding)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(found, folder)
+    rows = {one.name: list(one.rows) for one in found}
+    told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
+    why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"
+    return Repro(False, why, files=_sizes(folder), finding=finding, rows=rows)
+
+
+def _made(work: _Work) -> dict[str, Any]:
+    """Make the captured program small in a process of its own: an operation on odd shapes may take it down."""
+    budget = work.left_s
+    command = ["-m", "steadytrain.lab.repro.working", str(work.scratch), f"{budget / 2:.1f}"]
+    try:
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, errors="replace", timeout=budget, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"why": f"making it small took more than {budget:.0f} s (--wait-s)"}
+    made = work.scratch / "made.json"
+    if not made.is_file():
+        said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
+        return {"why": f"making it small ended with {done.returncode}: {said}"}
+    found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
+    return found
+
+
+def _verified(work: _Work) -> str | None:
+    """Let the script fail in a fresh process; where the readable one does not, the exact one takes its place."""
+    from steadytrain.lab.repro.fresh import fault_in_fresh_process
+
+    script = work.scratch / "repro.py"
+    refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
+    if refused is not None:
+        (work.scratch / "exact.py").replace(script)
+        refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
+    return refused
+
+
+def _variants(work: _Work, wait_s: float) -> dict[str, str]:
+    """The same script in float64, compiled, elsewhere; whatever of it comes within the time."""
+    if wait_s <= 0:
+        return {"compiled": "not tried (--compiled-wait-s 0)"}
+    result = work.scratch / "variants.json"
+    names = [str(work.scratch / name) for name in ("repro.py", "made.json", "variants.json")]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "compiled")}
+    late = False
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "steadytrain.lab.repro.variants", *names],
+            cwd=work.scratch,
+            env=environment,
+            capture_output=True,
+            timeout=wait_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        late = True
+    found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
+    if "compiled" not in found:
+        found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
+    return found
+
+
+def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], variants: dict[str, str]) -> Repro:
+    """Everything into the folder, the script last."""
+    from steadytrain.lab.repro.issue import Subject, issue_text
+
+    script, tensors = work.scratch / "repro.py", work.scratch / "repro.pt"
+    text = script.read_text(encoding="utf-8")
+    size = tensors.stat().st_size if tensors.is_file() else None
+    folder.mkdir(parents=True, exist_ok=True)
+    if size is not None:
+        shutil.copyfile(tensors, folder / tensors.name)
+    subject = Subject(work.bundle, finding, made, variants, text, size)
+    (folder / ISSUE).write_text(issue_text(subject), encoding="utf-8")
+    shutil.copyfile(script, folder / script.name)
+    why = f"{made['title']}; verified in a fresh process"
+    if not made["finished"]:
+        why += "; it is not the smallest: the time was over"
+    return Repro(True, why, _sizes(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def repro_document(bundle: Bundle, folder: Path, repro: Repro) -> dict[str, Any]:
+    """The ``steadytrain.repro/1`` document."""
+    facts = repro.facts or {}
+    return {
+        "schema": "steadytrain.repro/1",
+        "incident": str(bundle.path),
+        "made": repro.made,
+        "why": repro.why,
+        "folder": str(folder) if repro.files else None,
+        "files": dict(repro.files),
+        "lines": repro.lines,
+        "operations": facts.get("operations", []),
+        "produced": facts.get("produced"),
+        "backward": facts.get("backward"),
+        "device": facts.get("device"),
+        "inputs": facts.get("inputs", []),
+        "variants": dict(repro.variants),
+        "rows": dict(repro.rows),
+        "located": repro.finding.located.to_json() if repro.finding and repro.finding.located else None,
+        "search": repro.finding.why if repro.finding else None,
+    }

@@ -1,0 +1,250 @@
+"""The trail of a traced run: every operation, which values it was called with and made, and which step of backward.
+
+A *value* is what a tensor held between two writes: the same memory read the same way, written by nobody meanwhile. So
+a tensor that autograd saved and unpacked again is the value it was when the forward made it. The trail knows the kinds
+of non-finite numbers in each value, and keeps copies of the values that operations were called with, within a bound:
+a run that is beyond it is captured again with the few operations named that are needed (``wanted``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steadytrain.lab.operands import Kinds, has_own_dispatch, kinds_of, storage_of, unseen
+from steadytrain.lab.operations import operands_of, operation_of, written_by
+from steadytrain.lab.repro.arguments import Ref, map_leaves
+from steadytrain.lab.tracer import Observer
+
+KEPT_BYTES_MAX = 512 * 2**20
+"""Copies kept in one run; a model beyond it is captured in two runs."""
+
+OPERATIONS_MAX = 500_000
+"""A step of a large model has some ten thousand; beyond this nothing more is noted."""
+
+PRUNE_FROM = 4096
+"""Storages remembered before those that are gone are looked for; after that at every doubling."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """``producer`` is the number of the operation that made it, None for what was there before the run."""
+
+    producer: int | None
+    kinds: Kinds
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operation. ``args`` and ``kwargs`` hold a :class:`Ref` for each tensor.
+
+    ``results`` are the names of the tensors it returned, None for one that it was given; ``written`` pairs the name
+    of each value that it overwrote with that of what it put there. ``node`` is the backward node it ran in.
+    """
+
+    number: int
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: tuple[str | None, ...]
+    written: tuple[tuple[str, str], ...]
+    node: int | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a second capture has to keep: the inputs of these operations, and what came into these nodes."""
+
+    operations: frozenset[int]
+    nodes: frozenset[int]
+
+
+@dataclass
+class _Storage:
+    alive: Any  # a StorageWeakRef, which torch leaves untyped
+    names: dict[Any, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """An operation that is running."""
+
+    function: Any
+    raw: tuple[Sequence[Any], Mapping[str, Any]]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    node: int | None
+
+
+class Trail(Observer):
+    """Follows one traced run. ``kept`` are copies of values on the host by name, ``devices`` where each was.
+
+    ``made_by`` maps a backward node to the operation that it differentiates, ``incoming`` to the gradients that came
+    into it.
+    """
+
+    def __init__(self, wanted: Wanted | None = None) -> None:
+        self.entries: list[Entry] = []
+        self.values: dict[str, Value] = {}
+        self.kept: dict[str, torch.Tensor] = {}
+        self.devices: dict[str, str] = {}
+        self.made_by: dict[int, int] = {}
+        self.incoming: dict[int, tuple[str | None, ...]] = {}
+        self.overflowed = False
+        self._wanted = wanted
+        self._kept_bytes = 0
+        self._storages: dict[int, _Storage] = {}
+        self._prune_at = PRUNE_FROM
+        self._open: _Open | None = None
+        self._made_last: list[tuple[int, torch.Tensor]] = []
+
+    def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._open = None
+        if number >= OPERATIONS_MAX:
+            return
+        with unseen():
+            self._follow_backward()
+            keep = self._wanted is None or number in self._wanted.operations
+
+            def refer(value: Any) -> Any:
+                return Ref(self._read(value, keep=keep)) if isinstance(value, torch.Tensor) else value
+
+            node = torch._C._current_autograd_node()
+            self._open = _Open(
+                function,
+                (args, kwargs),
+                tuple(map_leaves(list(args), refer)),
+                map_leaves(dict(kwargs), refer),
+                None if node is None else int(node._sequence_nr()),
+            )
+
+    def after(self, number: int, result: object) -> None:
+        opened, self._open = self._open, None
+        if opened is None:
+            return
+        assert len(self.entries) == number, "an operation was not seen"
+        with unseen():
+            written = self._overwrite(number, opened)
+            mine = {id(tensor) for _, _, tensor in written}
+            results = []
+            for tensor in tensors_of(result):
+                known = id(tensor) in mine or self._known(tensor) is not None
+                results.append(None if known else self._name(tensor, number))
+                self._made_last.append((number, tensor))
+        self.entries.append(
+            Entry(
+                number,
+                opened.function,
+                opened.args,
+                opened.kwargs,
+                tuple(results),
+                tuple((old, new) for old, new, _ in written),
+                opened.node,
+            )
+        )
+
+    def _overwrite(self, number: int, opened: _Open) -> list[tuple[str, str, torch.Tensor]]:
+        """Give new names to the tensors that the operation has written in place."""
+        operation = operation_of(opened.function)
+        operands = operands_of(operation, *opened.raw)
+        names = written_by(operation, operands)
+        tensors = {
+            id(operand.value): operand.value
+            for operand in operands
+            if operand.argument in names and isinstance(operand.value, torch.Tensor)
+        }
+        pairs = []
+        for tensor in tensors.values():
+            storage = storage_of(tensor)
+            old = self._known(tensor)
+            if storage is None or old is None:
+                continue
+            self._storages[storage._cdata].names.clear()
+            pairs.append((old, self._name(tensor, number), tensor))
+        return pairs
+
+    def _read(self, tensor: torch.Tensor, *, keep: bool) -> str:
+        name = self._known(tensor) or self._name(tensor, None)
+        if keep and name not in self.kept:
+            self._keep(name, tensor)
+        return name
+
+    def _keep(self, name: str, tensor: torch.Tensor) -> None:
+        plain = not has_own_dispatch(type(tensor)) and tensor.layout == torch.strided
+        if not plain or tensor.is_meta or tensor.is_quantized or tensor.is_nested or self.overflowed:
+            return
+        self._kept_bytes += tensor.nbytes
+        if self._wanted is None and self._kept_bytes > KEPT_BYTES_MAX:
+            self.overflowed = True
+            self.kept.clear()
+            return
+        resolved = tensor.detach().resolve_conj().resolve_neg()
+        self.kept[name] = resolved.to("cpu", copy=True, memory_format=torch.contiguous_format)
+        self.devices[name] = tensor.device.type
+
+    def _known(self, tensor: torch.Tensor) -> str | None:
+        storage = storage_of(tensor)
+        held = None if storage is None else self._storages.get(storage._cdata)
+        return None if held is None else held.names.get(_geometry(tensor))
+
+    def _name(self, tensor: torch.Tensor, producer: int | None) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = Value(producer, kinds_of(tensor))
+        storage = storage_of(tensor)
+        if storage is not None:
+            if len(self._storages) >= self._prune_at:
+                self._storages = {key: held for key, held in self._storages.items() if not held.alive.expired()}
+                self._prune_at = max(PRUNE_FROM, 2 * len(self._storages))
+            held = self._storages.get(storage._cdata)
+            if held is None:
+                held = self._storages[storage._cdata] = _Storage(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+            held.names[_geometry(tensor)] = name
+        return name
+
+    def _follow_backward(self) -> None:
+        """Autograd has attached its nodes to what the last operation made: learn which, and wait at them."""
+        for number, tensor in self._made_last:
+            node: Any = tensor.grad_fn
+            if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
+                continue  # a custom function's backward is Python: its operations come by themselves
+            sequence = int(node._sequence_nr())
+            if sequence not in self.made_by:
+                self.made_by[sequence] = number
+                node.register_prehook(partial(self._gradients_come, sequence))
+        self._made_last = []
+
+    def _gradients_come(self, sequence: int, gradients: Sequence[torch.Tensor | None]) -> None:
+        with unseen():
+            keep = self._wanted is None or sequence in self._wanted.nodes
+            self.incoming[sequence] = tuple(
+                None if gradient is None else self._read(gradient, keep=keep) for gradient in gradients
+            )
+
+
+def tensors_of(result: object) -> Iterator[torch.Tensor]:
+    """The tensors that an operation returned, lists taken apart, in order."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (list, tuple)):
+        for entry in result:
+            yield from tensors_of(entry)
+
+
+def _geometry(tensor: torch.Tensor) -> Any:
+    """How a tensor reads its memory."""
+    local: Any = getattr(tensor, "_local_tensor", tensor)
+    if local.layout != torch.strided:
+        return (tuple(local.shape), local.dtype, "sparse")
+    return (
+        local.storage_offset(),
+        tuple(local.shape),
+        local.stride(),
+        local.dtype,
+        local.is_conj(),
+        local.is_neg(),
+    )
