@@ -181,9 +181,9 @@ def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Te
         steps.append(Step(operation, args, map_leaves(dict(entry.kwargs), _portable), entry.results, entry.written))
         made |= set(_made(entry))
         meant |= {name for name in _made(entry) if trail.values[name].kinds}
-    for name in cut.gradients:
-        if name is not None:
-            take(name)
+    for gradient in cut.gradients:
+        if gradient is not None:
+            take(gradient)
     return tuple(steps), inputs, meant
 
 

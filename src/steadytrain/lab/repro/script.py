@@ -40,7 +40,8 @@ class Script:
 def write_script(program: Program, *, exact: bool) -> Script:
     """``program`` as a script; with ``exact`` operations are called by their overload, else as people call them."""
     beside = {name: tensor for name, tensor in program.inputs.items() if tensor.numel() > WRITTEN_OUT_MAX}
-    names = ", ".join(program.inputs) + ("," if len(program.inputs) == 1 else "")
+    names = ", ".join(program.inputs)
+    names = f"({names},)" if len(program.inputs) == 1 else names
     lines = [
         *_docstring(program),
         *(["from pathlib import Path", ""] if beside else []),
@@ -146,6 +147,10 @@ def _as_people_write(operation: str, args: Sequence[str], kwargs: Mapping[str, s
     """The public form of a few operations that have only a private name."""
     if operation == "aten._to_copy.default" and set(kwargs) == {"dtype"}:
         return f"{args[0]}.to({kwargs['dtype']})"
+    name = operation.split(".")[1]
+    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):
+        rest = ", ".join([*args[1:], *(f"{key}={value}" for key, value in kwargs.items())])
+        return f"{args[0]}.{name}({rest})"
     softmaxes = {"aten._softmax.default": "softmax", "aten._log_softmax.default": "log_softmax"}
     if operation in softmaxes and args[2:] == ["False"]:
         return f"torch.{softmaxes[operation]}({args[0]}, {args[1]})"

@@ -26,6 +26,9 @@ RUNS_MAX = 6_000
 SLOTS_TOGETHER_MAX = 5
 """Dimensions of equal size that are tried in all combinations; of more, all together and each alone."""
 
+SIZE_IN_ARGUMENTS_MIN = 2
+"""A size that an operation is told (the width of a normalisation) is not cut to 1: that would be a fault by itself."""
+
 ROUNDED_NUMBERS_MAX = 100_000
 DIGITS = (1, 2, 3, 4, 5)
 """Significant digits that are tried, fewest first."""
@@ -94,17 +97,24 @@ def _lists(trials: Trials) -> bool:
 def _sizes(trials: Trials) -> bool:
     """Keep the fewest indices of a dimension, in all inputs that share it. Returns whether anything became smaller."""
     changed = False
-    for size in sorted({size for _, size in _slots(trials.program)}, reverse=True):
-        if size > 1:
-            changed |= _one_size(trials, size)
+    for size in _sizes_in_order(trials.program):
+        changed |= _one_size(trials, size)
     return changed
+
+
+def _sizes_in_order(program: Program) -> list[int]:
+    """Rows first: the sizes of the input of most dimensions, first to last, then all others."""
+    leading = max(program.inputs.values(), key=lambda tensor: tensor.dim(), default=torch.zeros(()))
+    others = sorted({size for _, size in _slots(program)}, reverse=True)
+    return [size for size in dict.fromkeys([*leading.shape, *others]) if size > 1]
 
 
 def _one_size(trials: Trials, size: int) -> bool:
     for slots in _groups([slot for slot, found in _slots(trials.program) if found == size]):
         for numbers_too in (True, False):
             number = size if numbers_too else None
-            if _fewest(size, partial(_keep_indices, trials, trials.program, slots, number)):
+            least = SIZE_IN_ARGUMENTS_MIN if numbers_too else 1
+            if _fewest(size, partial(_keep_indices, trials, trials.program, slots, number), least):
                 return True
     return False
 
@@ -153,19 +163,19 @@ def _digits(trials: Trials) -> None:
                 break
 
 
-def _fewest(count: int, keep: Callable[[Sequence[int]], bool]) -> bool:
+def _fewest(count: int, keep: Callable[[Sequence[int]], bool], least: int = 1) -> bool:
     """Delta debugging over ``count`` places: ``keep`` tells whether these alone are enough. True if any could go."""
     kept: list[int] = list(range(count))
     pieces = 2
-    while len(kept) > 1:
+    while len(kept) > least:
         size = -(-len(kept) // pieces)
         parts = [kept[start : start + size] for start in range(0, len(kept), size)]
-        found = next((part for part in parts if len(part) < len(kept) and keep(part)), None)
+        found = next((part for part in parts if least <= len(part) < len(kept) and keep(part)), None)
         if found is not None:
             kept, pieces = found, 2
             continue
         rest = ([place for place in kept if place not in set(part)] for part in parts)
-        found = next((one for one in rest if one and len(parts) > 2 and keep(one)), None)
+        found = next((one for one in rest if len(one) >= least and len(parts) > 2 and keep(one)), None)
         if found is not None:
             kept, pieces = found, max(pieces - 1, 2)
             continue
