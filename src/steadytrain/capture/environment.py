@@ -49,6 +49,7 @@ def devices() -> dict[str, Any]:
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cuda": torch.version.cuda,
         "gpus": [],
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from steadytrain.capture import environment, freeze, ranks
+from steadytrain.capture import environment, freeze, ranks, sources
 from steadytrain.capture.books import Books, Settings, utc_now
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.gate import Measurement
@@ -111,6 +111,7 @@ def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module])
         "device": environment.devices(),
         "numerics": environment.numerics(),
         "git": settings.description.get("git"),
+        "sources": sources.source_digests(),
         "configuration": environment.configuration(roots, vars(main) if main else {}),
         "model": {
             **environment.model_facts(roots, stream.parameters),

@@ -1,0 +1,107 @@
+"""What is different about the machine, the libraries and the script between the recorded run and now, in words.
+
+Only what can change a bit of the result is compared: where the files lie, who started the process and how many
+processors there are does not. Torch-free: both sides are documents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+CHANGES_MAX = 100
+
+DEVICE_FACTS = {
+    "machine": "processor architecture",
+    "torch_threads": "threads of torch",
+    "cuda": "CUDA of torch",
+    "cudnn": "cuDNN",
+    "driver": "GPU driver",
+    "cpu_capability": "CPU capability",
+}
+NOT_COMPARED = frozenset({"steadytrain", "wandb", "mlflow", "tensorboard"})
+"""They look on; what is computed does not go through them."""
+
+NUMERIC_VARIABLES = (
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KMP_", "TRITON_", "XLA_", "HIP_"),
+    *("PYTHONHASHSEED", "WORLD_SIZE"),
+)
+
+
+def changes(
+    recorded: Mapping[str, Any], present: Mapping[str, Any], *, moved: tuple[str, str] | None = None
+) -> list[str]:
+    """Each change as one line, the likeliest cause first: files, versions, devices, numerics, variables.
+
+    Both are documents as ``environment.json`` in a bundle is one. Files of ``recorded`` under ``moved[0]`` are looked
+    for under ``moved[1]``.
+    """
+    found = [
+        *_files(recorded, present, moved),
+        *_versions(recorded, present),
+        *_devices(recorded, present),
+        *_numerics(recorded, present),
+        *_variables(recorded, present),
+    ]
+    return found[:CHANGES_MAX]
+
+
+def _files(recorded: Mapping[str, Any], present: Mapping[str, Any], moved: tuple[str, str] | None) -> Iterator[str]:
+    before, now = _mapping(recorded, "sources"), _mapping(present, "sources")
+    if not before:
+        return  # a bundle from before sources were recorded says nothing of them
+    for path, digest in before.items():
+        place = path
+        if moved is not None and (path == moved[0] or path.startswith(moved[0].rstrip(os.sep) + os.sep)):
+            place = moved[1].rstrip(os.sep) + path[len(moved[0].rstrip(os.sep)) :]
+        if place not in now:
+            yield f"{path}: was a file of the script, and is not imported now"
+        elif now[place] != digest:
+            yield f"{path}: the file was changed"
+
+
+def _versions(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
+    yield from _one("Python", recorded.get("python"), present.get("python"))
+    before, now = _mapping(recorded, "versions"), _mapping(present, "versions")
+    for package in sorted(before.keys() | now.keys()):
+        if package not in NOT_COMPARED:
+            yield from _one(package, before.get(package, "absent"), now.get(package, "absent"))
+
+
+def _devices(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
+    before, now = _mapping(recorded, "device"), _mapping(present, "device")
+    for name, words in DEVICE_FACTS.items():
+        if name in before and name in now:
+            yield from _one(words, before[name], now[name])
+    yield from _one("GPUs", _gpus(before), _gpus(now))
+
+
+def _numerics(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
+    before, now = _mapping(recorded, "numerics"), _mapping(present, "numerics")
+    for name in sorted(before.keys() & now.keys()):
+        yield from _one(name, before[name], now[name])
+
+
+def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
+    before, now = _mapping(recorded, "environment"), _mapping(present, "environment")
+    for name in sorted(before.keys() | now.keys()):
+        if name.startswith(NUMERIC_VARIABLES):
+            yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))
+
+
+def _one(name: str, before: Any, now: Any) -> Iterator[str]:
+    if before is not None and now is not None and before != now:
+        yield f"{name}: {before} then, {now} now"
+
+
+def _gpus(device: Mapping[str, Any]) -> str:
+    gpus = device.get("gpus")
+    names = [str(gpu.get("name")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+    return ", ".join(names) or "none"
+
+
+def _mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A bundle may come from a stranger: what is not as it should be counts as not there."""
+    value = document.get(name)
+    return value if isinstance(value, Mapping) else {}
