@@ -9,6 +9,7 @@
 | ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
 | ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
+| ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loads.py``) |
 | ``torch.compile`` | the module that a compiled model is called through |
 
 No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
@@ -27,19 +28,21 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data import dataloader
 
 from steadytrain.capture.import_hook import after_import
+from steadytrain.capture.loads import StateEvents, state_wrappers
 from steadytrain.capture.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
 
 _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
+    *("loads", "cards"),
 )
 
 MISSING: Any = object()
 """Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen."""
 
 
-class Events(Protocol):
+class Events(StateEvents, Protocol):
     """What the patches call. None of these raises, except to end the process on purpose."""
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
@@ -73,6 +76,8 @@ class Patches:
         self._put_clip(events)
         self._put_zero_grad(events)
         self._put_compile(events)
+        for owner, name, wrapper in state_wrappers(events):
+            self._replace(owner, name, wrapper)
         after_import("torch._dynamo", keep_compiler_out)
 
     def remove(self) -> None:

@@ -45,6 +45,7 @@ from steadytrain.capture.hooked import HookedModules
 from steadytrain.capture.incident import freeze_incident
 from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.joining import may_join, rest_of
+from steadytrain.capture.loads import Loads
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.patches import MISSING, Patches
@@ -159,6 +160,7 @@ class Watcher:
         self._lap_deadline: threading.Timer | None = None
         self._schedule: Schedule | None = None
         self._told_hand_written = False
+        self._loads = Loads(self.guard, self._note, self.set_fact)
         self._patches = Patches(self)
 
     # -- what the script does --------------------------------------------------------------------------------------
@@ -187,6 +189,26 @@ class Watcher:
         """One more fact of the run, kept until there is a run folder."""
         if not self._closed:
             self._books.set_fact(name, value)
+
+    def load_watch(self) -> Loads | None:
+        return self._loads if self._mine() and self._lap is None and self._rehearsal is None else None
+
+    def saving(self, optimizer: torch.optim.Optimizer) -> None:
+        """The script asks an optimizer for its state: of the first one, a card of this moment is written."""
+        stream = self._stream_of.get(id(optimizer))
+        if stream is None or stream is not self.streams[0] or optimizer is not stream.optimizers[0]:
+            return
+        if self.load_watch() is not None and self._books.recording and stream.step and stream.model is not None:
+            with self.guard.part("noting what is saved"), self._ourselves():
+                self._loads.save(
+                    self._books.begin().path,
+                    run=self.settings.run_name,
+                    step=stream.step,
+                    roots=list(stream.roots()),
+                    optimizer=optimizer,
+                    names=stream.model.names,
+                    scaler=next(iter(self._scalers.values()), None),
+                )
 
     def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None:
         if not self._mine():
