@@ -112,7 +112,7 @@ def work_tree(repository: Path, commit: str) -> Iterator[Path]:
 
 @contextmanager
 def lent(repository: Path, tree: Path) -> Iterator[None]:
-    """What git does not track, as links in ``tree``: a script finds its data. Gone afterwards: a commit may track it."""
+    """What git does not track, as links in ``tree``, so that a script finds its data; gone afterwards."""
     listed = git(repository, "ls-files", "--others", "--directory", "--no-empty-directory", "-z").stdout
     links = []
     try:

@@ -226,7 +226,7 @@ def _of_part(part: Part, changed: tuple[str, ...]) -> Judgement:
     reasons = {
         "operation": "the operation drew other random numbers from the same state of its generator",
         "generator": "it drew from a random generator that was in another state: its seed is not the script's",
-        "number": f"its argument {part.value} was another number, {part.one} and {part.other}: a clock, a file, a setting",
+        "number": f"its argument {part.value} was another number, {part.one} and {part.other}: a clock, a file",
         "outside": f"the tensor {part.value} came in different, and no operation of torch had made it so (a NumPy "
         "generator, a clock, a file, or a kernel that is called past torch)",
         "path": f"the script took another way: {part.one} in one replay, {part.other} in the other",

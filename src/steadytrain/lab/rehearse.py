@@ -29,7 +29,7 @@ class BundleRehearsal(Rehearsal):
     """The step of a bundle, with its weights, random state and batches."""
 
     def __init__(
-        self, bundle: Bundle, done: Callable[[Finding], None], *, lap: Callable[[Scene], LoopLap] | None = None
+        self, bundle: Bundle, done: Callable[[Finding], None], *, lap: Callable[[Scene], Lap] | None = None
     ) -> None:
         self._bundle = bundle
         self._done = done

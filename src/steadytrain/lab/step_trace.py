@@ -2,9 +2,9 @@
 
 Two such traces, made in two processes, show which operation gave other bits from the same input
 (``lab/trace_comparison.py``). Results, gradients and random numbers are the same bits as without it. What runs as one
-compiled kernel is run eagerly instead, and so may differ from the compiled step in its last bits (``StepTrace.eager``
-tells). A kernel that is called past torch's dispatcher (Triton, a C extension) leaves no line; what it wrote shows as a
-tensor that no operation made different.
+compiled kernel is run eagerly instead, and may so differ from the compiled step in its last bits
+(``StepTrace.compiled`` tells). A kernel that is called past torch's dispatcher (Triton, a C extension) leaves no line;
+what it wrote shows as a tensor that no operation made different.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StepTrace:
     def __init__(self, modules: Mapping[torch.nn.Module, str]) -> None:
         self.operations: list[TracedOperation] = []
         self.trouble: str | None = None
-        self.eager = False
+        self.compiled = False
         self._modules = dict(modules)
         self._calls = ModuleCalls()
         self._mode = _Mode(self)
@@ -59,12 +59,20 @@ class StepTrace:
         # For the stacks that it stores in backward nodes, so that what runs in a backward has its line.
         torch.set_anomaly_enabled(True, False)
         if "torch._dynamo" in sys.modules:
+            self.compiled = any(type(module).__name__ == "OptimizedModule" for module in self._modules) or any(
+                getattr(module, "_compiled_call_impl", None) is not None for module in self._modules
+            )
             self._stance = torch.compiler.set_stance("force_eager")
             self._stance.__enter__()
-            self.eager = True
         self._calls.watch(self._modules)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
         self._running = True
+
+    def enter_module(self, module: torch.nn.Module) -> None:
+        """Tell that tracing began inside a call of ``module``; without effect where its hooks came in time."""
+        path = self._modules.get(module)
+        if path is not None:
+            self._calls.join({module: path})
 
     def backward_begins(self) -> None:
         """Tell that a backward starts: what runs after it, outside of modules, is no longer the loss."""

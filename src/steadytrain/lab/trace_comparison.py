@@ -49,7 +49,7 @@ class Value:
 
 @dataclass(frozen=True)
 class TracedOperation:
-    """One operation as it ran. ``place`` has phase, module, file, line and code; ``random`` tells that it drew numbers."""
+    """One operation as it ran. ``place`` has phase, module, file, line, code; ``random`` tells that it drew numbers."""
 
     name: str
     inputs: tuple[Value, ...]

@@ -1,0 +1,75 @@
+"""``steadytrain bisect``: the commit that brought the symptom of an incident."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from steadytrain.errors import UsageError
+
+NOT_FOUND_STATUS = 125
+
+
+@click.command()
+@click.argument("incident", required=False)
+@click.option("--good", required=True, help="A revision at which the symptom does not come.")
+@click.option("--bad", default=None, help="A revision at which it comes; by default the commit of the recorded run.")
+@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the script may take at a commit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
+def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wait_s: float, as_json: bool) -> int:
+    """Find the first commit at which the symptom of INCIDENT comes: git bisect, with a replay at each commit.
+
+    INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. Everything happens in a work
+    tree of its own, which is taken away at the end; files that git does not track are lent to it as links. A commit at
+    which the replay cannot be made is skipped. Ends with status 0 when one commit is found, 125 when skipped commits
+    leave several.
+    """
+    from steadytrain.lab import bisection
+    from steadytrain.store.bundle import open_bundle
+    from steadytrain.store.folder import find, newest, newest_incident
+
+    if wait_s <= 0:
+        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
+    environment = open_bundle(path).environment
+    repository = bisection.repository_of(environment)
+    recorded = environment.get("git") or {}
+    bad = bad or recorded.get("commit")
+    if bad is None:
+        raise UsageError(
+            f"{path}: the bundle knows no commit of the run; name one at which the symptom comes with --bad"
+        )
+    ends = [bisection.commit_of(repository, revision) for revision in (good, bad)]
+    if recorded.get("dirty"):
+        click.echo(
+            "steadytrain: note: the run had changes that were not committed; commits are tested without them", err=True
+        )
+    run = [sys.executable, "-m", "steadytrain.lab.bisection", str(repository), str(wait_s), str(path.absolute())]
+    found = bisection.bisect(repository, good=ends[0], bad=ends[1], command=run)
+    if as_json:
+        document = {
+            "schema": "steadytrain.bisect/1",
+            "incident": str(path),
+            "repository": str(repository),
+            "good": ends[0],
+            "bad": ends[1],
+            "first_bad": found.first_bad,
+            "subject": found.subject or None,
+            "candidates": list(found.candidates),
+            "tested": found.tested,
+        }
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    elif found.first_bad is not None:
+        click.echo(f"first bad commit  {found.first_bad} {found.subject}")
+        click.echo(f"  in              {repository}")
+    else:
+        click.echo(
+            "not found: at these commits it could not be told whether the symptom comes; the first bad one is among"
+        )
+        for candidate in found.candidates:
+            click.echo(f"  {candidate}")
+    return 0 if found.first_bad is not None else NOT_FOUND_STATUS
