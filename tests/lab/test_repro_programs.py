@@ -57,14 +57,15 @@ def traced(forward: Callable[[], Any], wanted: Wanted | None = None, **parameter
     return trail, kept
 
 
-def programs(trail: Trail, culprit: Any) -> list[Program]:
-    return [one for cut in cuts(trail, culprit.number, culprit.kind) for one in program_of(trail, cut, culprit.kind)]
+def programs(trail: Trail, culprit: Any, before: int = 0) -> list[Program]:
+    found = cuts(trail, culprit.number, culprit.kind, before=before)
+    return [program for cut in found for program in program_of(trail, cut, culprit.kind)]
 
 
-def smallest(forward: Callable[[], Any], **parameters: Any) -> Program:
+def smallest(forward: Callable[[], Any], before: int = 0, **parameters: Any) -> Program:
     """The first program that shows the fault, made small."""
     trail, culprit = traced(forward, **parameters)
-    program = next(one for one in programs(trail, culprit) if shows_fault(one))
+    program = next(one for one in programs(trail, culprit, before) if shows_fault(one))
     small, finished = shrink(program, lambda: False)
     assert finished
     assert shows_fault(small)
@@ -117,6 +118,19 @@ def test_a_forward_that_hides_its_infinity_comes_with_what_hides_it() -> None:
     assert (small.backward, small.kind) == (True, Kinds.NAN)
 
 
+def test_operations_before_it_come_along_when_asked_for_and_random_ones_do_not() -> None:
+    weight = nn.Parameter(torch.zeros(4))
+
+    def forward() -> Any:
+        return nn.functional.dropout(weight + 1, 0.5).sub(2).relu().log().sum()
+
+    for before, names in ((0, ["log"]), (2, ["sub", "relu", "log"]), (9, ["mul", "sub", "relu", "log"])):
+        small = smallest(forward, before=before, weight=weight)
+        assert [operation.split(".")[1] for operation in operations(small)[-len(names) :]] == names
+        assert small.subject == "aten.log.default"
+        assert not any("bernoulli" in operation or "dropout" in operation for operation in operations(small))
+
+
 def test_a_mask_comes_with_what_put_it_there() -> None:
     weight = nn.Parameter(torch.ones(4))
     hidden = torch.tensor([[False, True, False, False], [True, True, True, True]])
@@ -152,7 +166,7 @@ def test_lists_of_tensors_lose_the_entries_that_do_not_matter() -> None:
     refs = [Ref(name) for name in inputs]
     results = tuple(f"y{at}" for at in range(6))
     step = Step("aten._foreach_log.default", (refs,), {}, results)
-    program = Program((step,), inputs, (), (), "y0", Kinds.NEGATIVE_INF, frozenset(), "cpu")
+    program = Program(step.operation, (step,), inputs, (), (), "y0", Kinds.NEGATIVE_INF, frozenset(), "cpu")
     assert shows_fault(program)
     small, _ = shrink(program, lambda: False)
     assert shapes(small) == {"x0": ()}
@@ -181,7 +195,7 @@ def test_a_program_with_an_input_that_is_not_finite_shows_nothing() -> None:
     for value, fault in ((0.0, True), (NAN, False), (1.0, False)):
         inputs = {"x0": torch.tensor([value])}
         kind = Kinds.NAN if value != value else Kinds.NEGATIVE_INF
-        assert shows_fault(Program((step,), inputs, (), (), "y0", kind, frozenset(), "cpu")) == fault
+        assert shows_fault(Program(step.operation, (step,), inputs, (), (), "y0", kind, frozenset(), "cpu")) == fault
 
 
 def test_a_value_that_was_broken_on_the_way_shows_nothing() -> None:
@@ -190,7 +204,7 @@ def test_a_value_that_was_broken_on_the_way_shows_nothing() -> None:
         Step("aten.log.default", (Ref("x0"),), {}, ("y0",)),
         Step("aten.mul.Tensor", (Ref("y0"), Ref("x0")), {}, ("y1",)),
     )
-    program = Program(steps, {"x0": torch.zeros(1)}, (), (), "y1", Kinds.NAN, frozenset(), "cpu")
+    program = Program("aten.mul.Tensor", steps, {"x0": torch.zeros(1)}, (), (), "y1", Kinds.NAN, frozenset(), "cpu")
     assert not shows_fault(program)
 
 
@@ -243,7 +257,7 @@ def test_a_larger_tensor_lies_beside_the_script(tmp_path: Path) -> None:
 def shown(values: Any, folder: Path) -> Any:
     """What the written script gives as its input."""
     step = Step("aten.neg.default", (Ref("x0"),), {}, ("y0",))
-    program = Program((step,), {"x0": values}, (), (), "y0", Kinds.NAN, frozenset(), "cpu")
+    program = Program(step.operation, (step,), {"x0": values}, (), (), "y0", Kinds.NAN, frozenset(), "cpu")
     script = write_script(program, exact=False)
     (folder / "repro.py").write_text(script.text, encoding="utf-8")
     if script.tensors:

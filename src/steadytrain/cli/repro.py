@@ -11,6 +11,8 @@ import click
 from steadytrain.errors import UsageError
 
 NOT_MADE_STATUS = 1
+BEFORE_MAX = 64
+"""More operations than that are no short script."""
 
 
 @click.command()
@@ -31,9 +33,16 @@ NOT_MADE_STATUS = 1
     show_default=True,
     help="Longest time to try the script in float64 and compiled; 0: not tried.",
 )
+@click.option("--before", default=0, show_default=True, help="Operations before the first bad one to keep as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
 def command(
-    incident: str | None, folder: Path, runs_dir: str, wait_s: float, compiled_wait_s: float, as_json: bool
+    incident: str | None,
+    folder: Path,
+    runs_dir: str,
+    wait_s: float,
+    compiled_wait_s: float,
+    before: int,
+    as_json: bool,
 ) -> int:
     """Write a short script that makes the NaN or Inf of an incident with torch alone, and a draft of a bug report.
 
@@ -49,13 +58,15 @@ def command(
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
     if compiled_wait_s < 0:
         raise UsageError(f"--compiled-wait-s {compiled_wait_s}: must not be negative")
+    if not 0 <= before <= BEFORE_MAX:
+        raise UsageError(f"--before {before}: must be 0 to {BEFORE_MAX}")
     path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
     bundle = open_bundle(path)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
     from steadytrain.lab.repro.making import make_repro, repro_document
 
-    repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s)
+    repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s, before=before)
     if as_json:
         click.echo(json.dumps(repro_document(bundle, folder, repro), indent=1, ensure_ascii=False))
         return 0 if repro.made else NOT_MADE_STATUS

@@ -1,8 +1,8 @@
 """The side that runs in the launched script: the failing step under the tracer with a trail, and what is cut out of it.
 
-Run as ``python -m steadytrain.lab.repro.captured BUNDLE FOLDER [NEEDED.json]``, which leaves ``captured.json`` and
-``captured.pt`` in FOLDER. With ``update`` as third argument the script's own updates are looked at instead, for
-weights that an optimizer broke.
+Run as ``python -m steadytrain.lab.repro.captured BUNDLE FOLDER``, which reads ``request.json`` in FOLDER and leaves
+``captured.json`` and ``captured.pt`` there. A request may be for the script's own updates, for weights that an
+optimizer broke; and a second one names what has to be kept where the first could not keep all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +22,32 @@ if TYPE_CHECKING:
     from steadytrain.lab.origins import Record
     from steadytrain.lab.repro.trail import Trail
 
+REQUEST = "request.json"
 RESULT = "captured.json"
 TENSORS = "captured.pt"
-NEEDED = "needed.json"
-UPDATE = "update"
 
 
-def main(bundle_path: str, folder: str, how: str | None = None) -> int:
-    """Run the recorded command and leave its captured fault in ``folder``."""
-    bundle = open_bundle(Path(bundle_path))
-    if how == UPDATE:
-        return run_recorded(bundle, lambda: _attach_to_updates(bundle, Path(folder)))
-    return run_recorded(bundle, lambda: _attach(bundle, Path(folder), Path(how) if how else None))
+@dataclass(frozen=True)
+class Request:
+    """What to capture: ``before`` operations more than needed; ``update`` looks at the script's own updates.
+
+    ``keep`` are the numbers of operations, and of backward nodes, whose inputs are needed; None keeps all.
+    """
+
+    before: int
+    update: bool = False
+    keep: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
-def _attach(bundle: Bundle, folder: Path, needed: Path | None) -> None:
+def main(bundle_path: str, folder_name: str) -> int:
+    """Run the recorded command and leave its captured fault in the folder."""
+    bundle, folder = open_bundle(Path(bundle_path)), Path(folder_name)
+    request = Request(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+    attach = _attach_to_updates if request.update else _attach
+    return run_recorded(bundle, lambda: attach(bundle, folder, request))
+
+
+def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.capture.books import Settings
     from steadytrain.capture.scene import Scene
     from steadytrain.capture.watcher import Watcher
@@ -44,11 +56,7 @@ def _attach(bundle: Bundle, folder: Path, needed: Path | None) -> None:
     from steadytrain.lab.relaunch import NEW_PROCESS
     from steadytrain.lab.repro.trail import Trail, Wanted
 
-    wanted = None
-    if needed is not None:
-        numbers = json.loads(needed.read_text(encoding="utf-8"))
-        wanted = Wanted(frozenset(numbers["operations"]), frozenset(numbers["nodes"]))
-    trail = Trail(wanted)
+    trail = Trail(None if request.keep is None else Wanted(*map(frozenset, request.keep)))
     laps: list[LoopLap] = []
 
     def lap(scene: Scene) -> LoopLap:
@@ -56,30 +64,33 @@ def _attach(bundle: Bundle, folder: Path, needed: Path | None) -> None:
         return laps[0]
 
     def done(finding: Finding) -> None:
-        _leave(folder, finding, laps[0].culprit() if laps else None, trail)
+        _leave(folder, request, finding, laps[0].culprit() if laps else None, trail)
 
     settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe")
     Watcher(settings, tell=_tell, rehearsal=BundleRehearsal(bundle, done, lap=lap))
 
 
-def _attach_to_updates(bundle: Bundle, folder: Path) -> None:
+def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.lab.repro.updates import look_at_updates
 
-    look_at_updates(bundle.incident.step, lambda finding, culprit, trail: _leave(folder, finding, culprit, trail))
+    def leave(finding: Finding, culprit: Record | None, trail: Trail) -> None:
+        _leave(folder, request, finding, culprit, trail)
+
+    look_at_updates(bundle.incident.step, leave)
 
 
-def _leave(folder: Path, finding: Finding, culprit: Record | None, trail: Trail) -> None:
+def _leave(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> None:
     """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
     try:
-        document = _document(folder, finding, culprit, trail)
+        document = _document(folder, request, finding, culprit, trail)
     except Exception as error:  # ours, but the launched script must not go on and train
-        document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": 0}
+        document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": []}
     write_json(folder / RESULT, {"finding": finding.to_json(), **document})
     sys.stdout.flush()
     os._exit(0)
 
 
-def _document(folder: Path, finding: Finding, culprit: Record | None, trail: Trail) -> dict[str, Any]:
+def _document(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> dict[str, Any]:
     import torch
 
     from steadytrain.lab.repro.arguments import CannotWriteError
@@ -97,14 +108,12 @@ def _document(folder: Path, finding: Finding, culprit: Record | None, trail: Tra
     found: list[Cut] = []
     why = None
     try:
-        found += cuts(trail, culprit.number, culprit.kind)
+        found += cuts(trail, culprit.number, culprit.kind, before=request.before)
     except CannotWriteError as refusal:
         why = str(refusal)
     if trail.overflowed:
         wanted = wanted_by(trail, found)
-        numbers = {"operations": sorted(wanted.operations), "nodes": sorted(wanted.nodes)}
-        write_json(folder / NEEDED, numbers)
-        return {"why": None, "programs": [], "again": True}
+        return {"why": None, "programs": [], "keep": [sorted(wanted.operations), sorted(wanted.nodes)]}
     for cut in found:
         try:
             for program in program_of(trail, cut, culprit.kind):

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from steadytrain.lab.operands import Kinds
+from steadytrain.lab.operations import operation_of
 from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, map_leaves, refs_in
 from steadytrain.lab.repro.program import Program, Step, check_operation
 from steadytrain.lab.repro.trail import Entry, Trail, Wanted
@@ -33,16 +34,20 @@ INFINITIES = (Kinds.NEGATIVE_INF, Kinds.POSITIVE_INF)
 
 @dataclass(frozen=True)
 class Cut:
-    """The operations of a program by number, in order; ``gradients`` come into the node of the last (backward)."""
+    """The operations of a program in order; ``gradients`` come into the backward node of the last.
 
+    ``subject`` is the one that the cut is about, ``filled`` are infinities that are put back by hand.
+    """
+
+    subject: Entry
     entries: tuple[Entry, ...]
     gradients: tuple[str | None, ...]
     filled: tuple[str, ...]
     target: str | None
 
 
-def cuts(trail: Trail, culprit: int, kind: Kinds) -> Iterator[Cut]:
-    """The ways to cut, the better one first.
+def cuts(trail: Trail, culprit: int, kind: Kinds, *, before: int = 0) -> Iterator[Cut]:
+    """The ways to cut, the better one first. ``before`` more operations come along, the nearest ones.
 
     Raises:
         CannotWriteError: an input holds NaN, and nothing that was seen made it.
@@ -53,11 +58,13 @@ def cuts(trail: Trail, culprit: int, kind: Kinds) -> Iterator[Cut]:
         core = _down_to_finite(trail, trail.entries[forward])
         gradients = trail.incoming.get(_node_of(trail, core[-1].number), ())
         if any(gradients) and not any(trail.values[name].kinds for name in gradients if name):
-            yield from _both_ways(trail, core, gradients, None)
+            for count in dict.fromkeys((before, 0)):
+                yield from _both_ways(trail, core, gradients, None, count)
     made = [name for name in [*birth.results, *(new for _, new in birth.written)] if name]
     target = next((name for name in made if kind in trail.values[name].kinds), None)
     if target is not None:
-        yield from _both_ways(trail, [birth], (), target)
+        for count in dict.fromkeys((before, 0)):
+            yield from _both_ways(trail, [birth], (), target, count)
 
 
 def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
@@ -79,6 +86,7 @@ def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
     tensors = {order[name]: tensor for name, tensor in inputs.items()}
     steps = tuple(_renamed(step, order) for step in steps)
     plain = Program(
+        subject=check_operation(cut.subject.function),
         steps=steps,
         inputs={name: tensors[name] for name in sorted(tensors, key=_place)},
         outputs=(),
@@ -117,19 +125,43 @@ def _down_to_finite(trail: Trail, first: Entry) -> list[Entry]:
 
 
 def _both_ways(
-    trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None
+    trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None, before: int
 ) -> Iterator[Cut]:
     """With the operations that made a mask, and without."""
-    whole = _closed(trail, core, gradients, target, known=True)
-    yield whole
-    if len(whole.entries) > len(core):
-        yield _closed(trail, core, gradients, target, known=False)
+    chosen, filled = _closed(trail, core, known=True)
+    earlier = _with_earlier(trail, chosen, before)
+    yield Cut(core[0], earlier, gradients, filled, target)
+    if len(chosen) > len(core):
+        chosen, filled = _closed(trail, core, known=False)
+        yield Cut(core[0], chosen, gradients, filled, target)
 
 
-def _closed(
-    trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None, *, known: bool
-) -> Cut:
-    """``core`` with whoever made its non-finite inputs; with ``known`` False they are put back by hand."""
+def _with_earlier(trail: Trail, chosen: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
+    """``chosen`` and ``count`` operations that made its inputs, the latest first; random ones stay outside."""
+    found = {entry.number: entry for entry in chosen}
+    in_backward = any(entry.node is not None for entry in chosen)
+    for _ in range(count):
+        made = {name for entry in found.values() for name in _made(entry)}
+        numbers = {trail.values[name].producer for entry in found.values() for name in _read(entry) if name not in made}
+        makers = (trail.entries[number] for number in numbers if number is not None and number not in found)
+        usable = [entry for entry in makers if _repeats(entry) and (in_backward or entry.node is None)]
+        if not usable:
+            break
+        latest = max(usable, key=lambda entry: entry.number)
+        found[latest.number] = latest
+    return tuple(found[number] for number in sorted(found))
+
+
+def _repeats(entry: Entry) -> bool:
+    """Whether an operation gives the same every time: it draws no random numbers and leaves no memory as it was."""
+    if not isinstance(entry.function, torch._ops.OpOverload):
+        return False
+    random = torch.Tag.nondeterministic_seeded in entry.function.tags
+    return not random and not operation_of(entry.function).fills
+
+
+def _closed(trail: Trail, core: Sequence[Entry], *, known: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """``core`` with whoever made its non-finite inputs; with ``known`` False they are put back by hand (second)."""
     chosen = {entry.number: entry for entry in core}
     waiting, filled = list(core), []
     while waiting:
@@ -148,7 +180,7 @@ def _closed(
                 raise CannotWriteError("an input holds NaN already, and no recorded operation made it")
             else:
                 filled.append(name)
-    return Cut(tuple(chosen[number] for number in sorted(chosen)), gradients, tuple(filled), target)
+    return tuple(chosen[number] for number in sorted(chosen)), tuple(filled)
 
 
 def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Tensor], set[str]]:

@@ -15,14 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.relaunch import launch_again
+from steadytrain.lab.repro.captured import REQUEST, RESULT, Request
 from steadytrain.model import Finding
-from steadytrain.store.bundle import Bundle
+from steadytrain.store.bundle import Bundle, write_json
 
 ISSUE = "ISSUE.md"
 FRESH_WAIT_S = 120.0
@@ -53,6 +54,7 @@ class _Work:
 
     bundle: Bundle
     scratch: Path
+    before: int
     wait_s: float
     clock: Callable[[], float]
     began: float
@@ -68,6 +70,7 @@ def make_repro(
     *,
     wait_s: float,
     compiled_wait_s: float,
+    before: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Repro:
     """Make a script for the fault of ``bundle`` in ``folder``, which is not there yet or empty.
@@ -75,6 +78,7 @@ def make_repro(
     Args:
         wait_s: longest time for all of it but the variants.
         compiled_wait_s: longest time to try the script in float64 and compiled; 0 does not try.
+        before: operations before the first bad one that come along though the fault needs them not.
 
     Raises:
         UsageError: the incident is of a kind that no script is made for, or cannot be launched again.
@@ -82,7 +86,7 @@ def make_repro(
     check_folder(folder)
     check_symptom(bundle)
     with tempfile.TemporaryDirectory(prefix="steadytrain-repro-") as scratch:
-        work = _Work(bundle, Path(scratch), wait_s, clock, clock())
+        work = _Work(bundle, Path(scratch), before, wait_s, clock, clock())
         captured = _captured(work)
         finding = Finding.from_json(captured["finding"])
         if not captured["programs"]:
@@ -118,19 +122,23 @@ def _captured(work: _Work) -> dict[str, Any]:
     recorded = work.bundle.incident.finding
     if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
         return {"finding": recorded.to_json(), "programs": [], "why": None}
-    found = _launched(work, *(["update"] if recorded.why.startswith(WEIGHTS_ARE_BAD) else []))
-    if str(found.get("why") or "").startswith(WEIGHTS_ARE_BAD):
-        found = _launched(work, "update")
-    if found.get("again"):
-        found = _launched(work, str(work.scratch / "needed.json"))
+    request = Request(work.before, update=recorded.located is None and recorded.why.startswith(WEIGHTS_ARE_BAD))
+    found = _launched(work, request)
+    told = str(found["why"] or "")
+    if recorded.located is None and not request.update and told.startswith(WEIGHTS_ARE_BAD):
+        request = replace(request, update=True)
+        found = _launched(work, request)
+    if found.get("keep"):
+        found = _launched(work, replace(request, keep=found["keep"]))
     return found
 
 
-def _launched(work: _Work, *how: str) -> dict[str, Any]:
-    result = work.scratch / "captured.json"
+def _launched(work: _Work, request: Request) -> dict[str, Any]:
+    result = work.scratch / RESULT
     result.unlink(missing_ok=True)
-    arguments = [str(work.scratch), *how]
-    why = launch_again(work.bundle, "steadytrain.lab.repro.captured", arguments, result, wait_s=work.left_s)
+    write_json(work.scratch / REQUEST, asdict(request))
+    module, arguments = "steadytrain.lab.repro.captured", [str(work.scratch)]
+    why = launch_again(work.bundle, module, arguments, result, wait_s=work.left_s)
     if why is not None:
         return {"finding": Finding(None, f"not searched: {why}").to_json(), "programs": [], "why": why}
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))

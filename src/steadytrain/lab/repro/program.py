@@ -33,10 +33,12 @@ class Step:
 class Program:
     """``inputs`` are in the order of the script; ``outputs`` and ``gradients`` go by position (backward programs).
 
-    ``target`` names the result, or the input whose gradient, holds ``kind``. ``meant`` are values that may be
-    non-finite on the way: a mask of -Inf that the recorded run had as well.
+    ``subject`` is the operation that broke, or in backward the one whose derivative did. ``target`` names the result,
+    or the input whose gradient, holds ``kind``. ``meant`` are values that may be non-finite on the way: a mask of -Inf
+    that the recorded run had as well.
     """
 
+    subject: str
     steps: tuple[Step, ...]
     inputs: Mapping[str, Tensor]
     outputs: tuple[str, ...]
@@ -146,6 +148,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
         CannotWriteError: an argument is of no kind that a script can hold.
     """
     return {
+        "subject": program.subject,
         "steps": [
             {
                 "operation": step.operation,
@@ -179,6 +182,7 @@ def program_from_json(data: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
         for step in data["steps"]
     )
     return Program(
+        data["subject"],
         steps,
         {name: tensors[name] for name in data["inputs"]},
         tuple(data["outputs"]),

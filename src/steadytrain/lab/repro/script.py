@@ -69,10 +69,7 @@ def write_script(program: Program, *, exact: bool) -> Script:
 def title(program: Program) -> str:
     """The fault in a line."""
     word = WORDS[program.kind]
-    last = program.steps[-1].operation
-    if not program.backward:
-        return f"{last} makes {word} {FAULT}"
-    return f"backward of {program.steps[0].operation} makes {word} {FAULT}"
+    return f"{'backward of ' if program.backward else ''}{program.subject} makes {word} {FAULT}"
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Any) -> None:

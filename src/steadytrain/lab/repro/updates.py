@@ -29,7 +29,10 @@ Leave = Callable[[Finding, Record | None, Trail], None]
 
 
 def look_at_updates(step: int, leave: Leave) -> None:
-    """Trace the updates before ``step``; calls ``leave`` after the one that makes a weight non-finite."""
+    """Trace the updates before ``step``; calls ``leave`` after the one that makes a weight non-finite.
+
+    One optimizer's update at a time is kept whole; where it does not fit into memory, nothing can be cut out of it.
+    """
     Updates(step - UPDATES_TRACED_MAX, leave)
 
 
