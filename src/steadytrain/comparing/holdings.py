@@ -79,7 +79,8 @@ class Holding:
 
     ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry a group,
     with the names of its parameters under ``parameters``. ``named`` says whether the optimizer's parameters could be
-    called by name; where not, they are ``parameter.<n>`` by their position. ``step`` is None where nothing tells it.
+    called by name; where not, they are ``parameter.<n>`` by their position. ``partial`` is an adapter: weights that it
+    lacks are no loss. ``step`` is None where nothing tells it.
     """
 
     source: str
@@ -94,6 +95,7 @@ class Holding:
     random: Mapping[str, str] | None = None
     position: Values | None = None
     named: bool = True
+    partial: bool = False
     notes: tuple[str, ...] = field(default=())
 
     def has(self, part: str) -> bool:

@@ -1,0 +1,114 @@
+"""``steadytrain audit``: what a checkpoint holds against what the run had."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.comparing.audit import Audit
+
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+DIFFERS_STATUS = 1
+SHOWN_MAX = 40
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--run", "run_name", help="The run that saved it: a folder, or a name under --runs-dir.")
+@click.option("--against", type=click.Path(path_type=Path), help="Another checkpoint, which is taken to be right.")
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=RUNS_DIR_DEFAULT,
+    show_default=True,
+    help="Folder that holds the runs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.audit/1).")
+def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path, as_json: bool) -> int:
+    """Hold a checkpoint against the run that saved it, or against another checkpoint, by name.
+
+    Weights, moments, step counters, settings of the optimizer, scheduler, scaler, random states and the place in the
+    data: what is missing, swapped, reshaped, cast or stale. Without --run and --against it is looked at by itself.
+    CHECKPOINT is a file of torch.save, safetensors or Lightning, or a folder of the Hugging Face Trainer, Accelerate
+    or torch.distributed.checkpoint. Nothing in it is run. Ends with status 0 when all is as expected, 1 when not.
+    """
+    if run_name is not None and against is not None:
+        raise UsageError("--run and --against: give one of them, a checkpoint is held against one thing")
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("audit needs PyTorch to read checkpoints; install it, or run this where the training ran")
+    result = _audited(checkpoint, run_name, against, runs_dir)
+    if as_json:
+        click.echo(json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo("\n".join(_lines(result)))
+    return 0 if result.clean else DIFFERS_STATUS
+
+
+def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path) -> Audit:
+    from steadytrain.comparing.audit import audit
+    from steadytrain.comparing.references import cards_of, loads_of, names_of, reference
+    from steadytrain.lab.checkpoints import read_checkpoint
+    from steadytrain.store.bundle import is_bundle
+    from steadytrain.store.folder import find, open_run
+
+    if run_name is not None:
+        path = find(run_name, runs_dir)
+        if is_bundle(path):
+            raise UsageError(f"{path}: an incident; --run takes the run that it belongs to")
+        run = open_run(path)
+        cards = cards_of(run)
+        found = read_checkpoint(checkpoint, names=names_of(run, cards))
+        expected = reference(run, found, cards)
+        notes = [expected.note] if expected.note else []
+        return audit(found, expected.expected, others=expected.others, notes=notes, loads=loads_of(run))
+    if against is None:
+        return audit(read_checkpoint(checkpoint))
+    trusted = read_checkpoint(against)
+    names = None
+    if trusted.named and trusted.settings:
+        names = [name for group in trusted.settings for name in group["parameters"]]
+    found = read_checkpoint(checkpoint, names=names)
+    if found.named and not trusted.named and found.settings:
+        trusted = read_checkpoint(against, names=[name for group in found.settings for name in group["parameters"]])
+    return audit(found, trusted)
+
+
+def _lines(result: Audit) -> list[str]:
+    from steadytrain.report.wording import clean
+
+    step = "" if result.found.step is None else f", step {result.found.step}"
+    lines = [f"checkpoint  {clean(result.found.source)} ({result.found.kind}{step})"]
+    if result.against is not None:
+        lines.append(f"against     {clean(result.against.source)}")
+    for part in result.parts:
+        if part.held is None and part.expected is None:
+            continue
+        lines.append(f"  {part.name:<11}{_count(part.held, part.expected, part.agree, alone=result.against is None)}")
+    for load in result.loads:
+        lost = "; ".join(map(clean, load.get("lost") or ())) or "nothing lost"
+        lines.append(f"  the run loaded {clean(load.get('class'))} ({clean(load.get('what'))}): {lost}")
+    lines += [f"  note: {clean(note)}" for note in result.notes]
+    many = len(result.differences)
+    lines.append("all as expected" if not many else f"{many} difference{'s' if many > 1 else ''}")
+    for difference in result.differences[:SHOWN_MAX]:
+        lines.append(f"  {difference.kind:<13}{difference.part}: {clean(difference.message)}")
+    if many > SHOWN_MAX:
+        lines.append(f"  and {many - SHOWN_MAX} more; --json lists all")
+    return lines
+
+
+def _count(held: int | None, expected: int | None, agree: int, *, alone: bool) -> str:
+    if held is None:
+        return "not in this format"
+    if alone:
+        return f"{held:,}"
+    if expected is None:
+        return f"{held:,}, nothing to compare with"
+    return f"{agree:,} of {expected:,} as expected"
