@@ -57,6 +57,8 @@ class Options:
             (``steadytrain.integrations``).
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, or ``inside``, computed by the
             compiled graphs (:func:`watch`).
+        rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
+        keep_rewind: they stay although the run ended well.
 
     Raises:
         UsageError: one of them is none of its kind.
@@ -69,6 +71,8 @@ class Options:
     state_mb: int = 4096
     to: tuple[str, ...] = TO_DEFAULT
     compiled: str = "edges"
+    rewind_mb: int = 4096
+    keep_rewind: bool = False
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -84,6 +88,8 @@ class Options:
             raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
         if self.state_mb < 0:
             raise UsageError(f"{self.state_mb}: the bound on kept state must not be negative")
+        if self.rewind_mb < 0:
+            raise UsageError(f"{self.rewind_mb}: the bound on disk for rewinding must not be negative")
 
 
 def __getattr__(name: str) -> Any:
@@ -192,6 +198,8 @@ def watch(
     level: str = LEVEL_DEFAULT,
     to: Sequence[str] = TO_DEFAULT,
     compiled: str = Options.compiled,
+    rewind_mb: int = Options.rewind_mb,
+    keep_rewind: bool = Options.keep_rewind,
 ) -> Watch:
     """Watch the training in this process from here on.
 
@@ -211,6 +219,8 @@ def watch(
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, the default, or ``inside``: the
             graphs of what is compiled from here on compute them too, in every step. No graph or break more; but where
             the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
+        rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
+        keep_rewind: they stay although the run ended well.
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -221,7 +231,7 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled)
+    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled, rewind_mb, keep_rewind)
     if _active is not None:
         return Watch(_active, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
@@ -283,6 +293,8 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             level=find_level(settings["level"]),
             state_bytes_max=settings["state_bytes_max"],
             in_graph=settings["compiled"] == "inside",
+            rewind_bytes_max=settings["rewind_bytes_max"],
+            keep_rewind=settings["keep_rewind"],
             description=settings["description"],
             diff=settings["diff"],
         ),
@@ -369,6 +381,8 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
         "to": list(options.to),
         "compiled": options.compiled,
         "state_bytes_max": options.state_mb * 1_000_000,
+        "rewind_bytes_max": options.rewind_mb * 1_000_000,
+        "keep_rewind": options.keep_rewind,
         "pid": os.getpid(),
         "diff": git_diff(folder),
         "description": {

@@ -30,6 +30,8 @@ from steadytrain.stories.telling import Story, tell
 from steadytrain.symptoms import Detector
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
+REWIND_BYTES_DEFAULT = 4096 * 1_000_000
+"""Disk for the tape and the snapshots of a run, while it runs."""
 
 RECENT_STEPS = 64
 """A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
@@ -40,7 +42,8 @@ _NO_TENSORS = np.zeros(0, np.float32)
 @dataclass(frozen=True)
 class Settings:
     """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
-    what their modules put out (``Activations``)."""
+    what their modules put out (``Activations``). ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no
+    such thing; ``keep_rewind``: it stays although the run ended well."""
 
     run_dir: Path
     run_name: str
@@ -48,6 +51,8 @@ class Settings:
     level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
     in_graph: bool = False
+    rewind_bytes_max: int = REWIND_BYTES_DEFAULT
+    keep_rewind: bool = False
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None
 

@@ -75,7 +75,7 @@ def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Opt
         if isinstance(state, Mapping)
         for value in state.values()
     ]
-    return sum(tensor.numel() * tensor.element_size() for tensor in [*model, *moments] if _is_tensor(tensor))
+    return sum(tensor.numel() * tensor.element_size() for tensor in [*model, *moments] if is_tensor(tensor))
 
 
 def free_bytes(folder: Path) -> int:
@@ -84,17 +84,17 @@ def free_bytes(folder: Path) -> int:
 
 def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Copies of parameters and buffers on the host, named as by :func:`named_state`."""
-    return {name: _savable(tensor) for name, tensor in named_state(roots).items()}
+    return {name: savable(tensor) for name, tensor in named_state(roots).items()}
 
 
 def named_state(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Parameters and buffers that can be written, by plain name; each of several roots leads with its number."""
-    return {name: tensor for name, tensor in _all_state(roots) if _is_tensor(tensor)}
+    return {name: tensor for name, tensor in _all_state(roots) if is_tensor(tensor)}
 
 
 def left_out(roots: Sequence[nn.Module]) -> list[str]:
     """The others: those on no device, and those that keep their values in a form of their own."""
-    return [name for name, tensor in _all_state(roots) if not _is_tensor(tensor)]
+    return [name for name, tensor in _all_state(roots) if not is_tensor(tensor)]
 
 
 def _all_state(roots: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
@@ -107,7 +107,15 @@ def _all_state(roots: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
 def optimizer_tree(
     optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Hyper-parameters and state of the optimizers, the state keyed by parameter name."""
+    """Hyper-parameters and state of the optimizers, the state keyed by parameter name. The tensors are copies."""
+    tree, tensors = live_optimizer_tree(optimizers, names)
+    return tree, {key: savable(tensor) for key, tensor in tensors.items()}
+
+
+def live_optimizer_tree(
+    optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """As :func:`optimizer_tree`, with the optimizers' own tensors."""
     trees, tensors = [], {}
     for number, optimizer in enumerate(optimizers):
         groups = [
@@ -122,9 +130,9 @@ def optimizer_tree(
             for at, (parameter, s) in enumerate(optimizer.state.items())
         }
         value = {"class": type(optimizer).__qualname__, "groups": groups, "state": state}
-        tree, found = encode(value, _is_tensor, prefix=f"optimizer{number}")
+        tree, found = encode(value, is_tensor, prefix=f"optimizer{number}")
         trees.append(tree)
-        tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+        tensors.update(found)
     return {"optimizers": trees}, tensors
 
 
@@ -166,11 +174,11 @@ def _write_batches(
     tensors: dict[str, Tensor] = {}
     size_bytes = 0
     for number, (dataset, batch) in enumerate(fetched):
-        tree, found = encode(batch, _is_tensor, prefix=f"fetch{number}")
+        tree, found = encode(batch, is_tensor, prefix=f"fetch{number}")
         size_bytes += sum(tensor.numel() * tensor.element_size() for tensor in found.values())
         if size_bytes > FETCHED_BYTES_MAX:
             break
-        tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+        tensors.update({key: savable(tensor) for key, tensor in found.items()})
         fetches.append({"dataset": dataset, "not_kept": opaque_types(tree), "batch": tree})
     for step, micro_batches in batches:
         for number, batch in enumerate(micro_batches):
@@ -181,8 +189,8 @@ def _write_batches(
                 "random": random_tree(batch.random),
                 "autocast": autocast_tree(batch.autocast),
             }
-            tree, found = encode(value, _is_tensor, prefix=lead)
-            tensors.update({key: _savable(tensor) for key, tensor in found.items()})
+            tree, found = encode(value, is_tensor, prefix=lead)
+            tensors.update({key: savable(tensor) for key, tensor in found.items()})
             documents.append(
                 {
                     "step": step,
@@ -199,12 +207,12 @@ def _write_batches(
 
 
 def _write_tree(path: Path, value: Any) -> None:
-    tree, tensors = encode(value, _is_tensor, prefix=path.name)
+    tree, tensors = encode(value, is_tensor, prefix=path.name)
     write_json(path.with_suffix(".json"), tree)
-    save_file({key: _savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+    save_file({key: savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
 
 
-def _savable(tensor: Tensor) -> Tensor:
+def savable(tensor: Tensor) -> Tensor:
     """A plain, contiguous copy on the host that shares its memory with nothing (tied weights are written twice)."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
@@ -214,7 +222,7 @@ def _savable(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", copy=True).contiguous()
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
     if not isinstance(value, Tensor) or value.device.type == "meta" or value.is_quantized or is_lazy(value):
         return False
     return hasattr(value, "to_local") or not is_traceable_wrapper_subclass(value)

@@ -35,11 +35,11 @@ _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
-    *("loads", "cards"),
+    *("loads", "cards", "follower", "rewind", "tape", "snapshots", "digests", "streamed", "freeze"),
 )
 
 MISSING: Any = object()
-"""Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen."""
+"""Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen, by ``fetch_ends`` to let it count."""
 
 
 class Events(StateEvents, Protocol):
@@ -51,7 +51,7 @@ class Events(StateEvents, Protocol):
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool: ...
     def backward_ends(self) -> None: ...
     def fetch_begins(self, iterator: Any) -> Any: ...
-    def fetch_ends(self, iterator: Any, batch: Any) -> None: ...
+    def fetch_ends(self, iterator: Any, batch: Any) -> Any: ...
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_scales(self, scaler: Any) -> None: ...
@@ -136,8 +136,8 @@ class Patches:
             if batch is not MISSING:
                 return batch
             batch = original(self)
-            events.fetch_ends(self, batch)
-            return batch
+            other = events.fetch_ends(self, batch)
+            return batch if other is MISSING else other
 
         self._replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
 

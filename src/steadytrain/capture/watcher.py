@@ -38,6 +38,7 @@ from steadytrain.capture.data_wait import DataWait
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
+from steadytrain.capture.follower import Follower
 from steadytrain.capture.frames import loop_lines
 from steadytrain.capture.gate import Measurement, measure, reason
 from steadytrain.capture.history import History
@@ -59,6 +60,7 @@ from steadytrain.capture.recorder import (
     record_call,
     tensors_in,
 )
+from steadytrain.capture.rewind import recorder_of
 from steadytrain.capture.scaling import Scaling
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.sink import NoSink, Sink
@@ -117,6 +119,7 @@ class Watcher:
         detectors: Sequence[Detector] = (),
         investigator: Investigator | None = None,
         rehearsal: Rehearsal | None = None,
+        follower: Follower | None = None,
         sink: Sink = NO_SINK,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -129,7 +132,7 @@ class Watcher:
         self.notes: list[str] = []
         self._tell = tell
         self._books = Books(settings, self.guard, tell, detectors, sink)
-        self._books.recording = rehearsal is None
+        self._books.recording = rehearsal is None and follower is None
         self._investigator = investigator
         self._rehearsal = rehearsal
         self._clock = clock
@@ -143,6 +146,8 @@ class Watcher:
         self._seen = Seen()
         self._stepped: tuple[Stream, Seen] | None = None
         self._scalers: dict[int, Any] = {}
+        self._follower = follower or recorder_of(settings, self._note, recording=rehearsal is None)
+        self._follower.scalers = self._scalers
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
         self._activations = Activations(self.guard, in_graph=settings.in_graph)
@@ -220,20 +225,26 @@ class Watcher:
     def fetch_begins(self, iterator: Any) -> Any:
         if not self._mine():
             return MISSING
+        batch = MISSING
         if self._lap is None:
             self._data_wait.begins(iterator)
-            return MISSING
-        batch = MISSING
+            with self.guard.part("following the data loader"):
+                batch = self._follower.fetch_begins(self._dataset_number(iterator))
+            return batch  # noqa: RET504 (as below)
         with self.guard.part("one more lap"):
             batch = self._lap.fetch(self._dataset_number(iterator))
         return batch  # noqa: RET504 (a guarded part may end without it)
 
-    def fetch_ends(self, iterator: Any, batch: Any) -> None:
+    def fetch_ends(self, iterator: Any, batch: Any) -> Any:
         if not self._mine():
-            return
+            return MISSING
         self._data_wait.ends(iterator)
         if len(self._seen.fetched) < FETCHED_MAX:
             self._seen.fetched.append((self._dataset_number(iterator), batch))
+        other = MISSING
+        with self.guard.part("recording what was fetched"):
+            other = self._follower.fetched(self._dataset_number(iterator), batch)
+        return other  # noqa: RET504 (as above)
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if not self._mine() or self._in_backward:
@@ -251,6 +262,7 @@ class Watcher:
                     changed = self._lap.forward_begins(module, args, kwargs)
                 else:
                     call = record_call(module, args, kwargs, self._random_after)
+                    changed = self._follower.call_begins(module, call, args, kwargs)
         self._calls.append((module, call))
         return changed
 
@@ -276,6 +288,7 @@ class Watcher:
                 self._lap.other_forward_ends()
             if self._lap is None:
                 self._random_after = RandomState.take()
+                self._follower.forward_ended(call, self._random_after)
 
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
         if not self._mine() or self._in_backward:
@@ -286,6 +299,8 @@ class Watcher:
             with self.guard.part("measuring the outputs of modules"):
                 self._activations.backward_begins()
         self._seen.backward_begins()
+        with self.guard.part("following backward"):
+            self._follower.backward_begins()
         with self.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
             if self._lap is not None and scalars:
@@ -374,6 +389,7 @@ class Watcher:
             stream = self._lead(optimizer, skipped=True)
             if stream is not None:
                 stream.pending = self._measure(stream, optimizer, skipped=True)
+                self._follower.gate(stream, self._seen, stream.pending)
                 self._finish_step(stream)
 
     def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
@@ -451,6 +467,7 @@ class Watcher:
         if stream.updating:
             stream.updating = False
             self._instruments(stream).after_update(stream, stream.step)
+            self._follower.updated(stream)
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
@@ -467,7 +484,9 @@ class Watcher:
             if stream.pending is not None and stream.pending.committed:
                 continue  # a closure is evaluated again, in a step that is on record as an incident
             stream.pending = measured
-            if not measured.is_incident or self._rehearsal is not None:
+            with self.guard.part("the tape at the gate"):
+                self._follower.gate(stream, self._seen, measured)
+            if not measured.is_incident or self._rehearsal is not None or self._follower.replays:
                 continue
             if self.settings.policy == "observe":
                 with self.guard.part("writing an incident"):
@@ -559,6 +578,8 @@ class Watcher:
         self._forget_step()
         self._ring.add(stream.step, batches)
         self._books.commit(stream, measured)
+        with self.guard.part("keeping the tape of the step"):
+            self._follower.step_ended(stream, self._books.begin().path if self._books.recording else None)
         instruments = self._instruments(stream)
         if measured.record.skipped:
             instruments.skip_update()
@@ -610,6 +631,8 @@ class Watcher:
             self._books, self.guard, stream, self._seen, self._ring, measured, symptoms, action, finding
         )
         self.incidents.append(path)
+        with self.guard.part("putting the recording into the bundle"):
+            self._follower.incident(stream, self._books.begin().path, path)
         return path, incident
 
     def _stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_lap: bool) -> None:
@@ -792,6 +815,9 @@ class Watcher:
                     self._books.tell_symptoms(self._books.detect(stream))
         for stream in self.streams:
             self._instruments(stream).finish()
+        with self.guard.part("closing the tape"):
+            grave = any(symptom.severity == "critical" for symptom in self.symptoms)
+            self._follower.close(healthy=ended == "finished" and not grave)
         with self.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": self.notes}
             if self._scaling.clipped_before_unscaling:
@@ -804,6 +830,7 @@ class Watcher:
         """In a forked child: this process does not train for us; touch nothing that the parent owns."""
         self._closed = True
         self._books.forget()
+        self._follower.forget()
 
     @property
     def detector_names(self) -> list[str]:
@@ -835,7 +862,8 @@ class Watcher:
         """What steadytrain itself holds: the ring of batches, the history, and samples of tensors."""
         histories = sum(stream.history.size_bytes for stream in self.streams)
         samples = sum(stream.instruments.held_bytes for stream in self.streams if stream.instruments)
-        return self._seen.size_bytes + self._ring.size_bytes + histories + samples
+        followed = self._follower.memory_bytes
+        return self._seen.size_bytes + self._ring.size_bytes + histories + samples + followed
 
     def _mine(self) -> bool:
         return not self._closed and not self._busy and threading.get_ident() == self._thread

@@ -50,6 +50,13 @@ from steadytrain.errors import UsageError
     show_default=True,
     help="Largest model and optimizer state (10^6 bytes) that an incident bundle keeps; 0 keeps none.",
 )
+@click.option(
+    "--rewind-mb",
+    default=4096,
+    show_default=True,
+    help="Disk (10^6 bytes) for the tape and the snapshots of the last steps, so that they can be replayed; 0: none.",
+)
+@click.option("--keep-rewind", is_flag=True, help="Keep them although the run ends well.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -61,6 +68,8 @@ def command(
     runs_dir: str,
     name: str | None,
     state_mb: int,
+    rewind_mb: int,
+    keep_rewind: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> int:
@@ -79,5 +88,15 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    options = Options(policy, level, runs_dir, name, state_mb, parse_to(to), compiled)  # type: ignore[arg-type]
+    options = Options(
+        policy,  # type: ignore[arg-type]
+        level,
+        runs_dir,
+        name,
+        state_mb,
+        parse_to(to),
+        compiled,
+        rewind_mb,
+        keep_rewind,
+    )
     return run_target(target, options)

@@ -107,7 +107,7 @@ class LoopLap(Lap):
         call = self._calls.popleft()
         call.random.restore()
         tracer = self._tracer or self._start()
-        tracer.enter_module(_plain(module))
+        tracer.enter_module(plain_module(module))
         if call.changed_since():
             return None
         self._other_inputs |= not _same_inputs((args, kwargs), (call.args, call.kwargs))
@@ -263,7 +263,7 @@ def rerun_forward(scene: Scene) -> Finding:
 def call_again(batch: MicroBatch) -> Any:
     """Call the module as it was called: same inputs, random state and autocast."""
     batch.random.restore()
-    module = _plain(batch.module)
+    module = plain_module(batch.module)
     # An in-place compiled module is called past its compiled code, which a dispatch mode could not look into.
     call = module._call_impl if getattr(module, "_compiled_call_impl", None) is not None else module
     with autocast_as(batch.autocast):
@@ -313,14 +313,14 @@ def _no_backward(loss: Tensor) -> None:
 
 def _tracer(scene: Scene, method: str, observer: Observer | None = None) -> OperationTracer:
     return OperationTracer(
-        modules=module_names(_plain(root) for root in scene.roots),
+        modules=module_names(plain_module(root) for root in scene.roots),
         parameters=scene.parameters,
         method=method,
         observer=observer,
     )
 
 
-def _plain(module: nn.Module) -> nn.Module:
+def plain_module(module: nn.Module) -> nn.Module:
     """The model inside wrappers that compile it or reduce its gradients."""
     while type(module).__name__ in ("OptimizedModule", "DistributedDataParallel", "DataParallel"):
         inner = module._orig_mod if type(module).__name__ == "OptimizedModule" else module.module

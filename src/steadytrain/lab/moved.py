@@ -64,12 +64,17 @@ def moved_bundle(bundle: Bundle, moved: Moved) -> Bundle:
     """The bundle with its script, its folder and the paths among its arguments where they are now."""
     if moved.pair is None:
         return bundle
-    environment: dict[str, Any] = dict(bundle.environment)
+    return replace(bundle, environment=moved_environment(bundle.environment, moved))
+
+
+def moved_environment(recorded: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
+    """What a bundle or a run says of its command, with the paths as they are now."""
+    environment: dict[str, Any] = dict(recorded)
     for name in ("script", "cwd"):
         if isinstance(environment.get(name), str):
             environment[name] = moved.path(environment[name])
     environment["argv"] = [moved.path(str(argument)) for argument in environment.get("argv") or ()]
-    return replace(bundle, environment=environment)
+    return environment
 
 
 def moved_sources(sources: Mapping[str, str], moved: Moved) -> dict[str, str]:

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from steadytrain.errors import UsageError
 from steadytrain.model import Finding
@@ -94,12 +94,19 @@ def main(bundle_path: str, result_path: str) -> int:
     return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)))
 
 
-def run_recorded(bundle: Bundle, attach: Callable[[], None]) -> int:
+class Launchable(Protocol):
+    """What knows the command that was run: a bundle, or a run."""
+
+    @property
+    def environment(self) -> Mapping[str, Any]: ...
+
+
+def run_recorded(source: Launchable, attach: Callable[[], None]) -> int:
     """Run the recorded command in this process, and call ``attach`` once it has imported torch."""
     from steadytrain.capture.import_hook import after_import
     from steadytrain.capture.launch import execute, module_target, script_target
 
-    environment = bundle.environment
+    environment = source.environment
     command = list(environment["argv"])
     if environment.get("module"):
         target = module_target(environment["module"], command[2:])

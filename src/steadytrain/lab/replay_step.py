@@ -24,7 +24,7 @@ from steadytrain.capture.patches import MISSING
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.capture.scene import Lap, Scene
 from steadytrain.capture.tensorstats import exact_state
-from steadytrain.lab.investigate import _plain, _same_inputs
+from steadytrain.lab.investigate import _same_inputs, plain_module
 from steadytrain.lab.judgement import Difference, Replayed
 from steadytrain.lab.moved import Moved, moved_bundle
 from steadytrain.lab.rehearse import BundleRehearsal
@@ -76,7 +76,7 @@ class ReplayLap(Lap):
         self._same_batches = True
         self._restore_random()
         if traced:
-            self.trace = StepTrace(module_names(_plain(root) for root in scene.roots))
+            self.trace = StepTrace(module_names(plain_module(root) for root in scene.roots))
             self.trace.begin()
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -86,7 +86,7 @@ class ReplayLap(Lap):
         call.random.restore()
         self._same_batches &= _same_inputs((args, kwargs), (call.args, call.kwargs))
         if self.trace is not None:
-            self.trace.enter_module(_plain(module))
+            self.trace.enter_module(plain_module(module))
         return call.args, call.kwargs
 
     def other_forward_ends(self) -> None:

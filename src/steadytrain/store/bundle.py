@@ -26,6 +26,9 @@ from steadytrain.store.segments import read_segment
 
 BUNDLE_VERSION = 1
 MANIFEST = "manifest.json"
+RECORDING = "replay"
+"""The one folder in a bundle: tape and snapshots of the steps before the incident (``store/tape.py``)."""
+
 JSON_BYTES_MAX = 64 << 20
 REPORT_HASHED_BYTES_MAX = 16 << 20
 _CHUNK_BYTES = 1 << 20
@@ -67,13 +70,28 @@ def seal(path: Path, *changed: str) -> None:
     """
     known: dict[str, Any] = _read_json(path / MANIFEST, missing="nothing to update")["files"] if changed else {}
     files = {
-        file.name: known[file.name]
-        if file.name in known and file.name not in changed
-        else {"bytes": file.stat().st_size, "sha256": _sha256(file)}
-        for file in sorted(path.iterdir())
-        if file.is_file() and file.name != MANIFEST and not file.name.startswith(".")
+        name: known[name] if name in known and name not in changed else _facts(path / name, name)
+        for name in _names_in(path)
+        if name != MANIFEST
     }
     write_json(path / MANIFEST, {"format": "steadytrain.bundle", "version": BUNDLE_VERSION, "files": files})
+
+
+def _names_in(path: Path) -> list[str]:
+    """The files that are sealed: those in the bundle itself, and the recording in its one folder."""
+    own = [file.name for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    recording = (file for file in sorted((path / RECORDING).rglob("*")) if file.is_file())
+    return own + [file.relative_to(path).as_posix() for file in recording]
+
+
+def _facts(file: Path, name: str) -> dict[str, Any]:
+    """Size and SHA-256; of gigabytes of recorded tensors the size: their digests stand in the documents beside them."""
+    size = file.stat().st_size
+    return {"bytes": size} if _is_recorded_tensors(name) else {"bytes": size, "sha256": _sha256(file)}
+
+
+def _is_recorded_tensors(name: str) -> bool:
+    return name.startswith(f"{RECORDING}/") and name.endswith(".safetensors")
 
 
 def is_bundle(path: Path) -> bool:
@@ -163,22 +181,30 @@ def check_types(value: Any, hint: Any) -> None:
 
 
 def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) -> None:
-    if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+    if not isinstance(name, str) or not _lies_inside(name):
         raise UsageError(f"{path}: {MANIFEST} names {name!r}, a path outside the bundle; refused")
     if not isinstance(facts, dict):
         raise UsageError(f"{path}: {MANIFEST} says nothing of {name}; the bundle is damaged")
     file = path / name
-    if file.is_symlink() or not file.is_file():
+    links = any(folder.is_symlink() for folder in (file, *file.parents[: name.count("/")]))
+    if links or not file.is_file():
         raise UsageError(f"{path}: {name} is missing from the bundle")
     size = file.stat().st_size
     if size != facts.get("bytes"):
         raise UsageError(
             f"{path}: {name} has {size} bytes, the manifest says {facts.get('bytes')}: truncated or changed"
         )
-    if hashed_bytes_max is not None and size > hashed_bytes_max:
+    if (hashed_bytes_max is not None and size > hashed_bytes_max) or _is_recorded_tensors(name):
         return
     if _sha256(file) != facts.get("sha256"):
         raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
+
+
+def _lies_inside(name: str) -> bool:
+    """Whether a manifest may name it: a plain file name, or a path of plain names under the recording's folder."""
+    parts = name.split("/")
+    plain = all(part not in ("", ".", "..") and Path(part).name == part for part in parts)
+    return plain and (len(parts) == 1 or parts[0] == RECORDING)
 
 
 def _read_json(path: Path, *, missing: str) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""What is told of every step while it forms, in order, on the training thread: the contract of the recorder.
+
+::
+
+    fetched ── call_begins ── forward_ended ── (more calls) ── gate ── (update) ── step_ended ── updated
+
+A follower that records lets everything be. One that replays (in a process that was launched for it) gives other batches
+and arguments, and puts recorded state into the process. The watcher guards every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.gate import Measurement
+from steadytrain.capture.patches import MISSING
+from steadytrain.capture.recorder import MicroBatch, RandomState
+from steadytrain.capture.streams import Seen, Stream
+
+
+class Follower:
+    """Does nothing by itself."""
+
+    replays = False
+    """Whether this is a process that does recorded steps again: then nothing is recorded and no incident is frozen."""
+
+    scalers: Mapping[int, Any] = MappingProxyType({})
+    """The gradient scalers that the script has used, by id; the watcher puts its own here."""
+
+    def fetch_begins(self, dataset: int) -> Any:
+        """A data loader is asked for its next batch; returns the one to give instead, or ``MISSING``."""
+        return MISSING
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        """A data loader of ``dataset`` (in order of first use) gave ``batch``; returns another one, or ``MISSING``."""
+        return MISSING
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """A root module is called with gradients on; may replace the arguments."""
+        return None
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        """A call of a root module is over; ``call`` is None of one without gradients. ``random`` is the state now."""
+
+    def backward_begins(self) -> None:
+        """An outermost backward is about to run."""
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        """The look at loss and gradients was made; the update follows, unless it is refused or skipped."""
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        """A step of ``stream`` is on record; ``folder`` is the run's, None where nothing is recorded."""
+
+    def updated(self, stream: Stream) -> None:
+        """All optimizers of ``stream`` have stepped."""
+
+    def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
+        """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
+
+    def close(self, *, healthy: bool) -> None:
+        """The run is over."""
+
+    def forget(self) -> None:
+        """In a forked child: nothing of this is its own."""
+
+    @property
+    def memory_bytes(self) -> int:
+        return 0

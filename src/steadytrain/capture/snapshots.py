@@ -1,0 +1,387 @@
+"""Snapshots: the state that a step begins with, written while its forward and backward run.
+
+Weights and optimizer state do not change between one update and the next gate. So a thread of its own writes them
+straight from the live tensors to disk, and only what forward changes (buffers) is copied first; a state that is small
+is copied as a whole. At the gate the update may overwrite the tensors: a snapshot that is not through by then is waited
+for a little, and else given up. The version counters of all tensors are compared before it counts.
+
+How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Which ones stay: see
+:func:`thinned`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadytrain.capture.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state, savable
+from steadytrain.capture.streamed import GivenUp, can_be_written, write_tensors
+from steadytrain.capture.streams import Stream
+from steadytrain.store.tape import (
+    MODEL_LEAD,
+    PART,
+    SNAPSHOT_FORMAT,
+    SNAPSHOT_VERSION,
+    SNAPSHOTS_FOLDER,
+    STATE_FILE,
+    STATE_TENSORS,
+    find_chunks,
+    find_snapshots,
+    remove_snapshot,
+    snapshot_name,
+)
+from steadytrain.store.tree import encode
+
+EVERY_STEPS = 64
+COST_SHARE = 0.01
+"""Of the run's time, what snapshots may cost: the stalls of training plus all processor time of the thread."""
+
+STALL_SHARE = 0.1
+"""Of a step's time, what the gate waits for a snapshot that is not through."""
+
+COPIED_BYTES_MAX = 4 << 20
+"""A state up to this size is copied at once (0.7 ms at 6 GB/s into a slot that is there) and written at leisure."""
+
+FAILURES_MAX = 3
+STEP_TIMES = 16
+CLOSE_WAIT_S = 5.0
+HORIZON_DEFAULT = 2000
+"""Steps to rewind where the optimizer has no second moment: as with ``beta2 = 0.999``."""
+
+
+@dataclass
+class _Job:
+    """One snapshot that is being written. ``live`` while it reads tensors that the update will change."""
+
+    step: int
+    folder: Path
+    document: dict[str, Any]
+    tensors: dict[str, Tensor]
+    live: bool
+    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    given_up: bool = False
+    over: bool = False
+    whole: bool = False
+    error: Exception | None = None
+    busy_s: float = 0.0
+
+
+class Snapshots:
+    """Decides when, hands the state to its thread, and sees to it that the update waits for it or does without."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self.note: str | None = None
+        """Why no more are taken, once that is so."""
+
+        self.failure: Exception | None = None
+        self.stall_s = 0.0
+        """What the training thread has waited or copied, in all."""
+
+        self.worst_stall_s = 0.0
+        self.busy_s = 0.0
+        self.taken = 0
+        self.oldest = 0
+        """The step of the oldest snapshot that is kept."""
+
+        self.every = EVERY_STEPS
+        self._size_bytes_max = size_bytes_max
+        self._last = 0
+        self._failed = 0
+        self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
+        self._slot: dict[str, Tensor] = {}
+        self._job: _Job | None = None
+        self._folder: Path | None = None
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._horizon = HORIZON_DEFAULT
+
+    # -- the training thread ---------------------------------------------------------------------------------------
+
+    def is_due(self, stream: Stream) -> bool:
+        """Whether one is to be taken of the state after the step that ``stream`` has made last."""
+        if self.note is not None or stream.step == 0 or self._job is not None:
+            return False
+        return self._last == 0 or stream.step >= self._last + self.every
+
+    def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any], schedules: Any) -> None:
+        """Take one: the first forward of the next step is about to run."""
+        started = time.perf_counter()
+        self._last = stream.step
+        self._horizon = horizon(stream.optimizers)
+        document, tensors, moving = _state(stream, scalers, schedules)
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        self._folder = folder / SNAPSHOTS_FOLDER
+        why = self._obstacle(size, folder)
+        if why is not None:
+            self.note = why
+            return
+        live = size > COPIED_BYTES_MAX and any(tensor.device.type == "cpu" for tensor in tensors.values())
+        versions = [(tensor, tensor._version) for name, tensor in tensors.items() if name not in moving] if live else []
+        tensors = {
+            name: self._copied(name, tensor) if not live or name in moving or tensor.device.type != "cpu" else tensor
+            for name, tensor in tensors.items()
+        }
+        job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, versions)
+        with self._condition:
+            self._job = job
+            self._condition.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="steadytrain-snapshots", daemon=True)
+            self._thread.start()
+        self._stalled(time.perf_counter() - started)
+
+    def gate(self, step_s: float) -> None:
+        """The update is about to run. ``step_s`` is the time of the step that is at the gate."""
+        job = self._job
+        self._step_s.append(step_s)
+        if job is None:
+            return
+        started = time.perf_counter()
+        if job.live:
+            with self._condition:
+                if not self._condition.wait_for(lambda: job.over, STALL_SHARE * self.typical_step_s):
+                    job.given_up = True
+            self._stalled(time.perf_counter() - started)
+        if job.over or job.given_up:
+            self._settle(job)
+
+    def close(self) -> None:
+        """End the thread; what it is writing is given up, unless it was copied."""
+        with self._condition:
+            if self._job is not None and self._job.live:
+                self._job.given_up = True
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT_S)
+
+    def settle(self) -> None:
+        """Let the snapshot that is being written be finished or given up, so that files do not change any more."""
+        job = self._job
+        if job is None:
+            return
+        with self._condition:
+            if not self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S):
+                job.given_up = True
+                self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S)
+        self._settle(job)
+
+    @property
+    def typical_step_s(self) -> float:
+        return float(np.median(self._step_s)) if self._step_s else 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(tensor.numel() * tensor.element_size() for tensor in self._slot.values())
+
+    def _settle(self, job: _Job) -> None:
+        self._job = None
+        self.busy_s += job.busy_s
+        if job.error is not None:
+            self.failure = job.error
+            self.note = f"no more snapshots: {job.error}"
+            return
+        if job.whole:
+            self.taken += 1
+            self._failed = 0
+        else:
+            self._failed += 1
+            self.every *= 2
+            if self._failed >= FAILURES_MAX:
+                self.note = (
+                    f"no more snapshots: {FAILURES_MAX} in a row were not written within a step of "
+                    f"{self.typical_step_s * 1000:.0f} ms; a replay begins at the last whole one"
+                )
+            return
+        cost = self.stall_s + self.busy_s
+        typical = self.typical_step_s
+        if typical > 0:
+            self.every = max(EVERY_STEPS, self.every, math.ceil(cost / self.taken / (COST_SHARE * typical)))
+
+    def _obstacle(self, size: int, folder: Path) -> str | None:
+        if 2 * size > self._size_bytes_max:
+            return (
+                f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self._size_bytes_max / 1e6:.0f} MB "
+                "(--rewind-mb)"
+            )
+        free = free_bytes(folder)
+        if 2 * size > free:
+            return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
+        return None
+
+    def _copied(self, name: str, tensor: Tensor) -> Tensor:
+        kept = self._slot.get(name)
+        if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
+            kept = self._slot[name] = savable(tensor)
+        else:
+            with torch.no_grad():
+                kept.copy_(tensor)
+        return kept
+
+    def _stalled(self, seconds: float) -> None:
+        self.stall_s += seconds
+        self.worst_stall_s = max(self.worst_stall_s, seconds)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._stopping or self._waiting)
+                job = self._job
+                if job is None or job.over:
+                    return
+            started = time.thread_time()
+            try:
+                self._write(job)
+            except GivenUp:
+                pass
+            except Exception as error:
+                job.error = error
+            if not job.whole:
+                shutil.rmtree(_part(job.folder), ignore_errors=True)
+            job.busy_s = time.thread_time() - started
+            with self._condition:
+                job.over = True
+                self._condition.notify_all()
+
+    @property
+    def _waiting(self) -> bool:
+        return self._job is not None and not self._job.over
+
+    def _write(self, job: _Job) -> None:
+        folder = _part(job.folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        digests = write_tensors(folder / STATE_TENSORS, job.tensors, go_on=lambda: not job.given_up)
+        document = {**job.document, "tensor_bytes": (folder / STATE_TENSORS).stat().st_size, "digests": digests}
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
+        with self._condition:
+            # From here on the gate may let the update run: whether the tensors were left alone is known now.
+            changed = any(tensor._version != version for tensor, version in job.versions)
+            if changed or job.given_up:
+                return
+            shutil.rmtree(job.folder, ignore_errors=True)
+            os.replace(folder, job.folder)
+            job.whole = True
+        self._thin()
+
+    def _thin(self) -> None:
+        assert self._folder is not None
+        shots = find_snapshots(self._folder.parent)
+        tape = find_chunks(self._folder.parent)
+        for shot in shots[:-1]:
+            if tape and shot.step + 1 < tape[0].first:  # the steps after it are not on the tape any more
+                remove_snapshot(shot)
+        shots = find_snapshots(self._folder.parent)
+        sizes = {shot.step: shot.tensors.stat().st_size for shot in shots}
+        kept = thinned(sizes, horizon_steps=self._horizon, size_bytes_max=self._size_bytes_max)
+        for shot in shots:
+            if shot.step not in kept:
+                remove_snapshot(shot)
+        self.oldest = min(kept)
+
+
+def thinned(sizes: Mapping[int, int], *, horizon_steps: int, size_bytes_max: int) -> set[int]:
+    """Which snapshots stay, of those with these sizes by step: the two newest, and one for each doubling of age.
+
+    Of the ages ``[2^k, 2^(k+1))``, counted in the distance of the two newest, the oldest stays, so that there always is
+    one to grow into the next range. Of those at or beyond the horizon the newest stays. Where that is over the bound,
+    the oldest go.
+    """
+    steps = sorted(sizes, reverse=True)
+    kept = steps[:2]
+    if len(steps) > 2:
+        newest, unit = steps[0], max(1, steps[0] - steps[1])
+        oldest_of: dict[int, int] = {}
+        beyond = [step for step in steps[2:] if newest - step >= horizon_steps]
+        for step in steps[2:]:
+            if newest - step < horizon_steps:
+                oldest_of[((newest - step) // unit).bit_length()] = step
+        kept = [*kept, *oldest_of.values(), *beyond[:1]]
+    total = 0
+    within: set[int] = set()
+    for number, step in enumerate(sorted(kept, reverse=True)):
+        total += sizes[step]
+        if number and total > size_bytes_max:
+            break
+        within.add(step)
+    return within
+
+
+def horizon(optimizers: Sequence[torch.optim.Optimizer]) -> int:
+    """Steps over which the slowest second moment forgets: ``2 / (1 - beta2)``."""
+    betas = [group["betas"][1] for one in optimizers for group in one.param_groups if _has_betas(group)]
+    slowest = max((float(beta) for beta in betas), default=0.0)
+    return math.ceil(2 / (1 - slowest)) if 0.0 < slowest < 1.0 else HORIZON_DEFAULT
+
+
+def _has_betas(group: Mapping[str, Any]) -> bool:
+    betas = group.get("betas")
+    return isinstance(betas, (tuple, list)) and len(betas) > 1 and not isinstance(betas[1], Tensor)
+
+
+def _state(
+    stream: Stream, scalers: Sequence[Any], schedules: Any
+) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
+    """The document, the live tensors by name, and the names of those that a forward may change."""
+    roots = list(stream.roots())
+    names = stream.model.names if stream.model else {}
+    tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names)
+    tensors: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    seen: dict[Any, str] = {}
+    parameters = {id(parameter) for root in roots for parameter in root.parameters()}
+    moving = set()
+    unwritten = [*left_out(roots)]
+    model_tensors = {MODEL_LEAD + name: tensor for name, tensor in named_state(roots).items()}
+    for name, tensor in [*model_tensors.items(), *optimizer_tensors.items()]:
+        if not can_be_written(tensor):
+            unwritten.append(name)
+            continue
+        place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if _has_memory(tensor) else name
+        if place in seen and tensor.numel():
+            aliases[name] = seen[place]
+            continue
+        seen[place] = name
+        tensors[name] = tensor
+        if name not in optimizer_tensors and id(tensor) not in parameters:
+            moving.add(name)
+    extra = {"scalers": [scaler.state_dict() for scaler in scalers], "schedules": schedules}
+    extra_tree, extra_tensors = encode(extra, is_tensor, prefix="extra")
+    tensors.update(extra_tensors)
+    moving |= extra_tensors.keys()
+    document = {
+        "format": SNAPSHOT_FORMAT,
+        "version": SNAPSHOT_VERSION,
+        "step": stream.step,
+        "stream": stream.name,
+        "optimizers": tree["optimizers"],
+        "extra": extra_tree,
+        "aliases": aliases,
+        "not_kept": unwritten,
+    }
+    return document, tensors, moving
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and not hasattr(tensor, "to_local")
+
+
+def _part(folder: Path) -> Path:
+    return folder.with_name(folder.name + PART)

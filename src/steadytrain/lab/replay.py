@@ -1,0 +1,131 @@
+"""The launched side of a replay: the recorded command under a follower that does recorded steps again.
+
+The process ends at the gate of the last step, without the script's own exit code, so nothing is saved over what the
+real run saved. Run as ``python -m steadytrain.lab.replay SOURCE RESULT.json OLD=NEW|- FROM|- UNTIL|- STEP|- LEAD_S``: a
+bundle or a run folder, the first and the last step, the step of which every operation is written down, and how many
+seconds the script's own steps before the first one may take (beyond that it makes only one).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steadytrain.errors import UsageError
+from steadytrain.lab.moved import Moved, moved_bundle, moved_environment
+from steadytrain.lab.relaunch import run_recorded
+from steadytrain.levels import LEVELS
+from steadytrain.model import Window
+from steadytrain.store.bundle import is_bundle, open_bundle
+from steadytrain.store.folder import open_run
+from steadytrain.store.tape import Recording, find_recording
+
+if TYPE_CHECKING:
+    from steadytrain.lab.judgement import Replayed
+    from steadytrain.lab.step_trace import StepTrace
+
+MODULE = "steadytrain.lab.replay"
+NOT_GIVEN = "-"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is replayed: a bundle, whose incident is the last step, or a run folder."""
+
+    path: Path
+    environment: Mapping[str, Any]
+    recording: Recording
+    incident_step: int | None
+    step_s: float
+    """Time of a step of the recorded run, infinite where that is not known."""
+
+    def own_steps(self, before: int, lead_s: float) -> int:
+        """How many steps the launched script makes by itself: all of those before, if they fit into ``lead_s``."""
+        return before if before * self.step_s <= lead_s else 1
+
+
+def open_source(path: Path, moved: Moved) -> Source:
+    """Open a bundle or a run folder.
+
+    Raises:
+        UsageError: it is neither, or damaged.
+    """
+    recording = find_recording(path)
+    if is_bundle(path):
+        bundle = moved_bundle(open_bundle(path), moved)
+        return Source(path, bundle.environment, recording, bundle.incident.step, _step_s(bundle.window))
+    run = open_run(path)
+    return Source(path, moved_environment(run.description, moved), recording, None, _step_s(run.scalars()))
+
+
+def _step_s(window: Window) -> float:
+    seconds = window.series("step_s").values
+    return float(np.median(seconds)) if len(seconds) else math.inf
+
+
+def main(source: str, result: str, moved: str, first: str, until: str, trace: str, lead_s: str) -> int:
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    snapshot, last = opened.recording.choose(first=_step(first), until=_step(until) or opened.incident_step)
+    place.put_on_path()
+    result_path = Path(result)
+
+    def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
+        from steadytrain.lab.replay_output import write_output
+
+        write_output(result_path, outcome, traced)
+        sys.stdout.flush()
+        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
+        os._exit(0)
+
+    def attach() -> None:
+        from steadytrain.capture.books import Settings
+        from steadytrain.capture.failopen import Guard
+        from steadytrain.capture.watcher import Watcher
+        from steadytrain.lab.recorded_steps import Tensors
+        from steadytrain.lab.replayer import Replayer
+
+        def tell(text: str) -> None:
+            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+        weights = opened.path / "model.safetensors"
+        final = Tensors(weights, {}) if last == opened.incident_step and weights.is_file() else None
+        replayer = Replayer(
+            opened.recording,
+            snapshot=snapshot,
+            until=last,
+            own_steps=opened.own_steps(snapshot.step, float(lead_s)),
+            final=final,
+            done=done,
+            trace_step=_step(trace),
+        )
+        # Here nothing is a guest: an error of ours would give a wrong answer if the script went on.
+        Guard.reraise = True
+        unused = result_path.parent / "unused"
+        settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
+        Watcher(settings, tell=tell, follower=replayer)
+
+    return run_recorded(opened, attach)
+
+
+def _step(text: str) -> int | None:
+    if text == NOT_GIVEN:
+        return None
+    if not text.isdigit():
+        raise UsageError(f"{text!r}: not the number of a step")
+    return int(text)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except UsageError as error:
+        print(f"steadytrain: {error}", file=sys.stderr)
+        sys.exit(2)
