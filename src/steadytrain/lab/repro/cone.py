@@ -20,7 +20,7 @@ import torch
 from steadytrain.lab.operands import Kinds
 from steadytrain.lab.operations import operation_of
 from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, map_leaves, refs_in
-from steadytrain.lab.repro.program import Program, Step, check_operation
+from steadytrain.lab.repro.program import Program, Step, check_operation, draws_random_numbers
 from steadytrain.lab.repro.trail import Entry, Trail, Wanted
 
 PRODUCERS_MAX = 8
@@ -156,8 +156,7 @@ def _repeats(entry: Entry) -> bool:
     """Whether an operation gives the same every time: it draws no random numbers and leaves no memory as it was."""
     if not isinstance(entry.function, torch._ops.OpOverload):
         return False
-    random = torch.Tag.nondeterministic_seeded in entry.function.tags
-    return not random and not operation_of(entry.function).fills
+    return not draws_random_numbers(str(entry.function)) and not operation_of(entry.function).fills
 
 
 def _closed(trail: Trail, core: Sequence[Entry], *, known: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:

@@ -17,6 +17,8 @@ from steadytrain.lab.operands import Kinds, kinds_of
 from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, from_json, map_leaves, refs_in, to_json
 from steadytrain.lab.repro.trail import tensors_of
 
+SEED = 0
+
 
 @dataclass(frozen=True)
 class Step:
@@ -52,6 +54,11 @@ class Program:
     def backward(self) -> bool:
         return bool(self.gradients)
 
+    @property
+    def seeded(self) -> bool:
+        """Whether a seed is set before it runs, because an operation may draw random numbers."""
+        return any(draws_random_numbers(step.operation) for step in self.steps)
+
     def given(self, inputs: Mapping[str, Tensor]) -> Program:
         return replace(self, inputs=inputs)
 
@@ -64,15 +71,13 @@ class Ran:
     target: Tensor | None
 
 
-def run(program: Program, *, differentiate: tuple[str, ...] | None = None) -> Ran:
-    """Run ``program`` on copies of its inputs; whatever torch raises comes through.
-
-    ``differentiate`` are the inputs that get a gradient, by default the target alone.
-    """
-    asked = (program.target,) if differentiate is None else differentiate
+def run(program: Program) -> Ran:
+    """Run ``program`` on copies of its inputs; whatever torch raises comes through."""
+    if program.seeded:
+        torch.manual_seed(SEED)
     # "copy" keeps a program's own tensors: operations may write where their schema does not say so.
     values = {name: tensor.to(program.device, copy=True) for name, tensor in program.inputs.items()}
-    leaves = {name: values[name].requires_grad_() for name in asked if program.backward}
+    leaf = values[program.target].requires_grad_() if program.backward else None
     with torch.enable_grad() if program.backward else torch.no_grad():
         for step in program.steps:
             run_step(step, values, program.device)
@@ -84,10 +89,8 @@ def run(program: Program, *, differentiate: tuple[str, ...] | None = None) -> Ra
         if gradient is not None and values[output].requires_grad
     ]
     torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
-    for name, leaf in leaves.items():
-        if leaf.grad is not None:
-            values[f"{name}.grad"] = leaf.grad
-    return Ran(values, values.get(f"{program.target}.grad"))
+    assert leaf is not None
+    return Ran(values, leaf.grad)
 
 
 def run_step(step: Step, values: dict[str, Tensor], device: str) -> None:
@@ -129,9 +132,8 @@ def shows_fault(program: Program) -> bool:
         return False
     if ran.target is None or program.kind not in kinds_of(ran.target):
         return False
-    at_the_end = {name for name in ran.values if name.endswith(".grad")}
-    if not program.backward:
-        at_the_end |= {name for name in program.steps[-1].results if name} | {n for _, n in program.steps[-1].written}
+    last = program.steps[-1]
+    at_the_end = set() if program.backward else {*last.results, *(new for _, new in last.written)}
     return not any(kinds_of(tensor) for name, tensor in ran.values.items() if name not in program.meant | at_the_end)
 
 
@@ -198,13 +200,16 @@ def check_operation(function: Any) -> str:
     """The name of an operator that torch has by itself, such as ``aten.log.default``.
 
     Raises:
-        CannotWriteError: it is of another library, draws random numbers, or has no name under ``torch.ops``.
+        CannotWriteError: it is of another library, or has no name under ``torch.ops``.
     """
     name = str(function)
     if not isinstance(function, torch._ops.OpOverload):
         raise CannotWriteError(f"{name} is a higher-order operator, which a script cannot call by itself")
     if function.namespace not in ("aten", "prims", "quantized", "torch"):
         raise CannotWriteError(f"{name} is not an operation of torch but of {function.namespace}, which a script needs")
-    if torch.Tag.nondeterministic_seeded in function.tags:
-        raise CannotWriteError(f"{name} draws random numbers, so no fixed inputs make the fault every time")
     return name
+
+
+def draws_random_numbers(operation: str) -> bool:
+    """Whether ``aten.bernoulli.default`` and its like may draw random numbers (attention does, for its dropout)."""
+    return torch.Tag.nondeterministic_seeded in function_of(operation).tags

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from steadytrain.lab.operands import WORDS
 from steadytrain.lab.repro.arguments import Ref, map_leaves, refs_in, source
-from steadytrain.lab.repro.program import Program, Step
+from steadytrain.lab.repro.program import SEED, Program, Step
 
 SCRIPT, TENSORS = "repro.py", "repro.pt"
 
@@ -56,6 +56,7 @@ def write_script(program: Program, *, exact: bool) -> Script:
         "",
         "",
         f"def forward({', '.join(_arguments(program))}):",
+        *([f"    torch.manual_seed({SEED})"] if program.seeded else []),
         *(f"    {line}" for step in program.steps for line in _statements(step, exact=exact)),
         f"    return {_returned(program)}",
         "",

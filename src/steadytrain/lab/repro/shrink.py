@@ -17,14 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.lab.operations import operation_of
 from steadytrain.lab.repro.arguments import Ref
-from steadytrain.lab.repro.program import Program, Step, shows_fault, used_names
+from steadytrain.lab.repro.program import Program, Step, function_of, shows_fault, used_names
 
 RUNS_MAX = 6_000
 """Runs of a program of a few operations; the cases of the zoo take some hundred."""
 
 SLOTS_TOGETHER_MAX = 5
 """Dimensions of equal size that are tried in all combinations; of more, all together and each alone."""
+
+SIZE_ARGUMENTS = frozenset({"size", "sizes", "normalized_shape", "input_sizes", "self_sizes", "shape", "output_size"})
+"""Arguments that name the size of a tensor, and follow when that is cut. Strides and paddings do not."""
+
+SIZE_NUMBERS = frozenset({"N", "C", "HxW"})
+"""The same as plain numbers, as group normalisation is told them."""
 
 SIZE_IN_ARGUMENTS_MIN = 2
 """A size that an operation is told (the width of a normalisation) is not cut to 1: that would be a fault by itself."""
@@ -217,13 +224,16 @@ def _cut_to(original: Program, slots: Sequence[Slot], kept: Sequence[int], numbe
 def _with_sizes(step: Step, old: int, new: int) -> Step:
     """``step`` with ``new`` for every ``old`` in a list of sizes."""
 
-    def change(value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and value and all(type(entry) is int for entry in value):
+    def change(name: str, value: Any) -> Any:
+        if name in SIZE_ARGUMENTS and isinstance(value, (list, tuple)):
             return [new if entry == old else entry for entry in value]
-        return value
+        return new if name in SIZE_NUMBERS and value == old else value
 
+    names = operation_of(function_of(step.operation)).arguments
     return replace(
-        step, args=tuple(map(change, step.args)), kwargs={key: change(value) for key, value in step.kwargs.items()}
+        step,
+        args=tuple(change(name, value) for name, value in zip(names, step.args, strict=False)),
+        kwargs={name: change(name, value) for name, value in step.kwargs.items()},
     )
 
 
