@@ -15,46 +15,79 @@ TIMES_MAX = 1000
 
 @click.command()
 @click.argument("incident", required=False)
+@click.option("--from", "first", type=int, metavar="STEP", help="First step; by default that after the last snapshot.")
+@click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
 @click.option("--times", default=1, show_default=True, help="How often to replay.")
-@click.option("--once", is_flag=True, help="No further replays to find out why a step differs: status and step only.")
+@click.option("--once", is_flag=True, help="No further replays to find out why a step differs.")
+@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
 @click.option(
-    "--tree", "moved", default="-", metavar="OLD=NEW", help="Take the script from the folder NEW instead of OLD."
+    "--lead-s",
+    default=120.0,
+    show_default=True,
+    help="The script makes the steps before the first by itself where they take no more than this; else only one. What "
+    "it decides by its own counters is then as it was.",
 )
 @click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
 def command(
-    incident: str | None, times: int, once: bool, moved: str, runs_dir: str, wait_s: float, as_json: bool
+    incident: str | None,
+    first: int | None,
+    until: int | None,
+    times: int,
+    once: bool,
+    moved: str,
+    lead_s: float,
+    runs_dir: str,
+    wait_s: float,
+    as_json: bool,
 ) -> int:
     """Launch the recorded command again, do the recorded steps over, and say whether they are the same to the last bit.
 
-    INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. Where a step differs, more
-    replays tell why: a nondeterministic operation, a value from outside, or a changed environment. Ends with status 1
-    when the symptom came again, 0 when it did not, 125 when that cannot be told, as `git bisect run` wants it.
+    INCIDENT is a bundle, or a run (its last incident; a run without one, or one that was killed, as far as its tape
+    reaches); by default the newest run. Where a step differs, more replays tell why: a nondeterministic operation, a
+    value from outside, or a changed environment. Ends with status 1 when the symptom came again, 0 when it did not, 125
+    when that cannot be told, as `git bisect run` wants it. Without a symptom to look for: 1 when a step differs.
     """
     from steadytrain.lab import judgement, replaying
     from steadytrain.lab.moved import Moved
-    from steadytrain.store.bundle import open_bundle
-    from steadytrain.store.folder import find, newest, newest_incident
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    if not lead_s >= 0:
+        raise UsageError(f"--lead-s {lead_s}: must not be negative")
     if not 1 <= times <= TIMES_MAX:
         raise UsageError(f"--times {times}: between 1 and {TIMES_MAX}")
+    for option, step in (("--from", first), ("--until", until)):
+        if step is not None and step < 1:
+            raise UsageError(f"{option} {step}: steps count from 1")
     place = Moved.parse(moved)
-    path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
-    bundle = open_bundle(path)
+    source = _source(incident, Path(runs_dir))
     if importlib.util.find_spec("torch") is None:
         raise UsageError("replay needs PyTorch to run the steps again; `steadytrain show` works without it")
+    asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s)
     try:
-        launch = replaying.Launch(bundle, place, wait_s)
-        replays, judged = replaying.replay(launch, times=times, explain=not once)
+        replays, judged = replaying.replay(asked, times=times, explain=not once)
     except replaying.CannotReplayError as refusal:
         click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
         return judgement.CANNOT_TELL_STATUS
-    document = judgement.document(str(path), replays, judged)
+    document = judgement.document(str(source), replays, judged, looked_for=asked.looked_for)
     if as_json:
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         click.echo("\n".join(judgement.lines(document)))
-    return judgement.status(replays, looked_for=True)
+    return judgement.status(replays, looked_for=asked.looked_for)
+
+
+def _source(incident: str | None, runs_dir: Path) -> Path:
+    """The bundle, or a run that has none but a tape."""
+    from steadytrain.store.bundle import is_bundle
+    from steadytrain.store.folder import find, newest, newest_incident, open_run
+    from steadytrain.store.tape import find_recording
+
+    path = find(incident, runs_dir) if incident else newest(runs_dir)
+    if is_bundle(path):
+        return path
+    if not open_run(path).incidents and find_recording(path).chunks:
+        return path
+    return newest_incident(path, runs_dir)

@@ -139,10 +139,12 @@ def status(replays: Sequence[Replayed], *, looked_for: bool) -> int:
     return CANNOT_TELL_STATUS if any(replay.symptom is None for replay in replays) else CLEAN_STATUS
 
 
-def document(incident: str, replays: Sequence[Replayed], judgement: Judgement) -> dict[str, Any]:
+def document(
+    incident: str, replays: Sequence[Replayed], judgement: Judgement, *, looked_for: bool = True
+) -> dict[str, Any]:
     """The ``steadytrain.replay/1`` document."""
     first = earliest(replays)
-    symptoms = [replay.symptom for replay in replays]
+    symptoms = [replay.symptom if looked_for else None for replay in replays]
     batches = [replay.script_batches_equal for replay in replays if replay.script_batches_equal is not None]
     return {
         "schema": SCHEMA,
@@ -193,8 +195,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     if result["switch"] is not None:
         told.append(_line("switch", result["switch"]))
     told += [_line("changed" if number == 0 else "", change) for number, change in enumerate(result["changed"])]
-    symptom = {True: "came again", False: "did not come", None: "cannot be told"}[result["symptom"]]
-    told.append(_line("symptom", symptom))
+    if result["symptom"] is not None:
+        told.append(_line("symptom", "came again" if result["symptom"] else "did not come"))
     if result["script_batches_equal"] is False:
         told.append(_line("batches", "the script came with other batches than recorded; the recorded ones were used"))
     return told + [_line("note", note) for note in result["notes"]]

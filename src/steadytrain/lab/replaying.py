@@ -1,4 +1,4 @@
-"""Launch replays of an incident, and as many more as it takes to say of what kind a difference is.
+"""Launch replays, and as many more as it takes to say of what kind a difference is.
 
 One replay that is exact is the answer. Else a second one is made; where the two differ, or nothing about the
 environment explains them, two more write down every operation of the first step that differs. Torch-free: all that
@@ -8,22 +8,28 @@ runs the script does so in processes of their own.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.environment_changes import changes
-from steadytrain.lab.judgement import Judgement, Replayed, differ, judge
-from steadytrain.lab.moved import Moved, moved_bundle
-from steadytrain.lab.relaunch import launch_again
+from steadytrain.lab.judgement import Judgement, Replayed, differ, earliest, judge
+from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.trace_comparison import Part, TracedOperation, first_part
-from steadytrain.store.bundle import Bundle
+from steadytrain.store.bundle import is_bundle, open_bundle
+from steadytrain.store.folder import open_run
+from steadytrain.store.tape import Recording, find_recording
 
+STEPS_MODULE = "steadytrain.lab.replay"
 ONE_STEP_MODULE = "steadytrain.lab.replay_step"
+NOT_GIVEN = "-"
 TRACE_BYTES_MAX = 1 << 30
+LOG_LINES_SHOWN = 3
 
 
 class CannotReplayError(Exception):
@@ -31,12 +37,28 @@ class CannotReplayError(Exception):
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How the recorded command is launched again; ``wait_s`` is for each launch."""
+class Plan:
+    """What is replayed, and how the command is launched again.
 
-    bundle: Bundle
+    ``environment`` is the document of the recorded run. ``first`` is None where only the incident's own step is done
+    again, from its bundle. ``incident_step`` is None for a run. ``wait_s`` is for each launch. The launched
+    script makes the steps before ``first`` by itself, as the recorded one did, where they take no more than ``lead_s``;
+    else only its first.
+    """
+
+    source: Path
+    environment: Mapping[str, Any]
+    incident_step: int | None
+    first: int | None
+    until: int
     moved: Moved
     wait_s: float
+    lead_s: float
+
+    @property
+    def looked_for(self) -> bool:
+        """Whether the replay comes to the step that has a symptom."""
+        return self.until == self.incident_step
 
 
 @dataclass(frozen=True)
@@ -49,38 +71,63 @@ class Output:
     notes: tuple[str, ...]
 
 
-def replay(launch: Launch, *, times: int, explain: bool) -> tuple[list[Replayed], Judgement]:
+def plan(source: Path, *, first: int | None, until: int | None, moved: Moved, wait_s: float, lead_s: float) -> Plan:
+    """Choose the steps, and see that the command can be launched.
+
+    A bundle without a tape can still have its own step done again.
+
+    Raises:
+        UsageError: no such steps, nothing to begin from, or the script is gone.
+    """
+    recording = find_recording(source)
+    if is_bundle(source):
+        bundle = open_bundle(source)
+        environment, step = bundle.environment, bundle.incident.step
+        if not recording.starts() and first in (None, step) and until in (None, step):
+            _check_one_step(source, bundle.incident.state_note, recording)
+            _check_launch(moved_environment(environment, moved))
+            return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
+    else:
+        environment, step = open_run(source).description, None
+    snapshot, last = recording.choose(first=first, until=until or step)
+    _check_launch(moved_environment(environment, moved))
+    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s)
+
+
+def starts(source: Path) -> list[int]:
+    """The steps that a replay can begin with."""
+    return find_recording(source).starts()
+
+
+def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], Judgement]:
     """Replay ``times`` times; where ``explain``, make those that it takes to name the kind of a difference, too.
 
     Raises:
-        UsageError: the bundle lacks what is needed, or the script is gone.
         CannotReplayError: the launched script did not come to the step.
     """
-    outputs = [_once(launch, traced=False) for _ in range(times)]
+    outputs = [_once(asked, trace_step=None) for _ in range(times)]
     replays = [output.replayed for output in outputs]
-    changed = _changed(launch, outputs[0])
+    changed = changes(asked.environment, outputs[0].environment, moved=asked.moved.pair)
     if not explain or all(one.exact for one in replays):
         return replays, judge(replays, changed=changed)
     if len(replays) == 1:
-        replays.append(_once(launch, traced=False).replayed)
+        replays.append(_once(asked, trace_step=None).replayed)
     if not differ(replays) and changed:
         return replays, judge(replays, changed=changed)
-    part, traced = _part(launch)
+    first = earliest(replays)
+    assert first is not None
+    part, traced = _part(asked, first.step)
     return replays, judge(replays, changed=changed, traced=traced, part=part)
 
 
-def _once(launch: Launch, *, traced: bool) -> Output:
+def _once(asked: Plan, *, trace_step: int | None) -> Output:
     with tempfile.TemporaryDirectory(prefix="steadytrain-replay-") as scratch:
         result = Path(scratch) / "result.json"
-        bundle = moved_bundle(launch.bundle, launch.moved)
-        arguments = [str(result), str(launch.moved), "trace" if traced else "plain"]
-        why = launch_again(bundle, ONE_STEP_MODULE, arguments, result, wait_s=launch.wait_s)
-        if why is not None:
-            raise CannotReplayError(why)
+        _launch(asked, _command(asked, result, trace_step), result)
         document = _read(result)
         if "cannot" in document:
             raise CannotReplayError(str(document["cannot"]))
-        trace = _read(result.parent / "trace.json") if traced else {"operations": [], "notes": []}
+        trace = _read(result.parent / "trace.json") if trace_step is not None else {"operations": [], "notes": []}
         return Output(
             Replayed.from_json(document["replayed"]),
             _read(result.parent / "environment.json"),
@@ -89,17 +136,60 @@ def _once(launch: Launch, *, traced: bool) -> Output:
         )
 
 
-def _part(launch: Launch) -> tuple[Part | None, bool]:
-    """Where the traces of two more replays part; and whether there are two."""
+def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
+    places = [str(asked.source.absolute()), str(result), str(asked.moved)]
+    if asked.first is None:
+        return ["-m", ONE_STEP_MODULE, *places, "plain" if trace_step is None else "trace"]
+    steps = [str(asked.first), str(asked.until), NOT_GIVEN if trace_step is None else str(trace_step)]
+    return ["-m", STEPS_MODULE, *places, *steps, str(asked.lead_s)]
+
+
+def _launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
+    log = result.parent / "output.txt"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                [sys.executable, *arguments],
+                cwd=moved_environment(asked.environment, asked.moved).get("cwd"),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=asked.wait_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)") from None
+    if not result.is_file():
+        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+        said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
+        raise CannotReplayError(f"the launched script ended with {done.returncode} before its last step{said}")
+
+
+def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
+    """Where the traces of ``step`` in two more replays part; and whether there are two."""
     try:
-        one, other = (_once(launch, traced=True) for _ in range(2))
+        one, other = (_once(asked, trace_step=step) for _ in range(2))
     except CannotReplayError:
         return None, False
-    return first_part(one.operations, other.operations), True
+    return first_part(one.operations, other.operations), bool(one.operations and other.operations)
 
 
-def _changed(launch: Launch, output: Output) -> Sequence[str]:
-    return changes(launch.bundle.environment, output.environment, moved=launch.moved.pair)
+def _check_one_step(source: Path, state_note: str, recording: Recording) -> None:
+    if not (source / "model.safetensors").is_file():
+        none = "it has no tape, either" if not recording.chunks else "no snapshot of it is left, either"
+        raise UsageError(f"{source}: weights were {state_note}; {none}: nothing to replay from")
+
+
+def _check_launch(environment: Mapping[str, Any]) -> None:
+    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
+    if not script and not module:
+        raise UsageError(
+            "it is not recorded what command was run, so it cannot be launched again (--step-fn needs none)"
+        )
+    if script and not Path(script).is_file():
+        raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved, --step-fn to do without")
+    if folder and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: the folder that the script ran in is gone; --tree OLD=NEW where it has moved")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,17 @@
+"""A model compiled with the default backend."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = torch.compile(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+for step in range(1, 91):
+    outputs = model(torch.randn(16, 8))
+    loss = nn.functional.cross_entropy(outputs, torch.randint(0, 4, (16,)))
+    if step == 90:
+        loss = loss + (outputs.sum() * 0).sqrt()  # <- bites
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
