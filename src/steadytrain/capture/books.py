@@ -88,6 +88,8 @@ class Books:
             facts = {
                 "model": environment.model_facts(list(stream.roots()), stream.parameters),
                 "optimizer": environment.optimizer_facts(stream.optimizers[0]),
+                "versions": environment.versions(),
+                "numerics": environment.numerics(),
             }
             for name, value in facts.items():
                 run.set_fact(name, value)

@@ -1,0 +1,171 @@
+"""``steadytrain compare``: where equal runs part, and whether groups of runs differ beyond their seeds."""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.comparing.circumstances import Entry
+    from steadytrain.comparing.runs import Comparison
+    from steadytrain.store.folder import RunRecord
+
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+DIFFER_STATUS = 1
+CANNOT_TELL_STATUS = 125
+ENTRIES_SHOWN_MAX = 20
+RUNS_MAX = 200
+_STATUS = {"equal": 0, "no-difference": 0, "differ": DIFFER_STATUS, "cannot-tell": CANNOT_TELL_STATUS}
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="RUN_A RUN_B [...]")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME=RUN[,RUN...]",
+    help="Runs that differ by their seed only: names, folders or patterns. Give it twice or more.",
+)
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=RUNS_DIR_DEFAULT,
+    show_default=True,
+    help="Folder that holds the runs.",
+)
+@click.option("--html", type=click.Path(path_type=Path), help="Write plots and tables to this HTML file as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.compare/1).")
+def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html: Path | None, as_json: bool) -> int:
+    """Find where runs that should be equal part, or whether groups of runs differ by more than their seeds.
+
+    Runs are compared with the first one, by the bits of everything that both recorded; entries of configuration and
+    environment that differ are listed. With --group, the losses at the end are compared between the groups:
+
+    \b
+    steadytrain compare baseline repeated
+    steadytrain compare --group "old=old-*" --group "new=new-*" --html compared.html
+
+    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either. Needs no PyTorch. Ends with status
+    0 when runs are equal (groups: no difference beyond their seeds), 1 when they differ, 125 when groups are too small
+    to tell.
+    """
+    from steadytrain.comparing.runs import compare_groups, compare_runs
+
+    if groups and runs:
+        raise UsageError(f"{runs[0]}: give runs, or --group options, and not both")
+    if groups:
+        comparison = compare_groups(_groups(groups, runs_dir))
+    else:
+        found = _open(runs, runs_dir)
+        if len(found) < 2:
+            raise UsageError(
+                f"{' '.join(runs) or 'no run'}: at least two runs are compared; `steadytrain runs` lists them"
+            )
+        comparison = compare_runs(found)
+    if html is not None:
+        _write(html, comparison)
+    if as_json:
+        click.echo(json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo("\n".join(_lines(comparison, html)))
+    return _STATUS[comparison.verdict]
+
+
+def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[RunRecord]]:
+    groups: dict[str, list[RunRecord]] = {}
+    for option in options:
+        name, equals, patterns = option.partition("=")
+        if not equals or not name or not patterns:
+            raise UsageError(f"--group {option}: write NAME=RUN[,RUN...]")
+        groups.setdefault(name, []).extend(_open(patterns.split(","), runs_dir))
+    if len(groups) < 2:
+        raise UsageError(f"--group {options[0]}: one group alone; give at least two")
+    owner: dict[Path, str] = {}
+    for name, runs in groups.items():
+        for run in runs:
+            other = owner.setdefault(run.path.resolve(), name)
+            if other != name:
+                raise UsageError(f"{run.path}: in the groups {other} and {name}; a run belongs to one")
+    return groups
+
+
+def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
+    from steadytrain.store.bundle import is_bundle
+    from steadytrain.store.folder import RUN_FILE, find, open_run
+
+    paths: list[Path] = []
+    for target in filter(None, targets):
+        if glob.has_magic(target):
+            matched = [Path(name) for place in (target, str(runs_dir / target)) for name in sorted(glob.glob(place))]
+            folders = [path for path in matched if (path / RUN_FILE).is_file()]
+            if not folders:
+                raise UsageError(f"{target}: no run matches, here or under {runs_dir}; `steadytrain runs` lists them")
+            paths += folders
+        else:
+            paths.append(find(target, runs_dir))
+    for path in paths:
+        if is_bundle(path):
+            raise UsageError(f"{path}: an incident; runs are compared")
+    unique = list(dict.fromkeys(path.resolve() for path in paths))
+    if len(unique) > RUNS_MAX:
+        raise UsageError(f"{len(unique)} runs; at most {RUNS_MAX} are compared at once")
+    return [open_run(path) for path in unique]
+
+
+def _write(html: Path, comparison: Comparison) -> None:
+    from steadytrain import __version__
+    from steadytrain.cli.report import write_page
+    from steadytrain.report.comparison import page
+
+    if html.is_dir() or not html.parent.is_dir():
+        raise UsageError(f"{html}: cannot be written; name a file in a folder that is there")
+    write_page(html, page(comparison, version=__version__))
+
+
+def _lines(comparison: Comparison, html: Path | None) -> list[str]:
+    from steadytrain.report.comparison import headline
+    from steadytrain.report.wording import clean
+
+    lines = headline(comparison)
+    for pair in comparison.pairs:
+        first = pair.agreement.first
+        if first is not None and pair.agreement.last_equal_step is not None:
+            lines.append(f"  equal up to step {pair.agreement.last_equal_step:,}")
+        if first is not None and first.also:
+            lines.append(f"  further tensors there: {', '.join(map(clean, first.also[:6]))}")
+        lines += [f"  {clean(note)}" for note in pair.agreement.notes]
+        lines += _entry_lines(pair.entries)
+    lines += _entry_lines(comparison.entries) if comparison.groups else []
+    lines += [
+        f"  about {noise.runs_needed:,} runs a side would show a difference of this size"
+        for noise in comparison.groups
+        if noise.verdict == "no-difference" and noise.runs_needed is not None
+    ]
+    lines += [f"note: {clean(note)}" for note in comparison.notes]
+    return [*lines, *([f"written to {html}"] if html is not None else [])]
+
+
+def _entry_lines(entries: Sequence[Entry]) -> list[str]:
+    from steadytrain.report.wording import clean
+
+    if not entries:
+        return ["  no recorded entry of configuration or environment differs"]
+    shown = [
+        f"  {clean(entry.name)}: {_side(entry.left)} / {_side(entry.right)}" for entry in entries[:ENTRIES_SHOWN_MAX]
+    ]
+    more = len(entries) - len(shown)
+    return [*shown, *([f"  and {more} more entries; --json lists all"] if more else [])]
+
+
+def _side(value: str | None) -> str:
+    from steadytrain.report.wording import clean
+
+    return "not there" if value is None else clean(value, length_max=80)
