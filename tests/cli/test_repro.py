@@ -176,6 +176,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert "is not empty" in refused(str(bundle), "-o", str(full))
     assert "not a folder" in refused(str(bundle), "-o", str(script))
     assert "--wait-s" in refused(str(bundle), "-o", str(folder), "--wait-s", "0")
+    assert "--before -1" in refused(str(bundle), "-o", str(folder), "--before", "-1")
     assert [path.name for path in full.iterdir()] == ["notes.txt"]
 
     script.write_text("import torch\nraise SystemExit(3)\n", encoding="utf-8")

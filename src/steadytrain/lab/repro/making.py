@@ -198,7 +198,12 @@ def _variants(work: _Work, wait_s: float) -> dict[str, str]:
         return {"compiled": "not tried (--compiled-wait-s 0)"}
     result = work.scratch / "variants.json"
     names = [str(work.scratch / name) for name in ("repro.py", "made.json", "variants.json")]
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "compiled")}
+    # A cache of its own leaves nothing behind; one thread saves starting a pool of compilers.
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "compiled"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
     late = False
     try:
         subprocess.run(
