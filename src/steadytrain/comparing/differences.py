@@ -266,8 +266,8 @@ def _told(held: Held | None) -> str | None:
 
 
 def _missing_part(part: str, held: Any, wanted: Any) -> list[Difference]:
-    """A whole part that the run had and the checkpoint does not hold."""
-    if held or not wanted:
+    """A whole part that the run had and the checkpoint does not hold; one that its format has no place for is none."""
+    if held is None or held or not wanted:
         return []
     return [Difference(part, part, "missing", f"no {part} in the checkpoint", f"{len(wanted)} entries", None)]
 

@@ -47,7 +47,7 @@ def read(path: Path, names: Sequence[str] | None) -> Holding:
     loose.optimizer = _state(path, OPTIMIZER) or {}
     scheduler = _state(path, SCHEDULER)
     loose.schedulers = [scheduler] if scheduler else []
-    loose.scaler = _state(path, SCALER)
+    loose.scaler = _state(path, SCALER) or {}
     loose.random = _state(path, RANDOM) or {}
     if (path / "optimizer").is_dir() or (path / "optimizer_0").is_dir() or list(path.glob("global_step*")):
         loose.optimizer = None

@@ -64,7 +64,7 @@ def sorted_out(content: Mapping[Any, Any], path: Path) -> Loose:
         loose.optimizer = optimizers[chosen]
         loose.notes += [f"{key!r} is a further optimizer and was not compared" for key in more]
     loose.schedulers = [value for value in content.values() if _is_scheduler(value)]
-    loose.scaler = next((value for value in content.values() if _is_scaler(value)), None)
+    loose.scaler = next((value for value in content.values() if _is_scaler(value)), {})
     words = ("rng", "random", "generator")
     loose.random = {
         str(key): value for key, value in content.items() if any(word in str(key).lower() for word in words)
@@ -81,7 +81,7 @@ def lightning(content: Mapping[str, Any]) -> Loose:
         weights=content.get("state_dict") or {},
         optimizer=optimizers[0] if optimizers else {},
         schedulers=list(content.get("lr_schedulers") or ()),
-        scaler=precision if isinstance(precision, Mapping) and precision else None,
+        scaler=precision if isinstance(precision, Mapping) else {},
         position=_lightning_position(content),
     )
     if len(optimizers) > 1:
