@@ -12,7 +12,7 @@ for step in range(1, 91):
     outputs = model(torch.randn(16, 8))
     loss = nn.functional.cross_entropy(outputs, torch.randint(0, 4, (16,)))
     if step == 80:
-        places, values = torch.randint(0, 8, (200_000,)), torch.randn(200_000)
+        places, values = torch.randint(0, 8, (1_000_000,)), torch.randn(1_000_000)
         sums = torch.zeros(8)
         sums.index_put_((places,), values, accumulate=True)  # <- differs
         loss = loss + sums.sum() * 0.01

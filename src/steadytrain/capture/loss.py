@@ -91,7 +91,8 @@ def _factor_of(node: Any) -> Factor | None:
         other = getattr(node, "_saved_self", None) if name == "MulBackward0" else None
     if not isinstance(other, Tensor) or other.numel() != 1 or other.requires_grad:
         return None
-    return Factor(other.detach(), -1 if name == "DivBackward0" else 1)
+    # Not detached, which it is: under a dispatch mode a plain number would be handed to that operation as no tensor.
+    return Factor(other, -1 if name == "DivBackward0" else 1)
 
 
 def _only_input(node: Any) -> Any:

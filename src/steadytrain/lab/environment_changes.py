@@ -23,6 +23,8 @@ DEVICE_FACTS = {
 NOT_COMPARED = frozenset({"steadytrain", "wandb", "mlflow", "tensorboard"})
 """They look on; what is computed does not go through them."""
 
+PLACES = ("_DIR", "_PATH", "_HOME")
+
 NUMERIC_VARIABLES = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KMP_", "TRITON_", "XLA_", "HIP_"),
     *("PYTHONHASHSEED", "WORLD_SIZE"),
@@ -64,6 +66,8 @@ def _files(recorded: Mapping[str, Any], present: Mapping[str, Any], moved: tuple
 def _versions(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
     yield from _one("Python", recorded.get("python"), present.get("python"))
     before, now = _mapping(recorded, "versions"), _mapping(present, "versions")
+    if not before:
+        return  # a run that froze no incident has written none
     for package in sorted(before.keys() | now.keys()):
         if package not in NOT_COMPARED:
             yield from _one(package, before.get(package, "absent"), now.get(package, "absent"))
@@ -74,7 +78,8 @@ def _devices(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterato
     for name, words in DEVICE_FACTS.items():
         if name in before and name in now:
             yield from _one(words, before[name], now[name])
-    yield from _one("GPUs", _gpus(before), _gpus(now))
+    if before:
+        yield from _one("GPUs", _gpus(before), _gpus(now))
 
 
 def _numerics(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
@@ -85,8 +90,10 @@ def _numerics(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterat
 
 def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
     before, now = _mapping(recorded, "environment"), _mapping(present, "environment")
+    if "environment" not in recorded:
+        return
     for name in sorted(before.keys() | now.keys()):
-        if name.startswith(NUMERIC_VARIABLES):
+        if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES):
             yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))
 
 

@@ -173,6 +173,8 @@ class Replayer(Follower):
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
+            if self._own_steps + 1 >= self._own_steps_wanted:
+                self._prepare_random()  # what the script draws after a forward is drawn from here in its last own step
             return
         step, number = self._recorded(), self._call - 1
         if call is None or not 0 <= number < len(step.calls):
@@ -202,7 +204,7 @@ class Replayer(Follower):
             return
         if self._call == 0:
             self._step_begins()  # no call of a module marked the beginning of the step
-        if self._trace is not None:
+        if self._trace is not None and self._now == self._until:
             self._trace.end()
         step = self._recorded()
         if step.document["evaluations"] > 1 or seen.evaluations > 1:
@@ -219,12 +221,13 @@ class Replayer(Follower):
         if stream is not self._stream:
             return
         if self._jumped:
-            last = self._recorded().calls[-1:]
+            if self._trace is not None:
+                self._trace.end()
+            last = self._recorded()
             self._now += 1
             self._call = 0
-            following = self._recorded().calls[:1]
-            if not last or not following or last[0]["random_after"] != following[0]["random_before"]:
-                self._prepare_random()  # the recorded run evaluated in between, which this one need not do
+            if _evaluated_between(last, self._recorded()):
+                self._prepare_random()
             return
         self._own_steps += 1
         if self._own_steps < self._own_steps_wanted:
@@ -236,7 +239,9 @@ class Replayer(Follower):
         if self._own_steps_wanted == 1:
             for dataset in self._first_fetched:  # own steps that the scaler skipped took more batches
                 self._given[dataset] = self._first_fetched[dataset]
-        self._prepare_random()
+        before = self._steps.step(self._first - 1)
+        if before is not None and _evaluated_between(before, self._recorded()):
+            self._prepare_random()
 
     # -- what is done at each moment -------------------------------------------------------------------------------
 
@@ -339,6 +344,12 @@ class Replayer(Follower):
         if self._trace is not None:
             self._trace.end()
         return self._trace
+
+
+def _evaluated_between(last: RecordedStep, following: RecordedStep) -> bool:
+    """Whether the recorded run called its model between the two steps (an evaluation), which this one need not do."""
+    calls, then = last.calls[-1:], following.calls[:1]
+    return not calls or not then or calls[0]["random_after"] != then[0]["random_before"]
 
 
 class _Merging:

@@ -9,15 +9,19 @@ what it wrote shows as a tensor that no operation made different.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from steadytrain.capture.digests import digest
 from steadytrain.lab.deterministic import FROM_MEMORY, base_name
 from steadytrain.lab.operands import has_own_dispatch, storage_of, unseen
 from steadytrain.lab.operations import Operand, Operation, operands_of, operation_of, unread_by, written_by
@@ -28,6 +32,9 @@ OPERATIONS_MAX = 200_000
 """About a hundred times what a step of a 12-layer model has; a longer step is traced up to here."""
 
 TEXT_CHARACTERS_MAX = 200
+
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OURS = str(Path(__file__).parents[1]) + os.sep
 
 LOOKED_PAST = ("profiler", "prim")
 """Operations of these name spaces compute nothing."""
@@ -206,6 +213,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
         if foreign:
             return func(*args, **kwargs)
+        if _asked_by_us():
+            return func(*args, **kwargs)
         call = None
         try:
             with unseen():
@@ -223,6 +232,17 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _trouble(self, error: Exception) -> None:
         self._trace.trouble = self._trace.trouble or f"{type(error).__name__}: {error}"
+
+
+def _asked_by_us() -> bool:
+    """Whether the operation is one of steadytrain's own looks (at the loss, at the gradients)."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_TORCH):
+            return file.startswith(_OURS)
+        frame = frame.f_back
+    return False
 
 
 def _tensors(result: object) -> list[torch.Tensor]:
@@ -253,15 +273,7 @@ def _digest(tensor: torch.Tensor) -> str:
     plain = tensor.detach()
     if storage_of(plain) is None:
         return f"{plain.dtype}{list(plain.shape)}"
-    return f"{plain.dtype}{list(plain.shape)} {_bits(plain)}"
-
-
-def _bits(tensor: torch.Tensor) -> str:
-    raw = tensor.contiguous().reshape(-1).view(torch.uint8)
-    short = -raw.numel() % 8
-    words = torch.nn.functional.pad(raw, (0, short)).view(torch.int64)
-    places = torch.arange(words.numel(), dtype=torch.int64, device=words.device) * 2 + 1
-    return f"{int(words.sum()):x}.{int((words * places).sum()):x}"
+    return digest(plain)
 
 
 def _text(value: object) -> str:
