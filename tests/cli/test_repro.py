@@ -25,6 +25,7 @@ LINES_MAX, BYTES_MAX = 40, 100_000
 
 # One of each kind: a layer's product, -Inf that a mask put there, backward behind a where, written in place.
 QUICK = ("half_island_overflow.py", "fully_masked_softmax.py", "where_trick.py", "in_place_log.py")
+SECRET = "hunter2hunter2"
 MADE_TWICE = QUICK[0]
 FAULTY = [script for script, case in CASES.items() if case["operations"]]
 
@@ -97,7 +98,7 @@ def digests(folder: Path) -> dict[str, str]:
     "script", [script if script in QUICK else pytest.param(script, marks=pytest.mark.long) for script in FAULTY]
 )
 def test_a_fault_of_the_zoo_becomes_a_small_script_that_fails(script: str, tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / script)
+    outcome = run_script(tmp_path, ZOO / script, arguments=("--api-key", SECRET))
     folder = tmp_path / "made"
     document = made(outcome, folder)
     path = folder / "repro.py"
@@ -125,7 +126,10 @@ def test_a_fault_of_the_zoo_becomes_a_small_script_that_fails(script: str, tmp_p
         assert "backward" in text
     else:
         assert document["operations"][-1] in CASES[script]["operations"]
-    assert str(tmp_path) not in text + (folder / "ISSUE.md").read_text(encoding="utf-8")
+    told = text + (folder / "ISSUE.md").read_text(encoding="utf-8")
+    assert "--api-key" in told
+    assert SECRET not in told
+    assert str(tmp_path) not in told
 
     if script == MADE_TWICE:
         made(outcome, tmp_path / "again")
@@ -140,6 +144,35 @@ def test_weights_that_the_optimizer_broke(tmp_path: Path) -> None:
     assert document["operations"] == ["aten.addcdiv_.default"]
     assert document["produced"] == "NaN"
     assert run_clean(tmp_path / "made" / "repro.py", tmp_path / "elsewhere").returncode == 1
+
+
+HALF_SUM = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(1, 5):
+        inputs = torch.rand(8, 64)
+        outputs = model(inputs) * 0 + inputs * (3000 if step == 4 else 1)
+        loss = outputs.half().sum(-1).float().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_fault_that_takes_many_numbers_has_them_beside_the_script(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, HALF_SUM)
+    document = made(outcome, tmp_path / "made")
+    assert document["operations"] == ["aten.sum.dim_IntList"]
+    assert set(document["files"]) == {"repro.py", "repro.pt", "ISSUE.md"}
+    assert sum(document["files"].values()) <= BYTES_MAX
+    alone = run_clean(tmp_path / "made" / "repro.py", tmp_path / "elsewhere")
+    assert alone.stderr.splitlines()[-1] == "AssertionError: +Inf out of finite inputs"
 
 
 @pytest.mark.slow

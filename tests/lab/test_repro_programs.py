@@ -262,6 +262,14 @@ def test_numbers_in_the_script_are_the_same_to_the_bit(dtype: Any, tmp_path: Pat
     assert shown(values, tmp_path).view(torch.uint8).equal(values.view(torch.uint8))
 
 
+def test_equal_numbers_are_written_in_short(tmp_path: Path) -> None:
+    assert shown(torch.full((4, 50), -0.0), tmp_path).signbit().all()
+    assert not (tmp_path / "repro.pt").exists()
+    mixed = torch.zeros(40)
+    mixed[3] = -0.0
+    assert shown(mixed, tmp_path).signbit().sum() == 1
+
+
 def test_a_larger_tensor_lies_beside_the_script(tmp_path: Path) -> None:
     values = torch.randn(WRITTEN_OUT_MAX + 1, 3)
     assert shown(values, tmp_path).equal(values)

@@ -20,7 +20,7 @@ from steadytrain.store.bundle import Bundle, open_bundle, write_json
 
 if TYPE_CHECKING:
     from steadytrain.lab.origins import Record
-    from steadytrain.lab.repro.trail import Trail
+    from steadytrain.lab.repro.trail import Trail, Wanted
 
 REQUEST = "request.json"
 RESULT = "captured.json"
@@ -38,6 +38,12 @@ class Request:
     update: bool = False
     keep: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
+    @property
+    def wanted(self) -> Wanted | None:
+        from steadytrain.lab.repro.trail import Wanted
+
+        return None if self.keep is None else Wanted(*map(frozenset, self.keep))
+
 
 def main(bundle_path: str, folder_name: str) -> int:
     """Run the recorded command and leave its captured fault in the folder."""
@@ -54,9 +60,9 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.lab.investigate import LoopLap
     from steadytrain.lab.rehearse import BundleRehearsal
     from steadytrain.lab.relaunch import NEW_PROCESS
-    from steadytrain.lab.repro.trail import Trail, Wanted
+    from steadytrain.lab.repro.trail import Trail
 
-    trail = Trail(None if request.keep is None else Wanted(*map(frozenset, request.keep)))
+    trail = Trail(request.wanted)
     laps: list[LoopLap] = []
 
     def lap(scene: Scene) -> LoopLap:
@@ -76,7 +82,7 @@ def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
     def leave(finding: Finding, culprit: Record | None, trail: Trail) -> None:
         _leave(folder, request, finding, culprit, trail)
 
-    look_at_updates(bundle.incident.step, leave)
+    look_at_updates(bundle.incident.step, request.wanted, leave)
 
 
 def _leave(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> None:
@@ -101,8 +107,8 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
         return {"why": finding.why, "programs": []}
     if not culprit.born or culprit.number is None:
         return {"why": f"there is no operation that broke: {finding.why}", "programs": []}
-    if culprit.number >= len(trail.entries):
-        return {"why": f"the step has more than {len(trail.entries)} operations", "programs": []}
+    if culprit.number not in trail.entries:
+        return {"why": f"{culprit.operation} could not be recorded with its inputs", "programs": []}
     programs: list[Any] = []
     tensors: dict[str, torch.Tensor] = {}
     found: list[Cut] = []

@@ -116,7 +116,7 @@ def _down_to_finite(trail: Trail, first: Entry) -> list[Entry]:
         bad = {name for name in _made(core[-1]) if trail.values[name].kinds}
         if not bad:
             return core
-        after = (entry for entry in trail.entries[core[-1].number + 1 :] if entry.number in nodes)
+        after = (entry for number, entry in trail.entries.items() if number > core[-1].number and number in nodes)
         following = next((entry for entry in after if bad & set(_read(entry))), None)
         if following is None:
             break
@@ -143,7 +143,7 @@ def _with_earlier(trail: Trail, chosen: tuple[Entry, ...], count: int) -> tuple[
     for _ in range(count):
         made = {name for entry in found.values() for name in _made(entry)}
         numbers = {trail.values[name].producer for entry in found.values() for name in _read(entry) if name not in made}
-        makers = (trail.entries[number] for number in numbers if number is not None and number not in found)
+        makers = (trail.entries[number] for number in numbers if number in trail.entries and number not in found)
         usable = [entry for entry in makers if _repeats(entry) and (in_backward or entry.node is None)]
         if not usable:
             break
@@ -170,7 +170,7 @@ def _closed(trail: Trail, core: Sequence[Entry], *, known: bool) -> tuple[tuple[
             value = trail.values[name]
             if not value.kinds or name in made or name in filled:
                 continue
-            if known and value.producer is not None and len(chosen) - len(core) < PRODUCERS_MAX:
+            if known and value.producer in trail.entries and len(chosen) - len(core) < PRODUCERS_MAX:
                 producer = trail.entries[value.producer]
                 chosen[producer.number] = producer
                 waiting.append(producer)

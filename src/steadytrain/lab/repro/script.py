@@ -24,6 +24,9 @@ SCRIPT, TENSORS = "repro.py", "repro.pt"
 WRITTEN_OUT_MAX = 16
 """Numbers that are written into the script; a tensor of more goes into the file."""
 
+FULL_FROM = 5
+"""A tensor of so many equal numbers is written as ``torch.full``."""
+
 LINE_CHARACTERS_MAX = 110
 FAULT = "out of finite inputs"
 """In the message of the script's assertion: how a fault is told from any other failure."""
@@ -39,7 +42,11 @@ class Script:
 
 def write_script(program: Program, *, exact: bool) -> Script:
     """``program`` as a script; with ``exact`` operations are called by their overload, else as people call them."""
-    beside = {name: tensor for name, tensor in program.inputs.items() if tensor.numel() > WRITTEN_OUT_MAX}
+    beside = {
+        name: tensor
+        for name, tensor in program.inputs.items()
+        if tensor.numel() > WRITTEN_OUT_MAX and not _is_constant(tensor)
+    }
     names = ", ".join(program.inputs)
     names = f"({names},)" if len(program.inputs) == 1 else names
     lines = [
@@ -91,11 +98,18 @@ def _tensor(name: str, tensor: Tensor, beside: bool, program: Program) -> str:
     on = ", device=device" if program.device != "cpu" else ""
     if beside:
         return f'kept["{name}"]' + (".to(device)" if on else "")
-    if tensor.numel() and bool((tensor == tensor.flatten()[0]).all()) and tensor.numel() > 4:
+    if tensor.numel() >= FULL_FROM and _is_constant(tensor):
         return f"torch.full({list(tensor.shape)}, {_number(tensor.flatten()[0])}, dtype={tensor.dtype}{on})"
     if not tensor.numel():
         return f"torch.empty({list(tensor.shape)}, dtype={tensor.dtype}{on})"
     return f"torch.tensor({_numbers(tensor)}, dtype={tensor.dtype}{on})"
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    """Whether all numbers are the same, sign of zero included."""
+    flat = tensor.flatten()
+    same = flat.numel() > 0 and bool((flat == flat[0]).all())
+    return same and (not flat.is_floating_point() or bool((flat.signbit() == flat[0].signbit()).all()))
 
 
 def _numbers(tensor: Tensor) -> str:

@@ -82,14 +82,15 @@ class _Open:
 
 
 class Trail(Observer):
-    """Follows one traced run. ``kept`` are copies of values on the host by name, ``devices`` where each was.
+    """Follows one traced run. ``entries`` are its operations by number, in order.
 
+    ``kept`` are copies of values on the host by name, ``devices`` where each was.
     ``made_by`` maps a backward node to the operation that it differentiates, ``incoming`` to the gradients that came
     into it.
     """
 
     def __init__(self, wanted: Wanted | None = None) -> None:
-        self.entries: list[Entry] = []
+        self.entries: dict[int, Entry] = {}
         self.values: dict[str, Value] = {}
         self.kept: dict[str, torch.Tensor] = {}
         self.devices: dict[str, str] = {}
@@ -127,7 +128,6 @@ class Trail(Observer):
         opened, self._open = self._open, None
         if opened is None:
             return
-        assert len(self.entries) == number, "an operation was not seen"
         with unseen():
             written = self._overwrite(number, opened)
             mine = {id(tensor) for _, _, tensor in written}
@@ -136,16 +136,14 @@ class Trail(Observer):
                 known = id(tensor) in mine or self._known(tensor) is not None
                 results.append(None if known else self._name(tensor, number))
                 self._made_last.append((number, tensor))
-        self.entries.append(
-            Entry(
-                number,
-                opened.function,
-                opened.args,
-                opened.kwargs,
-                tuple(results),
-                tuple((old, new) for old, new, _ in written),
-                opened.node,
-            )
+        self.entries[number] = Entry(
+            number,
+            opened.function,
+            opened.args,
+            opened.kwargs,
+            tuple(results),
+            tuple((old, new) for old, new, _ in written),
+            opened.node,
         )
 
     def _overwrite(self, number: int, opened: _Open) -> list[tuple[str, str, torch.Tensor]]:

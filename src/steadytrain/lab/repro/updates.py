@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from steadytrain.capture.discover import find_model, optimizer_parameters
 from steadytrain.lab.operands import kinds_of
 from steadytrain.lab.origins import Record
-from steadytrain.lab.repro.trail import Trail
+from steadytrain.lab.repro.trail import Trail, Wanted
 from steadytrain.lab.tracer import OperationTracer
 from steadytrain.model import Finding
 
@@ -28,19 +28,20 @@ METHOD = "the recorded command was launched again and its own updates were trace
 Leave = Callable[[Finding, Record | None, Trail], None]
 
 
-def look_at_updates(step: int, leave: Leave) -> None:
+def look_at_updates(step: int, wanted: Wanted | None, leave: Leave) -> None:
     """Trace the updates before ``step``; calls ``leave`` after the one that makes a weight non-finite.
 
-    One optimizer's update at a time is kept whole; where it does not fit into memory, nothing can be cut out of it.
+    ``wanted`` is what a second launch has to keep of that update.
     """
-    Updates(step - UPDATES_TRACED_MAX, leave)
+    Updates(step - UPDATES_TRACED_MAX, wanted, leave)
 
 
 class Updates:
     """Hooks on every optimizer's step, for as long as the process lives."""
 
-    def __init__(self, first: int, leave: Leave) -> None:
+    def __init__(self, first: int, wanted: Wanted | None, leave: Leave) -> None:
         self._first = first
+        self._wanted = wanted
         self._leave = leave
         self._counts: dict[int, int] = {}
         self._running: tuple[OperationTracer, Trail, list[torch.Tensor]] | None = None
@@ -55,7 +56,7 @@ class Updates:
         if any(kinds_of(parameter) for parameter in parameters):
             return  # broken by something else than an update
         names = find_model(parameters).names
-        trail = Trail()
+        trail = Trail(self._wanted)
         named = {names[id(parameter)]: parameter for parameter in parameters}
         tracer = OperationTracer(parameters=named, method=METHOD, observer=trail)
         self._running = (tracer.__enter__(), trail, parameters)
