@@ -44,9 +44,11 @@ LEAD_STEPS = 8
 class Rewind(Follower):
     """Records. The training thread's alone."""
 
-    def __init__(self, size_bytes_max: int, *, note: Callable[[str], None], keep: bool) -> None:
+    def __init__(
+        self, size_bytes_max: int, *, note: Callable[[str], None], keep: bool, snapshots: Snapshots | None = None
+    ) -> None:
         self.tape = Tape(int(size_bytes_max * TAPE_SHARE))
-        self.snapshots = Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
+        self.snapshots = snapshots or Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
         self.linked = False
         self._note = note
         self._keep = keep

@@ -82,7 +82,7 @@ class _Job:
 class Snapshots:
     """Decides when, hands the state to its thread, and sees to it that the update waits for it or does without."""
 
-    def __init__(self, size_bytes_max: int) -> None:
+    def __init__(self, size_bytes_max: int, *, every_steps: int = EVERY_STEPS, cost_share: float = COST_SHARE) -> None:
         self.note: str | None = None
         """Why no more are taken, once that is so."""
 
@@ -96,7 +96,8 @@ class Snapshots:
         self.oldest = 0
         """The step of the oldest snapshot that is kept."""
 
-        self.every = EVERY_STEPS
+        self.every = every_steps
+        self._cost_share = cost_share
         self._size_bytes_max = size_bytes_max
         self._last = 0
         self._failed = 0
@@ -210,7 +211,7 @@ class Snapshots:
         cost = self.stall_s + self.busy_s
         typical = self.typical_step_s
         if typical > 0:
-            self.every = max(EVERY_STEPS, self.every, math.ceil(cost / self.taken / (COST_SHARE * typical)))
+            self.every = max(self.every, math.ceil(cost / self.taken / (self._cost_share * typical)))
 
     def _obstacle(self, size: int, folder: Path) -> str | None:
         if 2 * size > self._size_bytes_max:
@@ -374,6 +375,7 @@ def _state(
         "optimizers": tree["optimizers"],
         "extra": extra_tree,
         "aliases": aliases,
+        "frozen": [name for name, tensor in named_state(roots).items() if not tensor.requires_grad],
         "not_kept": unwritten,
     }
     return document, tensors, moving

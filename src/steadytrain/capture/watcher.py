@@ -132,7 +132,7 @@ class Watcher:
         self.notes: list[str] = []
         self._tell = tell
         self._books = Books(settings, self.guard, tell, detectors, sink)
-        self._books.recording = rehearsal is None and follower is None
+        self._books.recording = rehearsal is None and not (follower and follower.replays)
         self._investigator = investigator
         self._rehearsal = rehearsal
         self._clock = clock

@@ -144,6 +144,7 @@ class RecordedState:
         self.digests: dict[str, str] = self._document["digests"]
         self.aliases: dict[str, str] = self._document["aliases"]
         self.not_kept: list[str] = self._document["not_kept"]
+        self.frozen: frozenset[str] = frozenset(self._document["frozen"])
         self.tensors = Tensors(snapshot.tensors, self.aliases)
 
     @property

@@ -35,9 +35,6 @@ from steadytrain.lab.step_trace import StepTrace
 from steadytrain.store.tape import Recording, Snapshot
 from steadytrain.store.tree import Opaque
 
-OWN_STEPS_MAX = 64
-"""The script's own steps before its first that is not skipped (a gradient scaler looks for its scale)."""
-
 NAMES_MAX = 3
 Done = Callable[[Replayed | str, StepTrace | None], None]
 
@@ -80,8 +77,6 @@ class Replayer(Follower):
         self._stream: Stream | None = None
         self._own_steps_wanted = own_steps
         self._own_steps = 0
-        self._own_skipped = False
-        self._skipped_steps = 0
         self._jumped = False
         self._restored = False
         self._now = self._first
@@ -200,7 +195,6 @@ class Replayer(Follower):
             self._note("several optimizers take turns: only the state of the first one is in the snapshots")
             return
         if not self._jumped:
-            self._own_skipped = measured.record.skipped
             return
         if self._call == 0:
             self._step_begins()  # no call of a module marked the beginning of the step
@@ -232,13 +226,9 @@ class Replayer(Follower):
         self._own_steps += 1
         if self._own_steps < self._own_steps_wanted:
             return
-        if self._own_steps_wanted == 1 and self._own_skipped and self._skipped_steps < OWN_STEPS_MAX:
-            self._own_steps, self._skipped_steps = 0, self._skipped_steps + 1
-            return
         self._jumped = True
         if self._own_steps_wanted == 1:
-            for dataset in self._first_fetched:  # own steps that the scaler skipped took more batches
-                self._given[dataset] = self._first_fetched[dataset]
+            self._given.update(self._first_fetched)
         before = self._steps.step(self._first - 1)
         if before is not None and _evaluated_between(before, self._recorded()):
             self._prepare_random()

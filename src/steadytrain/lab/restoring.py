@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadytrain.capture.digests import digest
 from steadytrain.capture.freeze import named_state
@@ -42,6 +42,8 @@ def _restore_model(state: RecordedState, stream: Stream) -> str | None:
                 f"not {values.dtype}{list(values.shape)}"
             )
         place.data.copy_(values)
+        if isinstance(place, nn.Parameter) and place.is_floating_point():
+            place.requires_grad_(name not in state.frozen)
     return None
 
 
@@ -59,13 +61,16 @@ def _restore_optimizers(state: RecordedState, stream: Stream) -> str | None:
             for parameter in group["params"]:
                 name = names.get(id(parameter), "?")
                 if name in values["state"]:
-                    _restore_entries(optimizer, parameter, values["state"][name])
+                    on_device = bool(group.get("capturable") or group.get("fused"))
+                    _restore_entries(optimizer, parameter, values["state"][name], counters_on_device=on_device)
                 else:
                     optimizer.state.pop(parameter, None)
     return None
 
 
-def _restore_entries(optimizer: torch.optim.Optimizer, parameter: Tensor, recorded: Any) -> None:
+def _restore_entries(
+    optimizer: torch.optim.Optimizer, parameter: Tensor, recorded: Any, *, counters_on_device: bool
+) -> None:
     if not isinstance(recorded, Mapping):
         return
     own = optimizer.state[parameter]
@@ -78,12 +83,18 @@ def _restore_entries(optimizer: torch.optim.Optimizer, parameter: Tensor, record
         elif isinstance(there, Tensor) and there.shape == value.shape and there.dtype == value.dtype:
             there.copy_(value)
         else:
-            # A step counter stays on the host, as torch's optimizers make it; moments lie with their parameter.
-            own[key] = (
-                value.clone() if value.dim() == 0 else torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-            )
+            own[key] = _new_entry(parameter, value, counters_on_device=counters_on_device)
     for key in own.keys() - recorded.keys():
         del own[key]
+
+
+def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) -> Tensor:
+    """An entry that the launched optimizer has not made yet; where torch's own optimizers put it."""
+    if value.dim() == 0 and parameter.dim() > 0:
+        return value.to(parameter.device if counters_on_device else "cpu", copy=True)
+    if value.shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+    return value.to(parameter.device, copy=True)
 
 
 def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream) -> None:

@@ -1,0 +1,68 @@
+"""A training loop recorded and replayed in the test's own process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from steadytrain.capture.books import Settings
+from steadytrain.capture.gate import Measurement
+from steadytrain.capture.rewind import Rewind
+from steadytrain.capture.snapshots import Snapshots
+from steadytrain.capture.streams import Seen, Stream
+from steadytrain.capture.watcher import Watcher
+from steadytrain.lab.judgement import Replayed
+from steadytrain.lab.replayer import Replayer
+from steadytrain.store.tape import Recording, find_recording
+
+BYTES_MAX = 1 << 30
+Loop = Callable[[], None]
+
+
+class ReplayOver(BaseException):
+    """Ends the loop where the launched process would end."""
+
+    def __init__(self, result: Replayed | str) -> None:
+        super().__init__(result)
+        self.result = result
+
+
+class Patient(Rewind):
+    """Waits for every snapshot, so that which ones there are does not hang on the machine's speed."""
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        self.snapshots.settle()
+        super().gate(stream, seen, measured)
+
+
+def record(loop: Loop, folder: Path, *, every: int) -> Recording:
+    """Run ``loop`` under a recorder that takes a snapshot every so many steps, and keep what it recorded."""
+    snapshots = Snapshots(BYTES_MAX, every_steps=every, cost_share=math.inf)
+    follower = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
+    settings = Settings(run_dir=folder, run_name="run", policy="observe")
+    watcher = Watcher(settings, tell=print, follower=follower)
+    try:
+        loop()
+    finally:
+        watcher.close(ended="finished")
+    return find_recording(folder)
+
+
+def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) -> Replayed | str:
+    """Replay from ``first`` to the last step on the tape."""
+    snapshot, until = recording.choose(first=first, until=None)
+
+    def done(result: Replayed | str, trace: object) -> None:
+        raise ReplayOver(result)
+
+    replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=done)
+    settings = Settings(run_dir=recording.folder / "unused", run_name="replay", policy="observe")
+    watcher = Watcher(settings, tell=print, follower=replayer)
+    try:
+        loop()
+    except ReplayOver as over:
+        return over.result
+    finally:
+        watcher.close(ended="failed")
+    raise AssertionError("the loop ended before its replay did")
