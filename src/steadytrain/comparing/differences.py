@@ -96,13 +96,13 @@ def compare(found: Holding, expected: Holding, *, others: Sequence[Holding] = ()
     def add(part: str, held: Any, wanted: Any, result: list[Difference]) -> None:
         counted = [None if side is None else len(side) for side in (held, wanted)]
         at_fault = len({difference.name for difference in result if difference.kind != "unexpected"})
-        agree = max(0, (counted[1] or 0) - at_fault) if held is not None and wanted is not None else 0
+        agree = max(0, (counted[1] or 0) - at_fault) if held and wanted else 0
         parts.append(Part(part, counted[0], counted[1], agree))
         differences.extend(result)
 
     for part in ("weights", "moments"):
         held, wanted = getattr(found, part), getattr(expected, part)
-        if held is not None and wanted is not None:
+        if held and wanted:
             older = [(other.step, tensors) for other in others if (tensors := getattr(other, part))]
             result = compare_tensors(part, held, wanted, same_step=same_step, older=older)
             if found.partial and part == "weights":
@@ -290,7 +290,7 @@ def _aligned(found: Tensors, expected: Tensors) -> Tensors:
 
 def _counters(found: Holding, expected: Holding, *, same_step: bool) -> list[Difference]:
     held, wanted = found.counters, expected.counters
-    if held is None or wanted is None:
+    if not held or not wanted:
         return _missing_part("counters", held, wanted)
     shift = 0 if same_step else (found.step or 0) - (expected.step or 0)
     differences = []
@@ -318,7 +318,7 @@ def _groups_by_name(groups: Sequence[Values] | None) -> dict[str, Any] | None:
 
 
 def _settings(found: Values | None, expected: Values | None, *, same_step: bool) -> list[Difference]:
-    if found is None or expected is None:
+    if not found or not expected:
         return _missing_part("settings", found, expected)
     differences = []
     for name, wanted in expected.items():
@@ -356,8 +356,8 @@ def _order(name: str, found: Any, wanted: Any) -> list[Difference]:
 
 def _flat(value: Any) -> dict[str, Any] | None:
     """Nested plain values under dotted names."""
-    if value is None:
-        return None
+    if not value:
+        return None if value is None else {}
     found: dict[str, Any] = {}
 
     def walk(name: str, node: Any) -> None:
@@ -375,7 +375,7 @@ def _flat(value: Any) -> dict[str, Any] | None:
 
 
 def _values(part: str, found: Values | None, expected: Values | None, *, ignored: Sequence[str]) -> list[Difference]:
-    if found is None or expected is None or not found:
+    if not found or not expected:
         return _missing_part(part, found, expected)
     differences = []
     for name, wanted in expected.items():

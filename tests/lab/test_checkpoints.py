@@ -1,0 +1,311 @@
+"""Checkpoints of loops of one's own and of torch.distributed.checkpoint against the run that saved them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from safetensors.torch import save_file  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed import checkpoint as distributed  # noqa: E402
+from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
+
+import steadytrain  # noqa: E402
+from steadytrain.cli.main import commands  # noqa: E402
+from steadytrain.errors import UsageError  # noqa: E402
+from steadytrain.lab.checkpoints import read_checkpoint  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
+
+EVERY = 3
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of six steps that saved after three and after six, in several formats."""
+    folder = tmp_path_factory.mktemp("saved")
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8, bias=False), nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, EVERY)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    # Cards are rationed by time; these two saves lie closer together than any of a training that is worth saving.
+    patch = pytest.MonkeyPatch()
+    patch.setattr("steadytrain.capture.loads.CARD_SHARE_MAX", 1e9)
+    with steadytrain.watch(network, optimizer, runs_dir=folder, name="run"):
+        for step in range(1, 2 * EVERY + 1):
+            optimizer.zero_grad()
+            scaler.scale(network(torch.randn(16, 8)).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            schedule.step()
+            if step % EVERY == 0:
+                content = {
+                    "model": network.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "scheduler": schedule.state_dict(),
+                    "scaler": scaler.state_dict(),
+                    "rng": {"torch": torch.get_rng_state()},
+                    "step": step,
+                }
+                torch.save(content, folder / f"step-{step}.pt")
+        weights, state = get_state_dict(network, optimizer)
+        nested = {**content, "model": weights}
+        nested["optim"] = state
+        del nested["optimizer"]
+        distributed.save(nested, checkpoint_id=folder / "distributed")
+        save_file(network.state_dict(), folder / "model.safetensors")
+        torch.save(network.state_dict(), folder / "bare.pt")
+    patch.undo()
+    return folder
+
+
+def audited(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any]]:
+    """Status and document of ``steadytrain audit``."""
+    status = commands.main(["audit", str(path), *options, "--json"], prog_name="steadytrain", standalone_mode=False)
+    return status, json.loads(capsys.readouterr().out)
+
+
+def differences(document: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(entry["kind"], entry["part"], entry["name"]) for entry in document["differences"]]
+
+
+@pytest.mark.parametrize("name", ["step-3.pt", "step-6.pt", "distributed", "model.safetensors", "bare.pt"])
+def test_what_was_saved_is_what_the_run_had(home: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = audited(home / name, capsys, "--run", str(home / "run"))
+    assert (status, differences(document)) == (0, [])
+    weights = document["parts"][0]
+    assert weights == {"part": "weights", "held": 10, "expected": 10, "agree": 10}
+    if name.startswith("step") or name == "distributed":
+        parts = {part["part"]: (part["held"], part["agree"]) for part in document["parts"]}
+        assert parts["moments"] == (14, 14)
+        assert parts["counters"] == (7, 7)
+        assert parts["scheduler"][1] > 3
+        assert parts["scaler"][1] > 2
+
+
+def swap_moments(content: dict[str, Any]) -> None:
+    state = content["optimizer"]["state"]
+    state[0]["exp_avg"], state[4]["exp_avg"] = state[4]["exp_avg"], state[0]["exp_avg"]
+
+
+def cast_weights(content: dict[str, Any]) -> None:
+    content["model"]["0.weight"] = content["model"]["0.weight"].bfloat16()
+
+
+def round_weights(content: dict[str, Any]) -> None:
+    content["model"]["0.weight"] = content["model"]["0.weight"].bfloat16().float()
+
+
+def stale_counters(content: dict[str, Any]) -> None:
+    for state in content["optimizer"]["state"].values():
+        state["step"] = state["step"] - EVERY
+
+
+FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], set[tuple[str, str, str]]]] = {
+    "optimizer state missing": (
+        lambda content: content.pop("optimizer"),
+        {("missing", part, part) for part in ("moments", "counters", "settings")},
+    ),
+    "state emptied": (
+        lambda content: content["optimizer"]["state"].clear(),
+        {("missing", "moments", "moments"), ("missing", "counters", "counters")},
+    ),
+    "moments swapped": (
+        swap_moments,
+        {("swapped", "moments", "0.weight/exp_avg"), ("swapped", "moments", "2.weight/exp_avg")},
+    ),
+    "betas changed": (
+        lambda content: content["optimizer"]["param_groups"][0].update(betas=(0.9, 0.95)),
+        {("changed", "settings", "betas")},
+    ),
+    "epsilon changed": (
+        lambda content: content["optimizer"]["param_groups"][0].update(eps=1e-6),
+        {("changed", "settings", "eps")},
+    ),
+    "stale counter": (
+        lambda content: content["optimizer"]["state"][4].update(step=torch.tensor(1.0)),
+        {("stale", "counters", "2.weight")},
+    ),
+    "bfloat16 weights": (cast_weights, {("cast", "weights", "0.weight")}),
+    "weights through bfloat16": (round_weights, {("cast", "weights", "0.weight")}),
+    "weight missing": (lambda content: content["model"].pop("3.weight"), {("missing", "weights", "3.weight")}),
+    "weight reshaped": (
+        lambda content: content["model"].update({"0.weight": content["model"]["0.weight"].reshape(4, 16)}),
+        {("reshaped", "weights", "0.weight")},
+    ),
+    "scaler missing": (lambda content: content.pop("scaler"), {("missing", "scaler", "scaler")}),
+    "scale changed": (lambda content: content["scaler"].update(scale=1.0), {("changed", "scaler", "scale")}),
+    "scheduler missing": (lambda content: content.pop("scheduler"), {("missing", "scheduler", "scheduler")}),
+    "other random state": (
+        lambda content: content.update(rng={"torch": torch.Generator().manual_seed(8).get_state()}),
+        {("changed", "random", "torch")},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_named(home: Path, tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil, expected = FAULTS[fault]
+    content = torch.load(home / "step-6.pt", weights_only=True)
+    spoil(content)
+    torch.save(content, tmp_path / "spoiled.pt")
+    status, document = audited(tmp_path / "spoiled.pt", capsys, "--run", str(home / "run"))
+    assert (status, set(differences(document))) == (1, expected)
+    if fault != "scaler missing":  # by themselves two checkpoints say the same
+        status, document = audited(tmp_path / "spoiled.pt", capsys, "--against", str(home / "step-6.pt"))
+        assert status == 1
+        assert {entry[1:] for entry in expected} <= {entry[1:] for entry in differences(document)}
+
+
+def test_all_counters_stale(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = torch.load(home / "step-6.pt", weights_only=True)
+    stale_counters(content)
+    torch.save(content, tmp_path / "spoiled.pt")
+    _, document = audited(tmp_path / "spoiled.pt", capsys, "--run", str(home / "run"))
+    assert len([entry for entry in differences(document) if entry[:2] == ("stale", "counters")]) == 7
+    status, document = audited(tmp_path / "spoiled.pt", capsys)  # seen without the run as well
+    assert (status, differences(document)) == (1, [("inconsistent", "counters", "all")])
+
+
+def test_the_scheduler_of_an_epoch_before(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = torch.load(home / "step-6.pt", weights_only=True)
+    content["scheduler"] = torch.load(home / "step-3.pt", weights_only=True)["scheduler"]
+    torch.save(content, tmp_path / "spoiled.pt")
+    _, document = audited(tmp_path / "spoiled.pt", capsys, "--run", str(home / "run"))
+    assert ("stale", "scheduler", "last_epoch") in differences(document)
+    assert {part for _, part, _ in differences(document)} == {"scheduler"}
+    _, document = audited(tmp_path / "spoiled.pt", capsys)
+    assert [entry[:2] for entry in differences(document)] == [("inconsistent", "scheduler")]
+
+
+def test_weights_of_an_earlier_step(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = torch.load(home / "step-6.pt", weights_only=True)
+    content["model"] = torch.load(home / "step-3.pt", weights_only=True)["model"]
+    torch.save(content, tmp_path / "spoiled.pt")
+    _, document = audited(tmp_path / "spoiled.pt", capsys, "--run", str(home / "run"))
+    assert {entry[:2] for entry in differences(document)} == {("stale", "weights")}
+    assert any("as it was at step 3" in entry["message"] for entry in document["differences"])
+
+
+def test_two_checkpoints_of_one_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = audited(home / "step-6.pt", capsys, "--against", str(home / "step-3.pt"))
+    assert (status, differences(document)) == (0, [])
+    assert any("steps differ" in note for note in document["notes"])
+
+
+def test_a_run_that_saved_nothing_is_asked_for_its_norms(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(home / "run", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "saved")
+    status, document = audited(home / "step-6.pt", capsys, "--run", str(tmp_path / "run"))
+    assert (status, differences(document)) == (0, [])
+    assert any("no card" in note for note in document["notes"])
+    content = torch.load(home / "step-6.pt", weights_only=True)
+    content["optimizer"]["param_groups"][0].update(betas=(0.9, 0.95))
+    torch.save(content, tmp_path / "spoiled.pt")
+    _, document = audited(tmp_path / "spoiled.pt", capsys, "--run", str(tmp_path / "run"))
+    assert differences(document) == [("changed", "settings", "betas")]
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('code of a checkpoint was run')",)
+
+
+def metadata_with_code(folder: Path, home: Path) -> Path:
+    shutil.copytree(home / "distributed", folder / "c")
+    (folder / "c" / ".metadata").write_bytes(pickle.dumps(Evil()))
+    return folder / "c"
+
+
+def without_a_piece(folder: Path, home: Path) -> Path:
+    shutil.copytree(home / "distributed", folder / "c")
+    (folder / "c" / "__0_0.distcp").unlink()
+    return folder / "c"
+
+
+def written(content: Any) -> Callable[[Path, Path], Path]:
+    def write(folder: Path, home: Path) -> Path:
+        if isinstance(content, bytes):
+            (folder / "c.pt").write_bytes(content)
+        else:
+            torch.save(content, folder / "c.pt")
+        return folder / "c.pt"
+
+    return write
+
+
+def cut(folder: Path, home: Path) -> Path:
+    (folder / "c.pt").write_bytes((home / "step-6.pt").read_bytes()[:3000])
+    return folder / "c.pt"
+
+
+def damaged_safetensors(folder: Path, home: Path) -> Path:
+    (folder / "model.safetensors").write_bytes((home / "model.safetensors").read_bytes()[:50])
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (written(b""), "an empty file"),
+        (written(b"not a checkpoint at all"), "refused|not a checkpoint"),
+        (written({"model": Evil()}), "refused"),
+        (written(pickle.dumps(Evil())), "refused"),
+        (written([1, 2]), "holds a list"),
+        (written({"a": 1}), "neither a model nor an optimizer"),
+        (cut, "not a checkpoint"),
+        (metadata_with_code, "refused.*exec"),
+        (without_a_piece, "__0_0.distcp.*missing"),
+        (damaged_safetensors, "not a safetensors file"),
+        (lambda folder, home: folder / "nothing.pt", "no such checkpoint"),
+        (lambda folder, home: folder, "no checkpoint here"),
+    ],
+)
+def test_bad_input_is_one_line(home: Path, tmp_path: Path, make: Callable[[Path, Path], Path], what: str) -> None:
+    with pytest.raises(UsageError, match=what) as caught:
+        read_checkpoint(make(tmp_path, home))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--run", "nothing"), "no such run"),
+        (("--run", "x", "--against", "y"), "give one of them"),
+        (("--against", "nothing.pt"), "no such checkpoint"),
+    ],
+)
+def test_bad_use_is_one_line(
+    home: Path, options: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match=what):
+        audited(home / "step-6.pt", capsys, *options)
+
+
+def test_a_damaged_card(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(home / "run", tmp_path / "run")
+    (card, *_) = (tmp_path / "run" / "saved").iterdir()
+    card.write_text('{"format": "steadytrain.card", "version": 99}')
+    with pytest.raises(UsageError, match="not a card"):
+        audited(home / "step-6.pt", capsys, "--run", str(tmp_path / "run"))
+
+
+def test_the_text_and_the_status_of_the_command(home: Path) -> None:
+    command = [sys.executable, "-m", "steadytrain", "audit", str(home / "step-6.pt")]
+    done = subprocess.run([*command, "--run", str(home / "run")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 of 10 as expected" in done.stdout
+    done = subprocess.run([*command, "--run", "nothing"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
