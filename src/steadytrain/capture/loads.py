@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -77,7 +78,10 @@ def state_wrappers(events: StateEvents) -> Iterator[tuple[type, str, Callable[..
 
     @functools.wraps(ask_optimizer)
     def optimizer_state(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        events.saving(self)
+        watch = events.load_watch()
+        if watch is not None:
+            watch.state_asked(self)
+            events.saving(self)
         return ask_optimizer(self, *args, **kwargs)
 
     yield nn.Module, "load_state_dict", model_loads
@@ -98,6 +102,7 @@ class Loads:
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None
+        self._asked_while_empty: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
     # -- models ----------------------------------------------------------------------------------------------------
 
@@ -164,8 +169,17 @@ class Loads:
             }
         return given  # noqa: RET504 (a guarded part may end without it)
 
+    def state_asked(self, optimizer: torch.optim.Optimizer) -> None:
+        """Accelerate asks an optimizer for its state before the first step and gives it right back, on its device."""
+        with self._guard.part("looking at what is saved"):
+            if not optimizer.state:
+                self._asked_while_empty.add(optimizer)
+
     def optimizer_loaded(self, optimizer: torch.optim.Optimizer, given: dict[str, Any]) -> None:
         with self._guard.part("looking at what was loaded"):
+            if optimizer in self._asked_while_empty and not any(given["moments"]):
+                self._asked_while_empty.discard(optimizer)
+                return
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             names = _names(optimizer)
             called = [names.get(id(parameter), f"parameter.{at}") for at, parameter in enumerate(parameters)]
@@ -271,9 +285,14 @@ def _names(optimizer: torch.optim.Optimizer) -> dict[int, str]:
 def _schedulers(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The schedulers that move this optimizer, found as a model is: a script need not hand them over."""
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)]
-    mine = [thing for thing in found if getattr(thing, "optimizer", None) is optimizer]
+    mine = [thing for thing in found if _moves(getattr(thing, "optimizer", None), optimizer)]
     inner = {id(part) for thing in mine for part in getattr(thing, "_schedulers", ())}
     return [thing for thing in mine if id(thing) not in inner]
+
+
+def _moves(owner: Any, optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a scheduler's optimizer is this one, or wraps it as Accelerate does."""
+    return owner is optimizer or (owner is not None and getattr(owner, "optimizer", None) is optimizer)
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
