@@ -73,7 +73,7 @@ def run_clean(script: Path, elsewhere: Path) -> subprocess.CompletedProcess[str]
         "import sys, runpy, importlib.abc\n"
         "class Deny(importlib.abc.MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in ('steadytrain', 'safetensors', 'transformers', 'watched'):\n"
+        "        if name.partition('.')[0] in ('steadytrain', 'safetensors', 'numpy', 'transformers', 'watched'):\n"
         "            raise ImportError(f'{name} is not here')\n"
         "sys.meta_path.insert(0, Deny())\n"
         "runpy.run_path(sys.argv[1], run_name='__main__')\n"

@@ -23,7 +23,9 @@ from steadytrain.lab.repro.program import (  # noqa: E402
     check_operation,
     program_from_json,
     program_to_json,
+    renamed,
     run,
+    short_names,
     shows_fault,
 )
 from steadytrain.lab.repro.script import WRITTEN_OUT_MAX, save_tensors, write_script  # noqa: E402
@@ -162,15 +164,18 @@ def test_what_was_written_in_place_is_as_it_was_before() -> None:
 
 
 def test_lists_of_tensors_lose_the_entries_that_do_not_matter() -> None:
-    inputs = {f"x{at}": torch.full((2,), float(at)) for at in range(6)}
+    inputs = {f"x{at}": torch.full((2,), float(at != 3)) for at in range(6)}
     refs = [Ref(name) for name in inputs]
     results = tuple(f"y{at}" for at in range(6))
     step = Step("aten._foreach_log.default", (refs,), {}, results)
-    program = Program(step.operation, (step,), inputs, (), (), "y0", Kinds.NEGATIVE_INF, frozenset(), "cpu")
+    program = Program(step.operation, (step,), inputs, (), (), "y3", Kinds.NEGATIVE_INF, frozenset(), "cpu")
     assert shows_fault(program)
     small, _ = shrink(program, lambda: False)
-    assert shapes(small) == {"x0": ()}
-    assert small.steps[0].results == ("y0",)
+    assert shapes(small) == {"x3": ()}
+    assert small.steps[0].results == ("y3",)
+    again = renamed(small, short_names(small))
+    assert (list(again.inputs), again.target) == (["x0"], "y0")
+    assert shows_fault(again)
 
 
 def test_a_capture_beyond_its_memory_names_what_a_second_one_has_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +265,36 @@ def test_numbers_in_the_script_are_the_same_to_the_bit(dtype: Any, tmp_path: Pat
     values = torch.cat([torch.randn(WRITTEN_OUT_MAX - 4) * 1e-6, torch.tensor([0.0, -0.0, 1e-7, 3e4])]).to(dtype)
     values[0] = torch.finfo(dtype).max
     assert shown(values, tmp_path).view(torch.uint8).equal(values.view(torch.uint8))
+
+
+READABLE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "softmax": (lambda w: torch.softmax(w.masked_fill(w < 9, -INF), -1), "torch.softmax(y0, -1)"),
+    "loss": (
+        lambda w: nn.functional.nll_loss(w, torch.full((4,), -100)),
+        'torch.nn.functional.nll_loss(x0, x1, ignore_index=-100, reduction="mean")',
+    ),
+    "layer norm": (lambda w: nn.functional.layer_norm(w * 0, (6,), eps=0.0), "torch.nn.functional.layer_norm("),
+    "group norm": (lambda w: nn.functional.group_norm(w * 0, 2, eps=0.0), "torch.nn.functional.group_norm("),
+    "cast": (lambda w: (w + 1e6).half().float(), "x0.to(torch.float16)"),
+    "in place": (lambda w: (w * 0).log_(), "y0.log_()"),
+    "attention": (
+        lambda w: nn.functional.scaled_dot_product_attention(w[None, None] * 1e20, w[None, None] * 1e20, w[None, None]),
+        "torch.nn.functional.scaled_dot_product_attention(",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_operations_are_called_as_people_call_them_and_do_the_same(case: str) -> None:
+    forward, written = READABLE[case]
+    weight = nn.Parameter(torch.randn(4, 6))
+    small = smallest(lambda: forward(weight).sum(), weight=weight)
+    for exact in (False, True):
+        text = write_script(small, exact=exact).text
+        assert (written in text) is not exact
+        space: dict[str, Any] = {"__name__": "__main__"}
+        with pytest.raises(AssertionError, match="out of finite inputs"):
+            exec(compile(text, "repro.py", "exec"), space)
 
 
 def test_equal_numbers_are_written_in_short(tmp_path: Path) -> None:

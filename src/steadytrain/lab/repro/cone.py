@@ -20,7 +20,14 @@ import torch
 from steadytrain.lab.operands import Kinds
 from steadytrain.lab.operations import operation_of
 from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, map_leaves, refs_in
-from steadytrain.lab.repro.program import Program, Step, check_operation, draws_random_numbers
+from steadytrain.lab.repro.program import (
+    Program,
+    Step,
+    check_operation,
+    draws_random_numbers,
+    renamed,
+    short_names,
+)
 from steadytrain.lab.repro.trail import Entry, Trail, Wanted
 
 PRODUCERS_MAX = 8
@@ -82,28 +89,26 @@ def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
         CannotWriteError: a value that is needed was not kept, or an operation cannot be called by a script.
     """
     steps, inputs, meant = _steps(trail, cut)
-    order = _names(steps, cut.gradients)
-    tensors = {order[name]: tensor for name, tensor in inputs.items()}
-    steps = tuple(_renamed(step, order) for step in steps)
     plain = Program(
         subject=check_operation(cut.subject.function),
         steps=steps,
-        inputs={name: tensors[name] for name in sorted(tensors, key=_place)},
+        inputs=inputs,
         outputs=(),
         gradients=(),
-        target="" if cut.target is None else order[cut.target],
+        target=cut.target or "",
         kind=kind,
-        meant=frozenset(order[name] for name in meant if name in order),
+        meant=frozenset(meant),
         device=next((trail.devices[name] for name in inputs if name in trail.devices), "cpu"),
     )
     if not cut.gradients:
-        yield plain
+        yield renamed(plain, short_names(plain))
         return
     outputs = [name for name in [*steps[-1].results, *(new for _, new in steps[-1].written)] if name]
-    gradients = tuple(order.get(name) if name else None for name in cut.gradients)[: len(outputs)]
+    gradients = cut.gradients[: len(outputs)]
     backward = replace(plain, outputs=tuple(outputs[: len(gradients)]), gradients=gradients)
-    for name, tensor in plain.inputs.items():
-        if tensor.is_floating_point() and name not in gradients:
+    backward = renamed(backward, short_names(backward))
+    for name, tensor in backward.inputs.items():
+        if tensor.is_floating_point() and name not in backward.gradients:
             for found in dict.fromkeys((kind, Kinds.NAN, *INFINITIES)):
                 yield replace(backward, target=name, kind=found)
 
@@ -231,48 +236,6 @@ def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, to
         step = Step("aten.masked_fill.Scalar", (Ref(current), Ref(where), number), {}, (result,))
         yield step, dict(tensors)
         current, tensors = result, {}
-
-
-def _names(steps: Sequence[Step], gradients: Sequence[str | None]) -> dict[str, str]:
-    """Short names in the order of use: x0, x1 for what comes in, y0, y1 for what is made, g0 for gradients."""
-    order: dict[str, str] = {}
-    made = {name for step in steps for name in [*step.results, *(new for _, new in step.written)] if name}
-    counts = {"x": 0, "y": 0, "g": 0}
-
-    def give(name: str, lead: str) -> None:
-        if name not in order:
-            order[name] = f"{lead}{counts[lead]}"
-            counts[lead] += 1
-
-    used = [name for step in steps for name in refs_in([list(step.args), dict(step.kwargs)])]
-    for name in gradients:
-        if name is not None and name not in made and name not in used:
-            give(name, "g")
-    for step in steps:
-        for name in refs_in([list(step.args), dict(step.kwargs)]):
-            give(name, "y" if name in made else "x")
-        for made_here in [*step.results, *(new for _, new in step.written)]:
-            if made_here:
-                give(made_here, "y")
-    return order
-
-
-def _renamed(step: Step, order: dict[str, str]) -> Step:
-    def rename(leaf: Any) -> Any:
-        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
-
-    return Step(
-        step.operation,
-        tuple(map_leaves(list(step.args), rename)),
-        map_leaves(dict(step.kwargs), rename),
-        tuple(order[name] if name else None for name in step.results),
-        tuple((order[old], order[new]) for old, new in step.written),
-    )
-
-
-def _place(name: str) -> tuple[bool, int]:
-    """Inputs in the order of their numbers, gradients last."""
-    return name.startswith("g"), int(name[1:])
 
 
 def _portable(leaf: Any) -> Any:

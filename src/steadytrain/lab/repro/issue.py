@@ -106,7 +106,8 @@ def _training(subject: Subject) -> Iterator[str]:
     lines.append(f"- autocast: {_autocast(subject.bundle)}")
     lines.append(f"- processes: {environment.get('world_size', 1)}, this one is number {environment.get('rank', 0)}")
     lines.append(f"- command: `{_command(environment.get('argv') or [])}`")
-    lines.append("- the step was done over in a new process with the recorded batch, and the fault came again")
+    if subject.finding.located is not None:
+        lines.append(f"- how it was found: {subject.finding.located.method}; the fault came again")
     yield "\n".join(lines)
     yield _curves(subject.bundle.window.last(STEPS_SHOWN))
 

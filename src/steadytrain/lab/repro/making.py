@@ -236,6 +236,9 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
     (folder / ISSUE).write_text(issue_text(subject), encoding="utf-8")
     shutil.copyfile(script, folder / script.name)
     why = f"{made['title']}; verified in a fresh process"
+    recorded = work.bundle.incident.finding.located
+    if recorded is not None and finding.located is not None and recorded.operation != finding.located.operation:
+        why += f"; at the incident another operation was named, {recorded.operation}"
     if not made["finished"]:
         why += "; it is not the smallest: the time was over"
     return Repro(True, why, _sizes(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)

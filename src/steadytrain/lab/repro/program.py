@@ -137,6 +137,61 @@ def shows_fault(program: Program) -> bool:
     return not any(kinds_of(tensor) for name, tensor in ran.values.items() if name not in program.meant | at_the_end)
 
 
+def short_names(program: Program) -> dict[str, str]:
+    """New names in the order of use: x0, x1 for what comes in, y0, y1 for what is made, g0 for gradients."""
+    order: dict[str, str] = {}
+    counts = {"x": 0, "y": 0, "g": 0}
+    made = {name for step in program.steps for name in _made(step)}
+    read = [name for step in program.steps for name in refs_in([list(step.args), dict(step.kwargs)])]
+
+    def give(name: str, lead: str) -> None:
+        if name not in order:
+            order[name] = f"{lead}{counts[lead]}"
+            counts[lead] += 1
+
+    for gradient in program.gradients:
+        if gradient is not None and gradient not in made and gradient not in read:
+            give(gradient, "g")
+    for step in program.steps:
+        for name in refs_in([list(step.args), dict(step.kwargs)]):
+            give(name, "y" if name in made else "x")
+        for name in _made(step):
+            give(name, "y")
+    return order
+
+
+def renamed(program: Program, order: Mapping[str, str]) -> Program:
+    """``program`` under other names, its inputs in the order of these, gradients last; what has none goes."""
+
+    def rename(leaf: Any) -> Any:
+        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
+
+    steps = tuple(
+        Step(
+            step.operation,
+            tuple(map_leaves(list(step.args), rename)),
+            map_leaves(dict(step.kwargs), rename),
+            tuple(order[name] if name else None for name in step.results),
+            tuple((order[old], order[new]) for old, new in step.written),
+        )
+        for step in program.steps
+    )
+    inputs = {order[name]: tensor for name, tensor in program.inputs.items() if name in order}
+    return replace(
+        program,
+        steps=steps,
+        inputs=dict(sorted(inputs.items(), key=lambda item: (item[0].startswith("g"), int(item[0][1:])))),
+        outputs=tuple(order[name] for name in program.outputs),
+        gradients=tuple(order[name] if name else None for name in program.gradients),
+        target=order.get(program.target, ""),
+        meant=frozenset(order[name] for name in program.meant if name in order),
+    )
+
+
+def _made(step: Step) -> list[str]:
+    return [name for name in [*step.results, *(new for _, new in step.written)] if name]
+
+
 def used_names(program: Program) -> set[str]:
     """The inputs that the steps or the gradients use."""
     used = {name for step in program.steps for name in refs_in([list(step.args), dict(step.kwargs)])}

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from steadytrain.lab.operands import WORDS
 from steadytrain.lab.repro.arguments import Ref, map_leaves, refs_in, source
 from steadytrain.lab.repro.program import SEED, Program, Step
+from steadytrain.lab.repro.readable import only_first, readable_call
 
 SCRIPT, TENSORS = "repro.py", "repro.pt"
 
@@ -64,8 +65,8 @@ def write_script(program: Program, *, exact: bool) -> Script:
         "",
         f"def forward({', '.join(_arguments(program))}):",
         *([f"    torch.manual_seed({SEED})"] if program.seeded else []),
-        *(f"    {line}" for step in program.steps for line in _statements(step, exact=exact)),
-        f"    return {_returned(program)}",
+        *(f"    {line}" for step in program.steps for line in _statements(step, _used(program), exact=exact)),
+        f"    return {', '.join(_returned(program))}",
         "",
         "",
         'if __name__ == "__main__":',
@@ -130,8 +131,8 @@ def _number(tensor: Tensor) -> str:
     return repr(value)
 
 
-def _statements(step: Step, *, exact: bool) -> Iterator[str]:
-    """One operation as Python."""
+def _statements(step: Step, used: set[str], *, exact: bool) -> Iterator[str]:
+    """One operation as Python. ``used`` are the names that anything after it reads."""
     for old, new in step.written:
         yield f"{new} = {old}.clone()"
     renamed = dict(step.written)
@@ -141,39 +142,21 @@ def _statements(step: Step, *, exact: bool) -> Iterator[str]:
 
     args = [source(value) for value in map_leaves(list(step.args), rename)]
     kwargs = {key: source(value) for key, value in map_leaves(dict(step.kwargs), rename).items()}
-    plain = None if exact else _as_people_write(step.operation, args, kwargs)
+    results = len([name for name in step.results if name in used])
+    plain = None if exact else readable_call(step.operation, args, kwargs, results=results)
     given = ", ".join([*args, *(f"{key}={value}" for key, value in kwargs.items())])
-    call = plain or f"{_callable(step.operation, exact=exact)}({given})"
+    call = plain or f"torch.ops.{step.operation}({given})"
     names = [name or "_" for name in step.results]
-    while names and names[-1] == "_" and len(names) == 1:
-        names.pop()
+    if names == ["_"]:
+        names = []
+    if plain is not None and only_first(step.operation, plain):
+        names = names[:1]
     if not names:
         yield call
     elif len(names) == 1 and not _returns_list(step.operation):
         yield f"{names[0]} = {call}"
     else:
         yield f"{', '.join(names)}{',' if len(names) == 1 else ''} = {call}"
-
-
-def _as_people_write(operation: str, args: Sequence[str], kwargs: Mapping[str, str]) -> str | None:
-    """The public form of a few operations that have only a private name."""
-    if operation == "aten._to_copy.default" and set(kwargs) == {"dtype"}:
-        return f"{args[0]}.to({kwargs['dtype']})"
-    name = operation.split(".")[1]
-    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):
-        rest = ", ".join([*args[1:], *(f"{key}={value}" for key, value in kwargs.items())])
-        return f"{args[0]}.{name}({rest})"
-    softmaxes = {"aten._softmax.default": "softmax", "aten._log_softmax.default": "log_softmax"}
-    if operation in softmaxes and args[2:] == ["False"]:
-        return f"torch.{softmaxes[operation]}({args[0]}, {args[1]})"
-    return None
-
-
-def _callable(operation: str, *, exact: bool) -> str:
-    namespace, name, _ = operation.split(".")
-    if not exact and namespace == "aten" and not name.startswith("_") and hasattr(torch, name):
-        return f"torch.{name}"
-    return f"torch.ops.{operation}"
 
 
 def _returns_list(operation: str) -> bool:
@@ -186,10 +169,16 @@ def _arguments(program: Program) -> list[str]:
     return [name for name in program.inputs if name not in gradients or name in used]
 
 
-def _returned(program: Program) -> str:
+def _returned(program: Program) -> list[str]:
     if not program.backward:
-        return program.target
-    return ", ".join(output for output, gradient in zip(program.outputs, program.gradients, strict=True) if gradient)
+        return [program.target]
+    return [output for output, gradient in zip(program.outputs, program.gradients, strict=True) if gradient]
+
+
+def _used(program: Program) -> set[str]:
+    """Every value that is read: by an operation, or at the end."""
+    read = {name for step in program.steps for name in refs_in([list(step.args), dict(step.kwargs)])}
+    return read | set(_returned(program))
 
 
 def _ending(program: Program, names: str) -> Sequence[str]:

@@ -18,7 +18,7 @@ import torch
 
 from steadytrain.lab.operands import WORDS, Kinds, summarize
 from steadytrain.lab.repro.captured import RESULT, TENSORS
-from steadytrain.lab.repro.program import Program, program_from_json, shows_fault
+from steadytrain.lab.repro.program import Program, program_from_json, renamed, short_names, shows_fault
 from steadytrain.lab.repro.script import SCRIPT, save_tensors, title, write_script
 from steadytrain.lab.repro.script import TENSORS as SCRIPT_TENSORS
 from steadytrain.lab.repro.shrink import shrink
@@ -42,16 +42,23 @@ def main(folder_name: str, seconds: str) -> int:
         return 0
     deadline = time.monotonic() + float(seconds)
     small, finished = shrink(chosen, lambda: time.monotonic() > deadline)
+    order = short_names(small)
+    small = renamed(small, order)
     script = write_script(small, exact=False)
     (folder / SCRIPT).write_text(script.text, encoding="utf-8")
     (folder / EXACT_SCRIPT).write_text(write_script(small, exact=True).text, encoding="utf-8")
     if script.tensors:
         save_tensors(script.tensors, folder / SCRIPT_TENSORS)
-    write_json(folder / MADE, {"why": None, **facts(chosen, small), "finished": finished})
+    write_json(folder / MADE, {"why": None, **facts(renamed_inputs(chosen, order), small), "finished": finished})
     return 0
 
 
-def facts(captured: Program, small: Program) -> dict[str, Any]:
+def renamed_inputs(captured: Program, order: Mapping[str, str]) -> Mapping[str, torch.Tensor]:
+    """The captured tensors behind the inputs of the small program, by their names there."""
+    return {order[name]: tensor for name, tensor in captured.inputs.items() if name in order}
+
+
+def facts(captured: Mapping[str, torch.Tensor], small: Program) -> dict[str, Any]:
     """What is told of a program that was made, as plain JSON."""
     return {
         "title": title(small),
@@ -62,7 +69,7 @@ def facts(captured: Program, small: Program) -> dict[str, Any]:
         "gradients": [name for name in small.gradients if name],
         "device": small.device,
         "inputs": [summarize(name, tensor).to_json() for name, tensor in small.inputs.items()],
-        "captured": [summarize(name, captured.inputs[name]).to_json() for name in small.inputs],
+        "captured": [summarize(name, captured[name]).to_json() for name in small.inputs],
     }
 
 
