@@ -33,5 +33,6 @@ with tempfile.TemporaryDirectory() as folder:
         save_strategy="no",
         use_cpu=True,
         disable_tqdm=True,
+        remove_unused_columns=False,
     )
     Trainer(Model(config), arguments, train_dataset=rows).train()
