@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -200,6 +200,7 @@ def watch(
     compiled: str = Options.compiled,
     rewind_mb: int = Options.rewind_mb,
     keep_rewind: bool = Options.keep_rewind,
+    step_fn: Callable[..., torch.Tensor] | None = None,
 ) -> Watch:
     """Watch the training in this process from here on.
 
@@ -221,6 +222,9 @@ def watch(
             the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
         rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
         keep_rewind: they stay although the run ended well.
+        step_fn: where this loop cannot be launched again: the function ``step_fn(model, batch) -> loss`` that it calls;
+            its batches are recorded, so that ``steadytrain replay --step-fn --build`` can do its steps
+            (``docs/replay.md``).
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -232,11 +236,18 @@ def watch(
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
     options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled, rewind_mb, keep_rewind)
-    if _active is not None:
-        return Watch(_active, borrowed="steadytrain run", model=model)
+    from steadytrain.capture import watcher as watchers
+    from steadytrain.capture.step_batches import StepBatches
+
+    step_batches = None if step_fn is None else StepBatches(step_fn)
+    borrowed = _active or watchers.launched
+    if borrowed is not None:
+        borrowed.step_batches = step_batches
+        return Watch(borrowed, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
     settings = _settings(script, Path(script).stem or "run", [*sys.argv], options, is_module=False)
     watcher = _attach(settings)
+    watcher.step_batches = step_batches
     if model is not None:
         watcher.watch_model(model, optimizer)
     elif optimizer is not None:

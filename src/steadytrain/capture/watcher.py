@@ -64,6 +64,7 @@ from steadytrain.capture.rewind import recorder_of
 from steadytrain.capture.scaling import Scaling
 from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.sink import NoSink, Sink
+from steadytrain.capture.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.model import (
     Action,
@@ -85,6 +86,10 @@ OBSERVED_INCIDENTS_MAX = 3
 LAP_S_MAX = 120.0
 HAND_WRITTEN_AFTER_BACKWARDS = 200
 NO_SINK = NoSink()
+
+
+launched: Watcher | None = None
+"""In a process that was launched to do recorded steps again: its watcher, which ``watch`` in the script gets."""
 
 
 class RunStopped(SystemExit):
@@ -160,6 +165,7 @@ class Watcher:
         self._in_backward = False
         self._saw_loss = False
         self._busy = False
+        self.step_batches: StepBatches | None = None
         self._lap: Lap | None = None
         self._lap_finish: Callable[[Finding], RunStopped] | None = None
         self._lap_deadline: threading.Timer | None = None
@@ -261,6 +267,8 @@ class Watcher:
                 if self._lap is not None:
                     changed = self._lap.forward_begins(module, args, kwargs)
                 else:
+                    if self.step_batches is not None and (batch := self.step_batches.take()) is not MISSING:
+                        self._follower.fetched(STEP_BATCHES, batch)
                     call = record_call(module, args, kwargs, self._random_after)
                     changed = self._follower.call_begins(module, call, args, kwargs)
         self._calls.append((module, call))
@@ -295,6 +303,8 @@ class Watcher:
             return False
         self._in_backward = True
         self.backward_calls += 1
+        if self.step_batches is not None:
+            self.step_batches.backward_begins()
         if self._activations.armed:
             with self.guard.part("measuring the outputs of modules"):
                 self._activations.backward_begins()

@@ -19,6 +19,10 @@ TIMES_MAX = 1000
 @click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
 @click.option("--times", default=1, show_default=True, help="How often to replay.")
 @click.option("--once", is_flag=True, help="No further replays to find out why a step differs.")
+@click.option("--step-fn", metavar="MODULE:NAME", help="Without the script: what gives the loss, f(model, batch).")
+@click.option(
+    "--build", metavar="MODULE:NAME", help="With --step-fn: what gives (model, optimizer) or a third: update()."
+)
 @click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
 @click.option(
     "--lead-s",
@@ -36,6 +40,8 @@ def command(
     until: int | None,
     times: int,
     once: bool,
+    step_fn: str | None,
+    build: str | None,
     moved: str,
     lead_s: float,
     runs_dir: str,
@@ -61,11 +67,17 @@ def command(
     for option, step in (("--from", first), ("--until", until)):
         if step is not None and step < 1:
             raise UsageError(f"{option} {step}: steps count from 1")
+    if (step_fn is None) != (build is None):
+        raise UsageError("--step-fn and --build go together: the one gives the loss, the other model and optimizer")
+    for option, name in (("--step-fn", step_fn), ("--build", build)):
+        if name is not None and not all(name.partition(":")):
+            raise UsageError(f"{option} {name}: MODULE:NAME is wanted")
+    loop = None if step_fn is None or build is None else (step_fn, build)
     place = Moved.parse(moved)
     source = _source(incident, Path(runs_dir))
     if importlib.util.find_spec("torch") is None:
         raise UsageError("replay needs PyTorch to run the steps again; `steadytrain show` works without it")
-    asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s)
+    asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, loop=loop)
     try:
         replays, judged = replaying.replay(asked, times=times, explain=not once)
     except replaying.CannotReplayError as refusal:

@@ -117,8 +117,8 @@ def run_recorded(source: Launchable, attach: Callable[[], None]) -> int:
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:
+    from steadytrain.capture import watcher as watchers
     from steadytrain.capture.books import Settings
-    from steadytrain.capture.watcher import Watcher
     from steadytrain.lab.rehearse import BundleRehearsal
 
     def tell(text: str) -> None:
@@ -131,7 +131,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
         os._exit(0)
 
     settings = Settings(run_dir=result_path.parent / "unused", run_name="locate", policy="observe")
-    Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done))
+    watchers.launched = watchers.Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done))
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:

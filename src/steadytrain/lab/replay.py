@@ -86,9 +86,9 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
         os._exit(0)
 
     def attach() -> None:
+        from steadytrain.capture import watcher as watchers
         from steadytrain.capture.books import Settings
         from steadytrain.capture.failopen import Guard
-        from steadytrain.capture.watcher import Watcher
         from steadytrain.lab.recorded_steps import Tensors
         from steadytrain.lab.replayer import Replayer
 
@@ -110,7 +110,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
         Guard.reraise = True
         unused = result_path.parent / "unused"
         settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
-        Watcher(settings, tell=tell, follower=replayer)
+        watchers.launched = watchers.Watcher(settings, tell=tell, follower=replayer)
 
     return run_recorded(opened, attach)
 

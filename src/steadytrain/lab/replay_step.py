@@ -174,14 +174,16 @@ def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
         os._exit(0)
 
     def attach() -> None:
+        from steadytrain.capture import watcher as watchers
         from steadytrain.capture.books import Settings
-        from steadytrain.capture.watcher import Watcher
 
         def tell(text: str) -> None:
             print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
         settings = Settings(run_dir=Path(result_path).parent / "unused", run_name="replay", policy="observe")
-        Watcher(settings, tell=tell, rehearsal=StepReplay(bundle, done, traced=trace == "trace").rehearsal)
+        watchers.launched = watchers.Watcher(
+            settings, tell=tell, rehearsal=StepReplay(bundle, done, traced=trace == "trace").rehearsal
+        )
 
     return run_recorded(bundle, attach)
 

@@ -26,10 +26,13 @@ from steadytrain.store.folder import open_run
 from steadytrain.store.tape import Recording, find_recording
 
 STEPS_MODULE = "steadytrain.lab.replay"
+LOOP_MODULE = "steadytrain.lab.replay_loop"
 ONE_STEP_MODULE = "steadytrain.lab.replay_step"
 NOT_GIVEN = "-"
 TRACE_BYTES_MAX = 1 << 30
 LOG_LINES_SHOWN = 3
+USAGE_STATUS, OURS = 2, "steadytrain: "
+"""How a launched side of ours ends, and what its last line begins with, where it was asked for what cannot be."""
 
 
 class CannotReplayError(Exception):
@@ -43,7 +46,7 @@ class Plan:
     ``environment`` is the document of the recorded run. ``first`` is None where only the incident's own step is done
     again, from its bundle. ``incident_step`` is None for a run. ``wait_s`` is for each launch. The launched
     script makes the steps before ``first`` by itself, as the recorded one did, where they take no more than ``lead_s``;
-    else only its first.
+    else only its first. ``loop`` names a step function and what builds model and optimizer, in place of the script.
     """
 
     source: Path
@@ -54,6 +57,7 @@ class Plan:
     moved: Moved
     wait_s: float
     lead_s: float
+    loop: tuple[str, str] | None = None
 
     @property
     def looked_for(self) -> bool:
@@ -71,7 +75,16 @@ class Output:
     notes: tuple[str, ...]
 
 
-def plan(source: Path, *, first: int | None, until: int | None, moved: Moved, wait_s: float, lead_s: float) -> Plan:
+def plan(
+    source: Path,
+    *,
+    first: int | None,
+    until: int | None,
+    moved: Moved,
+    wait_s: float,
+    lead_s: float,
+    loop: tuple[str, str] | None,
+) -> Plan:
     """Choose the steps, and see that the command can be launched.
 
     A bundle without a tape can still have its own step done again.
@@ -80,18 +93,19 @@ def plan(source: Path, *, first: int | None, until: int | None, moved: Moved, wa
         UsageError: no such steps, nothing to begin from, or the script is gone.
     """
     recording = find_recording(source)
+    check = _check_launch if loop is None else _anything
     if is_bundle(source):
         bundle = open_bundle(source)
         environment, step = bundle.environment, bundle.incident.step
-        if not recording.starts() and first in (None, step) and until in (None, step):
+        if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
-            _check_launch(moved_environment(environment, moved))
+            check(moved_environment(environment, moved))
             return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
     else:
         environment, step = open_run(source).description, None
     snapshot, last = recording.choose(first=first, until=until or step)
-    _check_launch(moved_environment(environment, moved))
-    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s)
+    check(moved_environment(environment, moved))
+    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s, loop)
 
 
 def starts(source: Path) -> list[int]:
@@ -141,6 +155,8 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
     if asked.first is None:
         return ["-m", ONE_STEP_MODULE, *places, "plain" if trace_step is None else "trace"]
     steps = [str(asked.first), str(asked.until), NOT_GIVEN if trace_step is None else str(trace_step)]
+    if asked.loop is not None:
+        return ["-m", LOOP_MODULE, *places[:2], *steps, *asked.loop]
     return ["-m", STEPS_MODULE, *places, *steps, str(asked.lead_s)]
 
 
@@ -150,7 +166,7 @@ def _launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
         try:
             done = subprocess.run(
                 [sys.executable, *arguments],
-                cwd=moved_environment(asked.environment, asked.moved).get("cwd"),
+                cwd=None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd"),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -161,6 +177,8 @@ def _launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
             raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)") from None
     if not result.is_file():
         tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+        if done.returncode == USAGE_STATUS and tail and tail[-1].startswith(OURS):
+            raise UsageError(tail[-1].removeprefix(OURS))
         said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
         raise CannotReplayError(f"the launched script ended with {done.returncode} before its last step{said}")
 
@@ -178,6 +196,10 @@ def _check_one_step(source: Path, state_note: str, recording: Recording) -> None
     if not (source / "model.safetensors").is_file():
         none = "it has no tape, either" if not recording.chunks else "no snapshot of it is left, either"
         raise UsageError(f"{source}: weights were {state_note}; {none}: nothing to replay from")
+
+
+def _anything(environment: Mapping[str, Any]) -> None:
+    """The recorded command is not needed."""
 
 
 def _check_launch(environment: Mapping[str, Any]) -> None:
