@@ -42,8 +42,8 @@ SCRIPT = """
         optimizer.step()
 """
 
-SCATTER = """indices = torch.randint(0, 8, (200_000,))
-            values = torch.randn(200_000)
+SCATTER = """indices = torch.randint(0, 8, (1_000_000,))
+            values = torch.randn(1_000_000)
             table = torch.zeros(8).index_put_((indices,), values, accumulate=True)
             loss = loss + table.sum() * 1e-2"""
 

@@ -105,7 +105,7 @@ def judge(
     if differ(replays):
         why = f"{times} differ from each other"
         if traced:
-            why += ", but two that were looked at operation by operation did not: it comes and goes"
+            why += ", but those that were looked at operation by operation did not: it comes and goes"
         return Judgement("transient", why, changed=changed)
     if changed:
         return Judgement(

@@ -1,8 +1,8 @@
 """Launch replays, and as many more as it takes to say of what kind a difference is.
 
 One replay that is exact is the answer. Else a second one is made; where the two differ, or nothing about the
-environment explains them, two more write down every operation of the first step that differs. Torch-free: all that
-runs the script does so in processes of their own.
+environment explains them, more of them write down every operation of the first step that differs, until two of these
+part. Torch-free: all that runs the script does so in processes of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ STEPS_MODULE = "steadytrain.lab.replay"
 LOOP_MODULE = "steadytrain.lab.replay_loop"
 ONE_STEP_MODULE = "steadytrain.lab.replay_step"
 NOT_GIVEN = "-"
+TRACES_MAX = 4
+"""Replays that are looked at operation by operation, until two of them part: what comes and goes may take some."""
+
 TRACE_BYTES_MAX = 1 << 30
 LOG_LINES_SHOWN = 3
 USAGE_STATUS, OURS = 2, "steadytrain: "
@@ -184,12 +187,19 @@ def _launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
 
 
 def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
-    """Where the traces of ``step`` in two more replays part; and whether there are two."""
-    try:
-        one, other = (_once(asked, trace_step=step) for _ in range(2))
-    except CannotReplayError:
-        return None, False
-    return first_part(one.operations, other.operations), bool(one.operations and other.operations)
+    """Where the traces of ``step`` in more replays part; and whether there are two at least."""
+    traces: list[tuple[TracedOperation, ...]] = []
+    while len(traces) < TRACES_MAX:
+        try:
+            trace = _once(asked, trace_step=step).operations
+        except CannotReplayError:
+            break
+        for other in traces:
+            part = first_part(other, trace)
+            if part is not None:
+                return part, True
+        traces.append(trace)
+    return None, len(traces) > 1 and all(traces)
 
 
 def _check_one_step(source: Path, state_note: str, recording: Recording) -> None:

@@ -1,0 +1,118 @@
+"""What is left to do where parts are gone or other than they were: each said in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zoo_cases
+from steadytrain.store.bundle import seal
+from steadytrain.store.tape import find_chunks, find_recording, find_snapshots
+from watched import ONE_THREAD, run_script
+
+WAIT_S_MAX = 180.0
+
+KILLED = """
+    import os, signal, time
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(1, 121):
+        loss = model(torch.randn(16, 8)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step == 70:
+            time.sleep(6)  # what waits to be written is written meanwhile
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def replay(source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "steadytrain", "replay", str(source), "--json", *options],
+        env={**os.environ, **ONE_THREAD},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S_MAX,
+        check=False,
+    )
+
+
+def refused(source: Path, *options: str) -> str:
+    done = replay(source, *options)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    return done.stderr
+
+
+def document(source: Path, *options: str) -> dict[str, Any]:
+    done = replay(source, *options)
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_what_is_gone_or_other_than_it_was_is_told(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, zoo_cases.ZOO / "replays" / "raw_loop.py")
+    (whole,) = outcome.run.incidents
+    first, *_, last = find_snapshots(whole / "replay")
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(whole, tmp_path / name))
+
+    assert f"one of {first.step + 1}, " in refused(whole, "--from", str(first.step + 2))
+    assert "the tape reaches to step 150" in refused(whole, "--until", "151")
+
+    other = copy("other")
+    path = other / "environment.json"
+    environment = json.loads(path.read_text(encoding="utf-8"))
+    environment["versions"]["torch"], environment["python"] = "2.6.0", "3.10.1"
+    environment["device"]["cpu_capability"] = "AVX512_OF_ANOTHER_MACHINE"
+    path.write_text(json.dumps(environment), encoding="utf-8")
+    seal(other, "environment.json")
+    told = document(other, "--from", str(last.step + 1))
+    assert told["exact"]
+    assert [change.split(":")[0] for change in told["changed"]] == ["Python", "torch", "CPU capability"]
+
+    fewer = copy("fewer")
+    shutil.rmtree(fewer / "replay" / "snapshots" / last.folder.name)
+    told = document(fewer)
+    assert (told["exact"], told["from_step"] <= last.step) == (True, True)
+    assert f"at one of {first.step + 1}" in refused(fewer, "--from", str(last.step + 1))
+    shutil.rmtree(fewer / "replay" / "snapshots")
+    told = document(fewer)
+    assert (told["exact"], told["from_step"], told["until_step"]) == (True, 150, 150)
+    assert "no snapshot" in refused(fewer, "--from", "66")
+    (fewer / "model.safetensors").rename(tmp_path / "weights")
+    assert "model.safetensors is missing" in refused(fewer)
+
+    damaged = copy("damaged")
+    chunk = find_chunks(damaged / "replay")[0].document
+    chunk.write_bytes(chunk.read_bytes()[:100])
+    assert "truncated or changed" in refused(damaged)
+    cut_off = copy("cut-off")
+    (cut_off / "manifest.json").unlink()
+    assert "its writing was cut off" in refused(cut_off)
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_replayed_from_its_folder(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, KILLED)
+    assert outcome.status == -9, outcome.err
+    reached = find_recording(outcome.run_dir).last_step
+    assert reached is not None
+    assert reached >= 65
+    done = replay(outcome.run_dir)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exact"], told["symptom"], told["until_step"]) == (0, True, None, reached)
