@@ -35,6 +35,9 @@ from steadytrain.lab.step_trace import StepTrace
 from steadytrain.store.tape import Recording, Snapshot
 from steadytrain.store.tree import Opaque
 
+SHORT_LEAD = (
+    "the script made only its first step by itself: what it decides by its own count was not as it was (--lead-s)"
+)
 NAMES_MAX = 3
 Done = Callable[[Replayed | str, StepTrace | None], None]
 
@@ -186,6 +189,10 @@ class Replayer(Follower):
         after.restore()
 
     def backward_begins(self) -> None:
+        if self._jumped and self._compared == 0 and self._call == 1 and self._stream is not None:
+            gradients = [parameter.grad for parameter in self._stream.parameters if parameter.grad is not None]
+            if any(bool(gradient.any()) for gradient in gradients):
+                self._note("gradients are carried over from one step to the next, which no snapshot holds")
         if self._trace is not None:
             self._trace.backward_begins()
 
@@ -318,6 +325,8 @@ class Replayer(Follower):
         raise AssertionError("the process was to end")
 
     def _end(self) -> None:
+        if self._own_steps_wanted < self._first - 1 and (self._difference is not None or not self._symptom):
+            self._note(SHORT_LEAD)
         result = Replayed(
             from_step=self._first,
             until_step=self._until,

@@ -62,6 +62,7 @@ class StepTrace:
         self._running = False
 
     def begin(self) -> None:
+        self._backwards = 0
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
         # For the stacks that it stores in backward nodes, so that what runs in a backward has its line.
         torch.set_anomaly_enabled(True, False)
