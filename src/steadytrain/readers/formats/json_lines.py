@@ -15,11 +15,12 @@ from steadytrain.readers.contract import ANY_ROWS, Columns, Log, Reader, Tell
 from steadytrain.readers.files import blocks, document_text, encoding_of, is_text, text_of
 from steadytrain.readers.json_rows import flat
 from steadytrain.readers.names import role_of
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.rows import RowsBuilder
 from steadytrain.readers.runs import logs_of
 
 LINES_TRIED = 20
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonlines")
+LINE_SUFFIXES = (".jsonl", ".ndjson", ".jsonlines")
 
 
 @final
@@ -31,11 +32,12 @@ class JsonLines(Reader):
     def claims(self, path: Path, head: bytes) -> bool:
         if not head or not is_text(head):
             return False
-        text = text_of(head).lstrip("\ufeff \n\t")
-        if path.suffix.lower() in SUFFIXES:
-            return text[:1] in ("{", "[")
+        text, suffix = text_of(head).lstrip("\ufeff \n\t"), path.suffix.lower()
+        if text[:1] in ("{", "[") and suffix in (".json", *LINE_SUFFIXES):
+            return True
         lines = [line for line in text.split("\n")[:-1] if line.strip()][:LINES_TRIED]
-        return bool(lines) and all(isinstance(_object(line), dict) for line in lines)
+        objects = [isinstance(_object(line), dict) for line in lines]
+        return any(objects) if suffix in LINE_SUFFIXES else bool(lines) and all(objects)
 
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
         if _is_document(path):
@@ -54,7 +56,7 @@ class JsonLines(Reader):
                         _add(builder, row)
                     else:
                         broken += 1
-        notes = [f"{broken:,} lines are no whole JSON objects and were passed over."] if broken else []
+        notes = [f"{counted(broken, 'line')} passed over: no whole JSON object."] if broken else []
         if not builder.seen:
             raise UsageError(f"{path}: no rows of a log in it, neither JSON objects by line nor a list of them")
         return logs_of(builder.build(), columns, path=path, kind=self.kind, notes=notes)

@@ -24,6 +24,8 @@ from steadytrain.readers.rows import Column, Rows, RowsBuilder
 from steadytrain.readers.runs import logs_of
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+_ROW = re.compile(r"[\s,]*(\{)")
 
 
 @final
@@ -37,7 +39,7 @@ class TrainerState(Reader):
         return path.name == "trainer_state.json" or '"log_history"' in text_of(head)
 
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
-        state = _state(path)
+        state, notes = _state(path)
         history = state.get("log_history")
         if not isinstance(history, list):
             raise UsageError(f"{path}: it has no log_history; a trainer_state.json of Hugging Face's Trainer does")
@@ -54,7 +56,7 @@ class TrainerState(Reader):
             rows = replace(rows, columns={**rows.columns, "max_steps": _in_last_row(rows, planned)})
         parent = path.absolute().parent
         name = f"{parent.parent.name}/{parent.name}" if _CHECKPOINT.fullmatch(parent.name) else name_of(path)
-        return logs_of(rows, columns, path=path, kind=self.kind, name=name)
+        return logs_of(rows, columns, path=path, kind=self.kind, name=name, notes=notes)
 
     def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
         """Every checkpoint holds the history so far: the newest of a run says all, and the run's own file more."""
@@ -68,14 +70,36 @@ class TrainerState(Reader):
         return frozenset(path for path in paths if _CHECKPOINT.fullmatch(path.parent.name) and path not in kept)
 
 
-def _state(path: Path) -> dict[str, Any]:
+def _state(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """What the file holds, and what to tell of it. Of one that was cut off as its run died, the rows before the cut."""
+    text = document_text(path)
     try:
-        state = json.loads(document_text(path))
+        state = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not whole or no JSON ({error}); an older checkpoint's file may be whole") from None
+        rows = _whole_rows(text)
+        if not rows:
+            raise UsageError(
+                f"{path}: not whole or no JSON ({error}); an older checkpoint's file may be whole"
+            ) from None
+        return {"log_history": rows}, [f"The file is cut off or damaged; its first {len(rows):,} rows were read."]
     if not isinstance(state, dict):
         raise UsageError(f"{path}: a JSON {type(state).__name__}, where a trainer_state.json is an object")
-    return state
+    return state, []
+
+
+def _whole_rows(text: str) -> list[dict[str, Any]]:
+    """The rows of the ``log_history`` of a document that is not whole, up to where it breaks."""
+    begin = _HISTORY.search(text)
+    if begin is None:
+        return []
+    decoder, place, rows = json.JSONDecoder(), begin.end(), []
+    while (row := _ROW.match(text, place)) is not None:
+        try:
+            value, place = decoder.raw_decode(text, row.start(1))
+        except (ValueError, RecursionError):
+            break
+        rows.append(value)
+    return rows
 
 
 def _in_last_row(rows: Rows, value: float) -> Column:
