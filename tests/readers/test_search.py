@@ -55,7 +55,7 @@ def test_no_such_file(tmp_path: Path) -> None:
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="a pipe or a device, .*; write it to a file first"):
+    with pytest.raises(UsageError, match=r"a pipe or a device, .*; write it to a file first"):
         read(pipe)
 
 

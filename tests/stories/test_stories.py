@@ -250,9 +250,17 @@ def test_one_story_in_the_order_in_which_it_came() -> None:
     (story,) = judged.stories
     assert [symptom.name for symptom in story.symptoms] == [update.name, gradient.name, nan.name]
     assert (story.first_step, story.last_step, story.severity) == (1000, 1100, "critical")
-    assert story.text.startswith("Update-norm-spike at 1000; then exploding-gradients at 1000; then nonfinite-loss")
+    assert story.text.startswith("Update-norm-spike at 1000; with it, exploding-gradients at 1000; then nonfinite-loss")
     assert {symptom.story for symptom in judged.symptoms} == {1}
     assert judged.why == "nonfinite-loss from step 1000"
+
+
+def test_at_one_step_a_nan_goes_from_the_loss_to_the_gradient_and_no_order_in_time_is_claimed() -> None:
+    """Named by their signals alone, the gradient would come before the loss that it was computed from."""
+    loss = saw("nonfinite-loss", 500, 600, severity="critical")
+    gradient = saw("nonfinite-gradient", 500, 600, severity="critical", signals=("gradient_norm",))
+    (story,) = judge(steps(loss=LOSS), [Sees((gradient, loss))]).stories
+    assert story.text == "Nonfinite-loss at 500; with it, nonfinite-gradient at 500."
 
 
 def test_what_lies_apart_are_two_stories() -> None:
@@ -301,8 +309,8 @@ def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:
 
 def test_health_names_who_looked_at_what_and_who_could_not() -> None:
     why = judge(steps(loss=LOSS), [Sees(), NeedsTables()]).why
-    assert why.startswith("1 detector looked at 1,500 steps (loss) and saw nothing above a note")
-    assert why.endswith("1 could not look (no tensors, modules)")
+    assert why.startswith("1 of 2 detectors could look at 1,500 steps (loss) and saw nothing above a note")
+    assert why.endswith("; there are no tensors, modules")
     assert judge(steps(loss=LOSS), [NeedsTables()]).why == "no detector found what it needs (no tensors, modules)"
 
 
@@ -326,6 +334,7 @@ HEALTH = {
     "too few": (steps(loss=LOSS[:19]), "unknown"),
     "few, and it falls": (steps(loss=LOSS[:60]), "healthy"),
     "few, and it does not fall": (steps(loss=LOSS[1200:1260]), "unknown"),
+    "few, and it falls by less than its noise": (steps(loss=LOSS[1200:1260] - np.arange(60) * 5e-4), "unknown"),
     "enough": (steps(loss=LOSS), "healthy"),
 }
 

@@ -42,7 +42,8 @@ class Tensorboard(Reader):
         notes: list[str] = []
         for file in files:
             read = 0
-            for read, event in enumerate(_events(file, tell), start=1):
+            for event in _events(file, tell):
+                read += 1
                 for value in event.summary.value:
                     number = _number(value)
                     if number is not None:
@@ -100,7 +101,7 @@ def _number(value: Any) -> float | None:
 def _damage(path: Path, read: int) -> str:
     """What of a file was not read, where its reader gave ``read`` events; "" where that is all.
 
-    The reader ends without a word at a record whose checksum is wrong, so the records are counted here by their lengths.
+    The reader ends without a word at a record whose checksum is wrong; here the records are counted by their lengths.
     """
     size = path.stat().st_size
     position = records = 0

@@ -56,8 +56,9 @@ def _run_files(folder: Path) -> list[Path]:
 
 
 def _read_run(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
-    builder, name, broken, end = RowsBuilder(), "", 0, 0
+    builder, name, broken, read_bytes = RowsBuilder(), "", 0, 0
     for record, end in _records(path, tell):
+        read_bytes = end
         try:
             fields = dict(_fields(record))
             if _RUN in fields:
@@ -70,7 +71,7 @@ def _read_run(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
     if not builder.seen:
         raise UsageError(f"{path}: no history in it; the run had not logged anything, or the file is cut short")
     notes = [f"{counted(broken, 'record')} passed over: damaged."] if broken else []
-    unread = path.stat().st_size - end
+    unread = path.stat().st_size - read_bytes
     if unread > 0:
         notes.append(f"{path.name} is cut short or damaged; its last {unread:,} bytes were not read.")
     return logs_of(builder.build(), columns, path=path, kind=WandbOffline.kind, name=name or path.stem, notes=notes)
