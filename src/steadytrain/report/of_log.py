@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+import numpy as np
+
 from steadytrain.model import Series, Symptom, Window, worst
 from steadytrain.readers.contract import Log
 from steadytrain.report.curves import Curve, curve
@@ -16,8 +18,11 @@ SYMPTOMS_MAX = 100
 STORIES_MAX = 5
 METRIC_CURVES_MAX = 6
 TENSORS_MAX = 6
+LOGARITHMIC_RATIO = 8.0
+"""A loss that spans more than this is drawn on a logarithmic axis: on a linear one its beginning, or one spike, would
+flatten everything else. A loss falls from ln(50,000) = 10.8 to 2 by a factor of 5."""
+
 _CURVES = (
-    ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
     ("learning_rate", "learning rate", "linear"),
     ("loss_scale", "loss scale", "log"),
@@ -59,11 +64,11 @@ def from_log(log: Log, judgement: Judgement) -> Report:
 
 
 def steps_of(window: Window) -> str:
-    """How many steps a window has, and their numbers where those differ from their count."""
+    """How many steps a window has, and their numbers as the log has them where those differ from their count."""
     if not len(window):
         return "none"
     first, last = int(window.steps[0]), int(window.steps[-1])
-    numbers = f" (number {count(first)} to {count(last)})" if (first, last) != (1, len(window)) else ""
+    numbers = f" (number {first} to {last})" if (first, last) != (1, len(window)) else ""
     return f"{count(len(window))}{numbers}"
 
 
@@ -72,8 +77,17 @@ def not_run(why: Mapping[str, str]) -> str:
     return f"{len(why)} detectors did not look, because the log lacks what they need: {', '.join(why)}."
 
 
+def loss_curve(window: Window) -> Curve | None:
+    """The loss, on the axis that shows most of it."""
+    loss = window.series("loss")
+    finite = loss.values[np.isfinite(loss.values)]
+    wide = len(finite) > 0 and float(finite.min()) > 0.0 and float(finite.max() / finite.min()) > LOGARITHMIC_RATIO
+    return curve("loss", "loss", loss, scale="log" if wide else "linear")
+
+
 def _curves(window: Window) -> tuple[Curve, ...]:
-    drawn = [curve(name, title, window.series(name), scale=scale) for name, title, scale in _CURVES]
+    drawn = [loss_curve(window)]
+    drawn += [curve(name, title, window.series(name), scale=scale) for name, title, scale in _CURVES]
     for name, series in list(window.metrics.items())[:METRIC_CURVES_MAX]:
         if _moves(series):
             drawn.append(curve(name, clean(name), series))

@@ -64,7 +64,7 @@ TOLD = {
     DATA: "{it} stays at a new level and the gradients are as before, as when the data change",
     WEIGHTS: "{it} stays at a new level and evaluations moved with it, as when the weights were damaged",
     SWINGING: "{it} swings around the level that it had",
-    OPEN: "too early to tell what becomes of it",
+    OPEN: "too few steps follow to tell what becomes of it",
     RESTART: "it begins where the learning rate goes up again",
     RESUME: "it begins right after a checkpoint was loaded",
     EPOCH: "it begins where an epoch ends",
