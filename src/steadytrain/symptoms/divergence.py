@@ -104,7 +104,7 @@ class Divergence(Detector):
         return tuple(sorted(found, key=lambda symptom: symptom.first_step))
 
     def _drifts(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
-        """The CUSUM: slack 0.5 and alarm 15 (20 if skewed), or 1.0 and 30 where the reference has a long memory."""
+        """The CUSUM. What its slack and alarm are, the reference says."""
         alarms = np.flatnonzero(track.cusum > track.alarm)
         if not len(alarms):
             return []

@@ -13,6 +13,8 @@ from steadytrain.readings import stretches
 from steadytrain.reference import Track, follow, known_first_step
 from steadytrain.symptoms import Detector
 
+LOSS_MOVED_Z = 6.0
+
 
 @final
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class GradientNormSpike(Detector):
         default=12.0,
         metadata={
             "about": "a spike stands above this many robust standard deviations of the logarithm until the run's own "
-            "tail is known, and never below 6. Higher than for the loss: norms are skewed even so"
+            "tail is known, and never below 5. Higher than for the loss: norms are skewed even so"
         },
     )
     jump_ratio: float = field(
@@ -99,7 +101,7 @@ class GradientNormSpike(Detector):
         peak = start + int(np.argmax(track.z[start:stop]))
         near = slice(*np.searchsorted(loss.steps, [first_step, last_step + self.lasting_steps * track.stride + 1]))
         loss_z = float(loss.z[near].max()) if len(loss.z[near]) else 0.0
-        grave = stop - start >= self.lasting_steps or loss_z > Z_MIN
+        grave = stop - start >= self.lasting_steps or loss_z > LOSS_MOVED_Z
         when = f"at step {first_step}" if first_step == last_step else f"from step {first_step} to {last_step}"
         norm, usual = float(np.exp(track.values[peak])), float(np.exp(track.level[peak]))
         return Symptom(
@@ -108,7 +110,7 @@ class GradientNormSpike(Detector):
             first_step=first_step,
             last_step=last_step,
             message=f"the gradient norm jumped to {norm:.4g} {when}, {norm / usual:.3g} times its level of {usual:.4g}"
-            + ("; the loss moved with it" if loss_z > Z_MIN else ""),
+            + ("; the loss moved with it" if loss_z > LOSS_MOVED_Z else ""),
             signals=("gradient_norm",),
             numbers={
                 "z": float(track.z[peak]),
