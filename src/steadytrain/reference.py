@@ -57,7 +57,7 @@ INCREMENT_WINSOR = 4.0  # bound on what one step may add to the CUSUM
 CUSUM_CAP = 2.0  # in alarm levels: an alarm ends within some tens of steps of the recovery, not after hundreds
 
 MEMORY_LAGS = (4, 16)
-LONG_MEMORY = 0.05
+LONG_MEMORY = 0.06
 """Bound on the mean autocorrelation at these lags, first to last. Its standard error over 512 values is 0.012 where
 they are independent, 0.021 at a lag-1 autocorrelation of 0.3; documents read in order have 0.16, give or take 0.07."""
 
