@@ -75,8 +75,14 @@ def test_lines_that_are_no_json_before_and_between_the_others(tmp_path: Path) ->
     assert log.notes == ("2 lines passed over: no whole JSON object.",)
 
 
+def test_of_a_list_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: Path) -> None:
+    log = read_one(text(tmp_path, "cut.json", '[{"loss": 2.5, "step": 3}, {"loss": NaN, "step": 4},\n {"loss": 1'))
+    assert log.window.steps.tolist() == [3, 4]
+    assert log.notes == ("The file is cut off or damaged; its first 2 rows were read.",)
+
+
 def test_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rows of a log in it"):
         read(text(tmp_path, "broken.jsonl", "{oh\n{dear\n"))
     with pytest.raises(UsageError, match="not whole or no JSON"):
-        read(text(tmp_path, "cut.json", '[{"loss": 1}, {"lo'))
+        read(text(tmp_path, "cut.json", '[{"lo'))

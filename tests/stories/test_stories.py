@@ -346,6 +346,11 @@ def test_silence_is_not_health(window: Window, health: str) -> None:
     assert judged.why
 
 
+def test_a_loss_that_stays_where_it_began_is_not_called_healthy() -> None:
+    judged = judge(steps(loss=LOSS), [Sees((saw("no-learning", 1, 1500, severity="note"),))])
+    assert (judged.health, judged.why) == ("unknown", "no-learning at 1")
+
+
 @pytest.mark.parametrize(("severity", "health"), [("note", "healthy"), ("warning", "watch"), ("critical", "sick")])
 def test_the_gravest_symptom_decides(severity: Severity, health: str) -> None:
     judged = judge(steps(loss=LOSS), [Sees((saw(severity=severity), saw(first=100, severity="note")))])

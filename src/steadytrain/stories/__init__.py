@@ -33,6 +33,9 @@ LOSSES_MIN = 20
 REFERENCE_LOSSES_MIN = 192
 """From here on there is a reference (128 steps, 64 behind) that spikes and drift are counted from."""
 
+NOT_LEARNING = "no-learning"
+"""As a note it is no fault (the data may have no more to give), and no health either."""
+
 END_SHARE = 0.2
 _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
 
@@ -145,6 +148,9 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
     if len(finite) < LOSSES_MIN:
         are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
         return "unknown", f"{are} too few to say anything; {LOSSES_MIN} are the least"
+    stuck = next((symptom for symptom in symptoms if symptom.name == NOT_LEARNING), None)
+    if stuck is not None:
+        return "unknown", stuck.message
     if len(finite) < REFERENCE_LOSSES_MIN:
         first, last, noise = _ends(finite)
         if not first - last > noise:
