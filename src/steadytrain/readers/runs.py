@@ -76,10 +76,11 @@ def logs_of(
     if len(runs) > RUNS_MAX:
         told = (*told, f"{len(runs):,} runs are in the log; the first {RUNS_MAX} were read.")
     ends = _ends([run.rows for run in runs], rows)
-    return tuple(
-        Log(run.name, path, kind, _window(rows, choice, run, end), (*told, *run.notes))
-        for run, end in zip(runs[:RUNS_MAX], ends, strict=False)
-    )
+    logs = []
+    for run, end in zip(runs[:RUNS_MAX], ends, strict=False):
+        window = _window(rows, choice, run, end)
+        logs.append(Log(run.name, path, kind, window, (*told, *run.notes, *_silent_end(window))))
+    return tuple(logs)
 
 
 def _told(choice: Choice, rows: Rows) -> list[str]:
@@ -102,6 +103,17 @@ def _told(choice: Choice, rows: Rows) -> list[str]:
 
 def _are_epochs(choice: Choice) -> bool:
     return choice.steps == (choice.signals.get("epoch"),)
+
+
+def _silent_end(window: Window) -> list[str]:
+    """A loss that is missing from some step on, where the run goes on: it may have been NaN."""
+    loss = window.series("loss").steps
+    if len(loss) < 2 or window.steps[-1] - loss[-1] <= JUMP_STRIDES * stride_of(loss):
+        return []
+    last = int(window.steps[-1])
+    return [
+        f"No loss after step {loss[-1]}, though the log goes on to step {last}: some tools leave a NaN's cell empty."
+    ]
 
 
 def _training_rows(rows: Rows, choice: Choice) -> IntArray:
@@ -287,8 +299,9 @@ def _window(rows: Rows, choice: Choice, run: _Run, ends: tuple[int, int]) -> Win
         if not there.any():
             continue
         signals[signal], present[signal] = np.zeros(count), np.zeros(count, np.bool_)
-        # Of several rows of a step the last that has the value counts.
-        signals[signal][group[there]] = values[there] * role_of(name).unit
+        # Of several rows of a step the last that has the value counts, but nothing hides a NaN.
+        for counts in (there, there & ~np.isfinite(values)):
+            signals[signal][group[counts]] = values[counts] * role_of(name).unit
         present[signal][group[there]] = True
     time = np.full(count, np.nan)
     if choice.time is not None:
@@ -352,8 +365,8 @@ def _counted_through(rows: Rows, choice: Choice, run: _Run) -> bool:
 
 
 def _series(at: IntArray, values: FloatArray, steps: IntArray) -> Series:
-    """By step; of several values of a step the last written."""
-    order = np.argsort(steps, kind="stable")
+    """By step; of several values of a step one that is not finite, else the last written."""
+    order = np.lexsort((~np.isfinite(values), steps))
     steps, values = steps[order], values[order]
     last = np.append(np.diff(steps) != 0, True)
     return Series(steps[last].astype(np.int64), values[last])
