@@ -75,6 +75,20 @@ def test_of_many_runs_the_quiet_ones_take_a_line_each_and_stand_before_the_other
     ]
 
 
+def test_of_many_stories_the_critical_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    spikes, nan = range(1000, 4000, 250), 3900
+    loss = dict.fromkeys(spikes, 9.0) | {nan: math.nan}
+    rows = (
+        f"{step},{loss.get(step, 2 + 2 * math.exp(-step / 2000) + 0.02 * math.sin(7 * step))}" for step in range(4000)
+    )
+    path.write_text("\n".join(["step,loss", *rows]))
+    lines = analyze(path).splitlines()
+    shown = [line.split(":")[0] for line in lines if line.startswith(("  warning, ", "  critical, "))]
+    assert shown == [*(f"  warning, step {step}" for step in [*spikes][:7]), "  critical, step 3900"]
+    assert "  and more stories: 5 warning (--json has all)" in lines
+
+
 def test_steps_are_written_as_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     rows = (f"{1_000_000 + 1000 * row},{'nan' if row >= 250 else 2.0 + math.exp(-row / 100)}" for row in range(300))

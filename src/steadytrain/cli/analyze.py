@@ -275,10 +275,14 @@ def _run_parts(entry: _Judged, untold: dict[str, str]) -> Iterator[RenderableTyp
         *_loss_of(log),
     ]
     grave = [story for story in judgement.stories if story.severity != "note"]
-    for story in grave[:STORIES_SHOWN_MAX]:
+    shown = _gravest(grave)
+    for story in shown:
         lines += _story_lines(story, untold)
-    if len(grave) > STORIES_SHOWN_MAX:
-        lines.append(Text(f"and {len(grave) - STORIES_SHOWN_MAX} more stories (--json has all)", style=_DIM))
+    if len(grave) > len(shown):
+        told = {story.number for story in shown}
+        counts = Counter(story.severity for story in grave if story.number not in told)
+        left = ", ".join(f"{counts[severity]:,} {severity}" for severity in ("critical", "warning") if counts[severity])
+        lines.append(Text(f"and more stories: {left} (--json has all)", style=_DIM))
     noted = [symptom for symptom in judgement.symptoms if symptom.severity == "note"]
     if noted:
         lines.append(Text(_noted(noted), style=_DIM))
@@ -286,6 +290,12 @@ def _run_parts(entry: _Judged, untold: dict[str, str]) -> Iterator[RenderableTyp
     if len(log.notes) > NOTES_SHOWN_MAX:
         lines.append(Text(f"and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM))
     yield from (Padding(line, (0, 0, 0, 2)) for line in lines)
+
+
+def _gravest(stories: Sequence[Story]) -> list[Story]:
+    """As many as are shown, the critical before the others, in the order in which they began."""
+    critical_first = sorted(stories, key=lambda story: story.severity != "critical")
+    return sorted(critical_first[:STORIES_SHOWN_MAX], key=lambda story: story.number)
 
 
 def _story_lines(story: Story, untold: dict[str, str]) -> Iterator[Text]:
@@ -311,8 +321,14 @@ def _noted(symptoms: Sequence[Symptom]) -> str:
     """Symptoms of no weight, in a line."""
     from steadytrain.report.wording import clean, enumerated
 
-    names = [f"{clean(symptom.name)} ({_steps_between(symptom.first_step, symptom.last_step)})" for symptom in symptoms]
-    return f"Noted: {enumerated(names, NOTED_SHOWN_MAX)}."
+    by_name: dict[str, list[Symptom]] = {}
+    for symptom in symptoms:
+        by_name.setdefault(clean(symptom.name), []).append(symptom)
+    told = []
+    for name, (first, *others) in by_name.items():
+        more = f" and {len(others):,} more" if others else ""
+        told.append(f"{name} ({_steps_between(first.first_step, first.last_step)}{more})")
+    return f"Noted: {enumerated(told, NOTED_SHOWN_MAX)}."
 
 
 def _steps_of(log: Log) -> str:
