@@ -1,7 +1,7 @@
 """Healthy runs in which nothing is wrong: simulated noise, and resampled noise of real ones (surrogates).
 
-All signals of a run vary with the same kind of noise. The tables of tensors and modules are there as well, so that every
-detector has something to look at; their noise is lognormal whatever the kind.
+All signals of a run vary with the same kind of noise. The tables of tensors and modules are there as well, so that
+every detector has something to look at; their noise is lognormal whatever the kind.
 """
 
 from __future__ import annotations

@@ -53,10 +53,8 @@ def traces_of_logs(folder: Path) -> Iterator[Trace]:
 
 def _kept(name: str, count: int) -> Trace:
     version = f"{VERSION}-{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    file = (
-        Path(tempfile.gettempdir())
-        / f"steadytrain-trace-{version}-{name.replace(', ', '-').replace(' ', '-')}-{count}.npy"
-    )
+    words = "-".join(name.replace(",", "").split())
+    file = Path(tempfile.gettempdir()) / f"steadytrain-trace-{version}-{words}-{count}.npy"
     if not file.is_file():
         logged = np.array(list(train(text(), count, in_order=name.endswith(", in order"))))
         with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".npy", delete=False) as part:

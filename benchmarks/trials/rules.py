@@ -41,7 +41,7 @@ def _beyond(value: float, before: Values, sigmas: float) -> bool:
 
 
 def llm_foundry(values: Values) -> Fires:
-    """llm-foundry, KillLossSpike: twice the mean of the last 100 in more than 4 steps in a row; or half of them above 10.
+    """llm-foundry, KillLossSpike: twice the mean of the last 100 for more than 4 steps; or half of these above 10.
 
     The second from step 200 on. Outliers enter the window.
     """
@@ -66,7 +66,7 @@ def _run_lengths(hits: Fires) -> NDArray[np.int64]:
 
 
 def lightning(values: Values) -> Fires:
-    """Lightning, SpikeDetection: further from the mean of the last 10 than twice that mean, and worse than the last one.
+    """Lightning, SpikeDetection: further from the mean of the last 10 than twice that mean, and above the last one.
 
     What fires enters neither the mean nor the last one.
     """
