@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -240,13 +240,10 @@ class _References:
             variance=float(self.variance[index]),
         )
 
-    @property
-    def slack(self) -> FloatArray:
-        return _drifts(self.lag_1, self.memory, self.skew, self.variance)[0]
-
-    @property
-    def alarm(self) -> FloatArray:
-        return _drifts(self.lag_1, self.memory, self.skew, self.variance)[1]
+    @cached_property
+    def drifts(self) -> tuple[FloatArray, FloatArray]:
+        """Slack and alarm level of each."""
+        return _drifts(self.lag_1, self.memory, self.skew, self.variance)
 
     @property
     def centre(self) -> FloatArray:
@@ -431,7 +428,7 @@ def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
         values=values[begin:],
         z=(values[begin:] - level) / scale,
         cusum=cusum,
-        alarm=references.alarm[used_rows],
+        alarm=references.drifts[1][used_rows],
         onset=onset,
         level=level,
         scale=scale,
@@ -452,8 +449,9 @@ def _accumulate(
     """
     bounds = [*starts.tolist(), len(values)]
     fresh = _increments_by_block(values, starts, references).tolist()
-    alarms, cell_of = references.alarm.tolist(), cells.tolist()
+    alarms, cell_of = references.drifts[1].tolist(), cells.tolist()
     cusum: list[float] = []
+    append = cusum.append
     used, releases = [], []
     level, block_used, held_since = 0.0, 0, -1
     alarm = alarms[0]
@@ -479,13 +477,16 @@ def _accumulate(
                 held = _increments(values[start - 1 : held_to], references.row(block_used)).tolist()
             increments = held[start - held_from : stop - held_from]
         cap = CUSUM_CAP * alarm
-        for increment in increments:
-            level += increment
-            if level < 0.0:
-                level = 0.0
-            elif level > cap:
-                level = cap
-            cusum.append(level)
+        if level + INCREMENT_WINSOR * len(increments) < cap:
+            for increment in increments:
+                level += increment
+                if level < 0.0:
+                    level = 0.0
+                append(level)
+        else:
+            for increment in increments:
+                level = min(max(level + increment, 0.0), cap)
+                append(level)
         used.append(block_used)
     return np.array(cusum), np.array(used), np.array(releases, np.int64)
 
@@ -504,6 +505,6 @@ def _increments_by_block(values: FloatArray, starts: IntArray, references: _Refe
     now = np.clip((values[begin:] - level) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
     before = np.clip((values[begin - 1 : -1] - level) / scale, -WHITENING_WINSOR, WHITENING_WINSOR)
     whitened = (now - lag_1 * before) / np.sqrt(1.0 - lag_1**2)
-    lost = (references.slack + references.centre)[of_row]
+    lost = (references.drifts[0] + references.centre)[of_row]
     increments: FloatArray = np.clip(whitened, -INCREMENT_WINSOR, INCREMENT_WINSOR) - lost
     return increments

@@ -15,6 +15,8 @@ from steadytrain.symptoms import Detector
 POINTS = 64
 """The stretch is summed up in so many medians before lines are laid through all pairs of them."""
 
+EARLIER, LATER = np.triu_indices(POINTS, k=1)
+
 ROWS_MIN = 64
 BLOCK_STEPS = 64
 MEAN_SCALES = 3.0
@@ -106,12 +108,11 @@ class Plateau(Detector):
 
     def _flat(self, values: FloatArray, level: float) -> bool:
         """Whether no fall over all of ``values`` is certain, and none by more than a share of ``level`` is likely."""
-        rows = len(values) // POINTS
-        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
         if np.median(np.abs(np.diff(values))) > self.noise_share * level:
             return False
-        one, other = np.triu_indices(POINTS, k=1)
-        slopes = np.sort((points[other] - points[one]) / (other - one))
+        rows = len(values) // POINTS
+        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
+        slopes = np.sort((points[LATER] - points[EARLIER]) / (LATER - EARLIER))
         # Kendall's tau: how far from the middle the bounds lie among the sorted slopes.
         reach = NORMAL_95 * math.sqrt(POINTS * (POINTS - 1) * (2 * POINTS + 5) / 18.0)
         low = slopes[int((len(slopes) - reach) / 2)]
