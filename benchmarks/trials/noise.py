@@ -32,6 +32,7 @@ DOCUMENT_SHARE, DOCUMENT_STAYS = 0.365, 0.932
 autocorrelation of 0.34 at lag 1 and 0.18 at lag 10, as measured on a model that read its text in order."""
 
 BLOCK_STEPS = (50, 200)
+SURROGATE_FIRST_STEP = 10_001
 
 
 # Noise with a mean of zero and a size of about one.
@@ -131,7 +132,7 @@ def surrogate(trace: Trace, count: int, *, seed: int) -> Window:
 
     The trend of the real run, drawn out to the new length, and its residuals in blocks of 50 to 200 steps, taken from
     anywhere in it: the same rows of the loss and of the norm. The first tenth of the run is left out: it falls too
-    steeply for its residuals to be noise.
+    steeply for its residuals to be noise. So step numbers begin where a run is no longer young.
     """
     draw = generator(trace.name, seed)
     begin = len(trace.loss) // 10
@@ -144,7 +145,8 @@ def surrogate(trace: Trace, count: int, *, seed: int) -> Window:
             continue
         trend = trend_of(values)
         signals.append(np.interp(at, np.arange(len(values)), trend) + (values - trend)[rows])
-    return run(draw, loss=signals[0], log_norm=signals[1], log_time=0.1 * gaussian(draw, count))
+    log_time = 0.1 * gaussian(draw, count)
+    return run(draw, loss=signals[0], log_norm=signals[1], log_time=log_time, first_step=SURROGATE_FIRST_STEP)
 
 
 def blocks(draw: Generator, length: int, count: int) -> NDArray[np.int64]:
@@ -175,14 +177,16 @@ def trend_of(values: Values) -> Values:
 # The rest of a run.
 
 
-def run(draw: Generator, *, loss: Values, log_norm: Values, log_time: Values) -> Window:
+def run(draw: Generator, *, loss: Values, log_norm: Values, log_time: Values, first_step: int = 1) -> Window:
     """A window with these signals and all that a healthy run has beside them."""
     count = len(loss)
     norm = np.exp(log_norm)
     shares = draw.dirichlet(np.full(len(TENSORS), 20.0)) ** 0.5
     each = norm[:, None] * shares * np.exp(0.1 * draw.standard_normal((count, len(TENSORS))))
-    at = np.arange(READ_EVERY, count + 1, READ_EVERY)
+    read = np.arange(READ_EVERY - 1, count, READ_EVERY)
+    at = first_step + read
     return steps(
+        first_step=first_step,
         loss=loss,
         gradient_norm=norm,
         step_s=0.1 * np.exp(log_time),
@@ -192,22 +196,22 @@ def run(draw: Generator, *, loss: Values, log_norm: Values, log_time: Values) ->
         loss_scale=np.full(count, 65536.0),
         scaler_skips=np.zeros(count),
         gradient_norms={name: each[:, position].tolist() for position, name in enumerate(TENSORS)},
-        tables={"tensors": _tensors(draw, at, each), "modules": _modules(draw, at)},
-        metrics={name: _evaluations(draw, loss) for name in ("eval_loss", "eval_news_loss")},
+        tables={"tensors": _tensors(draw, at, each[read]), "modules": _modules(draw, at)},
+        metrics={name: _evaluations(draw, loss, first_step) for name in ("eval_loss", "eval_news_loss")},
         facts={"planned_steps": float(count)},
     )
 
 
-def _evaluations(draw: Generator, loss: Values) -> Series:
+def _evaluations(draw: Generator, loss: Values, first_step: int) -> Series:
     """Evaluations that agree with the training loss."""
     at = np.arange(EVALUATE_EVERY, len(loss) + 1, EVALUATE_EVERY)
     recent = np.array([np.median(loss[step - EVALUATE_EVERY // 4 : step]) for step in at.tolist()])
-    return Series(at.astype(np.int64), recent * draw.lognormal(0.0, 0.01, len(at)))
+    return Series(first_step - 1 + at.astype(np.int64), recent * draw.lognormal(0.0, 0.01, len(at)))
 
 
 def _tensors(draw: Generator, at: NDArray[np.int64], norms: Values) -> Table:
     columns: dict[str, Values | float] = {
-        "gradient_norm": norms[at - 1],
+        "gradient_norm": norms,
         "weight_norm": 10.0,
         "update_norm": _wobble(draw, (len(at), len(TENSORS)), 1e-2),
         "update_ratio": _wobble(draw, (len(at), len(TENSORS)), 1e-3),
