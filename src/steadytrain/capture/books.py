@@ -20,7 +20,7 @@ from steadytrain.capture.machine import MachineSampler, Sample
 from steadytrain.capture.sink import Sink
 from steadytrain.capture.streams import Stream
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.model import SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
+from steadytrain.model import FACTS, SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
 from steadytrain.store.folder import RUN_FILE, RunWriter
 from steadytrain.store.retention import Keeper
 from steadytrain.store.segments import SegmentWriter
@@ -33,6 +33,10 @@ STATE_BYTES_MAX_DEFAULT = 4 << 30
 
 RECENT_STEPS = 64
 """A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
+
+VOCABULARY_MIN = 256
+"""Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
+the classes of a whole text."""
 
 _NO_TENSORS = np.zeros(0, np.float32)
 
@@ -69,6 +73,8 @@ class Books:
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
         self._facts_waiting: dict[str, Any] = {}
+        self._known: dict[str, float] = {}  # facts that detectors read
+        self._classes = 0
         self._looked = 0
 
     @property
@@ -130,6 +136,9 @@ class Books:
         if measured.committed:
             return
         measured.committed = True
+        if self._classes >= VOCABULARY_MIN and measured.record.scalars.get("tokens"):
+            self.set_fact("vocabulary", self._classes)
+        stream.history.facts = self._known
         stream.history.append(measured.record, measured.tensor_names)
         if not self.recording:
             return
@@ -175,7 +184,11 @@ class Books:
             self._sink.incident(path, incident)
 
     def set_fact(self, name: str, value: Any) -> None:
-        """One more fact of the run; kept until there is a folder to write it to."""
+        """One more fact of the run; kept until there is a folder to write it to. Of ``FACTS``, detectors get it."""
+        if name in FACTS:
+            if self._known.get(name) == float(value):
+                return
+            self._known[name] = float(value)
         if self._run is None:
             self._facts_waiting[name] = value
         elif self.recording:
@@ -183,6 +196,10 @@ class Books:
                 self._run.set_fact(name, value)
             except Exception as error:
                 self._give_up(error)
+
+    def saw_logits(self, classes: int) -> None:
+        """How many classes the model tells apart: its vocabulary, if it is trained on tokens."""
+        self._classes = classes
 
     def forget(self) -> None:
         """In a forked child: nothing of this is its own."""

@@ -44,6 +44,7 @@ class History:
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
         self._tables: dict[str, Readings] = {}
+        self.facts: Mapping[str, float] = {}
         self._metrics: dict[str, deque[tuple[int, float]]] = {}
         self._resize(())
 
@@ -122,6 +123,7 @@ class History:
             stream=self._stream,
             tables={name: table for name, table in tables.items() if len(table)},
             metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
+            facts=dict(self.facts),
         )
 
     def _tensor_steps(self) -> int:

@@ -329,6 +329,8 @@ class Watcher:
             self._scaler_step = (id(optimizer), False)
             with self.guard.part("following the gradient scaler"):
                 self._scaling.scaler_step_begins(scaler, optimizer)
+                if scaler.is_enabled():
+                    self._books.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
 
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
         """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
@@ -523,7 +525,13 @@ class Watcher:
             if others and self.settings.level.modules_every is not None:
                 self._note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
             stream.instruments = Instruments(
-                self.settings.level, activations, self.guard, record, self._note, self._books.set_fact
+                self.settings.level,
+                activations,
+                self.guard,
+                record,
+                self._note,
+                self._books.set_fact,
+                self._books.saw_logits,
             )
         return stream.instruments
 

@@ -36,6 +36,9 @@ RISE_SCALES = 4.0
 RISE_SCALES_LASTING = 0.5
 """A rise: one value so far above the level, or for what lasts longer the median of all (the slack of the CUSUM)."""
 
+DOUBLED = 2.0
+"""What lasts and stands this many times as high at its end as after the horizon has gone on rising."""
+
 SHIFTED_VARIANCE = 4.0
 """Other data are about as noisy; of 32 Gaussian values the variance is above 1.6 once in a hundred times."""
 
@@ -108,7 +111,7 @@ def course_of(window: Window, symptom: Symptom) -> str | None:
         return None
     if not around.is_enough:
         return OPEN
-    outcome = _outcome(window, symptom, around, reference)
+    outcome = _at_its_end(window, symptom, around, reference, _outcome(window, symptom, around, reference))
     if outcome in (RECOVERED, RECOVERING):
         if _rate_went_up(window, symptom.first_step):
             return RESTART
@@ -207,6 +210,22 @@ def _outcome(window: Window, symptom: Symptom, around: Around, reference: Refere
         return WEIGHTS
     quiet = gradient is not None and abs(gradient) <= RECOVERED_SCALES
     return DATA if quiet or worse is False else SHIFTED
+
+
+def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Reference, outcome: str) -> str:
+    """``outcome``, or what has become of a symptom since that lasts longer than the horizon: it went on rising."""
+    signal = _signal(symptom)
+    assert signal is not None
+    if symptom.last_step <= int(around.steps_after[-1]) or outcome in (DIVERGING, SWINGING):
+        return outcome
+    row = int(np.searchsorted(window.steps, symptom.last_step, side="right"))
+    end = _cut(_rows(window, signal, max(0, row - 2 * HORIZON_STEPS), row), signal, symptom.last_step + 1).before
+    if len(end) < HORIZON_STEPS:
+        return outcome
+    late, now = (float(np.median(reference.z(v[LATE_STEPS:]))) for v in (around.after, end[-HORIZON_STEPS:]))
+    if now > max(DIVERGED_SCALES, DOUBLED * late):
+        return DIVERGING
+    return SHIFTED if outcome in (RECOVERED, RECOVERING) and now > SHIFTED_SCALES and now >= late else outcome
 
 
 def _swings(z: FloatArray) -> bool:
