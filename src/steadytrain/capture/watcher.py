@@ -47,6 +47,7 @@ from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.joining import may_join, rest_of
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
+from steadytrain.capture.own_time import OwnTime
 from steadytrain.capture.patches import MISSING, Patches
 from steadytrain.capture.precision import logits_dtype, precision_facts
 from steadytrain.capture.recorder import (
@@ -146,6 +147,7 @@ class Watcher:
         self._scaling = Scaling()
         self._activations = Activations(self.guard, in_graph=settings.in_graph)
         self._data_wait = DataWait()
+        self._own_time = OwnTime()
         self._logits: str | None = None
         self._told_precision = False
         self._ring = BatchRing()
@@ -221,10 +223,10 @@ class Watcher:
         call: MicroBatch | None = None
         changed = None
         if outermost and self._lap is None:
-            with self.guard.part("keeping the buffers"):
+            with self._own_time, self.guard.part("keeping the buffers"):
                 self._buffers.keep(module)
         if outermost and training:
-            with self.guard.part("recording the batch"):
+            with self._own_time, self.guard.part("recording the batch"):
                 if self._lap is not None:
                     changed = self._lap.forward_begins(module, args, kwargs)
                 else:
@@ -240,7 +242,8 @@ class Watcher:
             if called is module:
                 break
         if self._activations.armed and self._lap is None:
-            self._activations.saw(module, output)
+            with self._own_time:
+                self._activations.saw(module, output)
         if self._calls:
             return
         with self.guard.part("recording the batch"):
@@ -261,7 +264,7 @@ class Watcher:
         self._in_backward = True
         self.backward_calls += 1
         if self._activations.armed:
-            with self.guard.part("measuring the outputs of modules"):
+            with self._own_time, self.guard.part("measuring the outputs of modules"):
                 self._activations.backward_begins()
         self._seen.backward_begins()
         with self.guard.part("reading the loss"):
@@ -420,7 +423,7 @@ class Watcher:
         stream = self._stream_of.get(id(optimizer))
         if not self._mine() or stream is None:
             return
-        with self.guard.part("recording a step"):
+        with self._own_time, self.guard.part("recording a step"):
             if stream.pending is not None:
                 self._finish_step(stream)
             if optimizer is stream.optimizers[-1]:
@@ -495,8 +498,9 @@ class Watcher:
         return stream
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
-        self._updated(stream)
-        self._refresh(stream)
+        with self._own_time:
+            self._updated(stream)
+            self._refresh(stream)
         instruments, step = self._instruments(stream), stream.step + 1
         self._seen.waited_s += self._data_wait.take()
         measured = measure(
@@ -508,6 +512,7 @@ class Watcher:
             skipped=skipped,
             weigh=instruments.weighs(step),
             time_s=self._clock(),
+            own_s=self._own_time.so_far(),
         )
         if not skipped:
             instruments.before_update(stream, step, measured.scale)
@@ -565,6 +570,7 @@ class Watcher:
 
     def _forget_step(self) -> None:
         self._seen = Seen()
+        self._own_time.restart()
         self._buffers.step_ends()
 
     # -- an incident -----------------------------------------------------------------------------------------------
