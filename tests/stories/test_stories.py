@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -234,6 +234,29 @@ def test_a_clipped_spike_that_recovers_is_a_note() -> None:
     (symptom,) = judge(window, [Sees((saw(),))]).symptoms
     assert symptom.severity == "note"
     assert "clipped" in symptom.message
+
+
+def test_clipping_does_not_excuse_a_batch_of_another_kind() -> None:
+    clip = np.ones(1500)
+    clip[999] = 0.05
+    window = steps(loss=changed(1000, [3000.0]), clip_coefficient=clip)
+    far = replace(saw(), numbers={"z": 3000.0 / NOISE})
+    (symptom,) = judge(window, [Sees((far,))]).symptoms
+    assert (symptom.severity, symptom.course) == ("warning", "recovered")
+
+
+@pytest.mark.parametrize(
+    ("change", "course"),
+    [
+        (np.r_[np.full(64, 3 * NOISE), np.linspace(3 * NOISE, 60 * NOISE, 400)], "diverging"),
+        (np.r_[np.full(8, 9 * NOISE), np.zeros(100), np.full(300, 3 * NOISE)], "level-shift"),
+        (np.full(464, 3 * NOISE), "level-shift"),
+    ],
+    ids=["it went on rising", "it came back", "it stayed"],
+)
+def test_what_lasts_is_judged_at_its_end_too(change: np.ndarray, course: str) -> None:
+    window = steps(loss=changed(1000, change))
+    assert course_of(window, saw(last=999 + len(change))) == course
 
 
 def test_what_is_critical_is_never_excused() -> None:

@@ -223,7 +223,9 @@ def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Ref
     if len(end) < HORIZON_STEPS:
         return outcome
     late, now = (float(np.median(reference.z(v[LATE_STEPS:]))) for v in (around.after, end[-HORIZON_STEPS:]))
-    if now > max(DIVERGED_SCALES, DOUBLED * late):
+    # Of what had come back, a later level is higher only if it is above all of the first rise.
+    before = late if outcome != RECOVERED else float(reference.z(around.after).max())
+    if now > max(DIVERGED_SCALES, DOUBLED * before):
         return DIVERGING
     return SHIFTED if outcome in (RECOVERED, RECOVERING) and now > SHIFTED_SCALES and now >= late else outcome
 
