@@ -1,4 +1,4 @@
-"""Whole scripts under `steadytrain run`: what `show` tells of a run that goes wrong, and what references are made of."""
+"""Whole scripts under `steadytrain run`: what `show` tells of one that goes wrong, and what references are made of."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
 
 Of the tables that detectors read, readings are kept as well (``readings``), and so are evaluations where somebody tells
-of them. Not here: everything else, which is on disk.
+of them. A training that goes on from a checkpoint is a run with a folder of its own: it begins here with nothing, and
+its detectors wait for a reference again. Not here: everything else, which is on disk.
 """
 
 from __future__ import annotations
