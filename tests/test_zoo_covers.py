@@ -12,7 +12,7 @@ WITHOUT_SICK = {
 }
 WITHOUT_HEALTHY = {
     "throughput-stall": WITHOUT_SICK["throughput-stall"],
-    "nonfinite-optimizer-state": "no healthy run holds NaN or Inf in its moments, and a run without them is not like it",
+    "nonfinite-optimizer-state": "no healthy run holds NaN or Inf in its moments, and one without is not like it",
 }
 """Their look-alikes are windows made by hand, in ``tests/symptoms``."""
 
