@@ -57,6 +57,7 @@ class Options:
             (``steadytrain.integrations``).
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, or ``inside``, computed by the
             compiled graphs (:func:`watch`).
+        continues: the run that this one goes on from, ``RUN`` or ``RUN@STEP`` (:func:`watch`).
 
     Raises:
         UsageError: one of them is none of its kind.
@@ -69,6 +70,7 @@ class Options:
     state_mb: int = 4096
     to: tuple[str, ...] = TO_DEFAULT
     compiled: str = "edges"
+    continues: str | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -192,6 +194,7 @@ def watch(
     level: str = LEVEL_DEFAULT,
     to: Sequence[str] = TO_DEFAULT,
     compiled: str = Options.compiled,
+    continues: str | None = None,
 ) -> Watch:
     """Watch the training in this process from here on.
 
@@ -211,6 +214,8 @@ def watch(
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, the default, or ``inside``: the
             graphs of what is compiled from here on compute them too, in every step. No graph or break more; but where
             the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
+        continues: the watched run that this one goes on from, from its last applied step or, as ``RUN@STEP``, from that
+            of the checkpoint. Steps are counted on from there, and detectors judge by that run's last steps.
 
     Raises:
         UsageError: an argument is of the wrong kind.
@@ -221,7 +226,7 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled)
+    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled, continues)
     if _active is not None:
         return Watch(_active, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
@@ -283,6 +288,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             level=find_level(settings["level"]),
             state_bytes_max=settings["state_bytes_max"],
             in_graph=settings["compiled"] == "inside",
+            continues=settings["continues"],
             description=settings["description"],
             diff=settings["diff"],
         ),
@@ -359,6 +365,11 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
     """All a watcher needs, as JSON, so that child processes get the same."""
     from steadytrain.capture.git import git_diff, git_state
 
+    continues = None
+    if options.continues is not None:
+        from steadytrain.store.earlier import which_run
+
+        continues = which_run(options.continues, Path(options.runs_dir))
     folder = Path.cwd() if is_module else Path(script).absolute().parent
     name = options.name or f"{stem}-{_start_stamp()}"
     run_dir = _free_folder(Path(options.runs_dir).absolute(), name, named=options.name is not None)
@@ -368,6 +379,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
         "level": options.level,
         "to": list(options.to),
         "compiled": options.compiled,
+        "continues": continues,
         "state_bytes_max": options.state_mb * 1_000_000,
         "pid": os.getpid(),
         "diff": git_diff(folder),
@@ -380,6 +392,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "policy": options.policy,
             "level": options.level,
+            "continues": continues,
             "python": sys.version.split()[0],
             "git": git_state(folder),
             "steadytrain": _version(),

@@ -166,8 +166,8 @@ class Window:
     ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
     ``tables`` holds the readings of these steps by the names of ``TABLES``, ``metrics`` what was logged now and then
     beside the signals (losses and scores of evaluations) under the names that it was logged with. ``resumed`` are the
-    steps that came first where the run was taken up again, as far as its step numbers show it. ``facts`` are numbers
-    that hold for the whole run, by the names of ``FACTS``.
+    steps that came first where the run was taken up again, as somebody said or its step numbers show. ``facts`` are
+    numbers that hold for the whole run, by the names of ``FACTS``.
     """
 
     steps: IntArray

@@ -321,7 +321,7 @@ def test_a_story_begins_with_what_was_done_to_the_run() -> None:
     assert begin == "The learning rate went from 0.001 to 0.03 at step 990"
     assert (then, end) == ("exploding-gradients at 1000", "nonfinite-loss at 1040")
     (story,) = judge(steps(loss=LOSS, resumed=[970]), [Sees((saw(),))]).stories
-    assert story.text.startswith("The steps of the log jump to 970, as after a resume; then loss-spike")
+    assert story.text.startswith("The run goes on at step 970, as after a resume; then loss-spike")
 
 
 def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -44,7 +44,7 @@ _NO_TENSORS = np.zeros(0, np.float32)
 @dataclass(frozen=True)
 class Settings:
     """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
-    what their modules put out (``Activations``)."""
+    what their modules put out (``Activations``). ``continues``: the run that this one goes on from (``earlier``)."""
 
     run_dir: Path
     run_name: str
@@ -52,6 +52,7 @@ class Settings:
     level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
     in_graph: bool = False
+    continues: Mapping[str, Any] | None = None
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None
 
@@ -224,7 +225,8 @@ class Books:
         newest = int(window.steps[-1]) if len(window) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
         known = {(symptom.name, symptom.first_step) for symptom in seen}
-        found = [self._as_known(symptom, known) for symptom in seen if self._is_recent(symptom, newest)]
+        recent = (symptom for symptom in seen if symptom.last_step > stream.began and self._is_recent(symptom, newest))
+        found = [self._as_known(symptom, known) for symptom in recent]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:

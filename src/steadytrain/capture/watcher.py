@@ -36,6 +36,7 @@ from steadytrain.capture.books import Books, Settings, started_at, utc_now
 from steadytrain.capture.clipping import ClipArguments
 from steadytrain.capture.data_wait import DataWait
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
+from steadytrain.capture.earlier import history_of
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.frames import loop_lines
@@ -481,14 +482,15 @@ class Watcher:
         if stream is None:
             led, rest = self._stepped or (None, Seen())
             same_step = self._saw_loss and not self._seen.micro_batches
-            if led is not None and not fresh and (led.step <= 1 or same_step):
+            if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
                     led.optimizers.append(optimizer)
                     self._stream_of[id(optimizer)] = led
                     return None
                 self._seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
-            stream = Stream(name=name, history=History(stream=name), optimizers=[optimizer])
+            stream = self._begin_stream(name)
+            stream.optimizers.append(optimizer)
             self.streams.append(stream)
             self._stream_of[id(optimizer)] = stream
             return stream
@@ -496,6 +498,13 @@ class Watcher:
         if len(stream.optimizers) > 1 and not fresh and followed:
             return None  # no new backward: the first optimizer's look covered this one's gradients
         return stream
+
+    def _begin_stream(self, name: str) -> Stream:
+        history, step = History(stream=name), 0
+        if self.settings.continues is not None:
+            with self.guard.part("reading the steps of the run before"):
+                history, step = history_of(name, self.settings.continues)
+        return Stream(name=name, history=history, step=step, began=step)
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
         with self._own_time:
@@ -558,10 +567,10 @@ class Watcher:
         found = self._books.look(stream)
         self._books.tell_symptoms(found)
         instruments.raised(found, stream.step)
-        if stream.step == 1:
+        if stream.own_steps == 1:
             self._modules.settle()
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
-        if not self._told_precision and not measured.record.skipped and (batches or stream.step > 1):
+        if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
             self._told_precision = True
             with self.guard.part("recording the number formats"):
                 autocast = batches[-1].autocast if batches else None

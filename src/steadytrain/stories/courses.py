@@ -69,7 +69,7 @@ TOLD = {
     SWINGING: "{it} swings around the level that it had",
     OPEN: "too few steps follow to tell what becomes of it",
     RESTART: "it begins where the learning rate goes up again",
-    RESUME: "it begins right where the steps of the log jump, as after a resume",
+    RESUME: "it begins right where the run goes on, as after a resume",
     EPOCH: "it begins where an epoch ends",
 }
 """Every course in words; ``{it}`` is the signal."""

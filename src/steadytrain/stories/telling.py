@@ -128,7 +128,7 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
 def _prelude(window: Window, first_step: int, before: int) -> list[str]:
     """What was done to the run in the steps ``before``: a jump of the learning rate or of the steps."""
     found = [
-        (int(step), f"the steps of the log jump to {step}, as after a resume")
+        (int(step), f"the run goes on at step {step}, as after a resume")
         for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
     ]
     rows = slice(*np.searchsorted(window.steps, [first_step - before, first_step + 1]).tolist())
