@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-detectors bench-gpu bench-store bench-statistics clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-symptoms bench-gpu bench-store bench-statistics clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -31,7 +31,7 @@ help:
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
-	@echo "make bench-detectors  false alarms, misses and cost of the detectors of the loss; some minutes (LOGS=DIR: labelled logs too)"
+	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
 demo: $(DEMO_READY)
@@ -72,8 +72,8 @@ bench-statistics: $(READY)
 bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py
 
-bench-detectors: $(READY)
-	$(VENV)/bin/python benchmarks/detectors.py $(if $(LOGS),--logs $(LOGS))
+bench-symptoms: $(READY)
+	$(VENV)/bin/python benchmarks/symptoms.py $(if $(LOGS),--logs $(LOGS))
 
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from steadytrain import reference
 from steadytrain.model import Series
-from steadytrain.reference import CORRELATED, ROUGH, SHUFFLED, follow, known_first_step, reference_of
+from steadytrain.reference import CORRELATED, DOUBTFUL, ROUGH, SHUFFLED, follow, known_first_step, reference_of
 from steadytrain.testing import healthy_loss
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -34,7 +35,7 @@ def test_median_scale_and_autocorrelations_are_the_textbook_ones() -> None:
     bounded -= bounded.mean()
     assert found.level == pytest.approx(median)
     assert found.scale == pytest.approx(scale)
-    far = [(bounded[lag:] * bounded[:-lag]).sum() / (bounded**2).sum() for lag in (8, 10, 12, 14, 16)]
+    far = [(bounded[lag:] * bounded[:-lag]).sum() / (bounded**2).sum() for lag in range(4, 17)]
     assert found.memory == pytest.approx(np.mean(far))
     assert found.lag_1 == pytest.approx(max(0.0, (bounded[1:] * bounded[:-1]).sum() / (bounded**2).sum()))
 
@@ -50,6 +51,20 @@ def test_the_drift_constants_follow_the_memory_of_the_reference() -> None:
     correlated = np.repeat(noise(0, 32), 16)
     assert reference_of(correlated).drift == CORRELATED
     assert reference_of(noise(0, 512)).drift == SHUFFLED
+
+
+def test_slack_shrinks_and_the_alarm_grows_with_what_whitening_takes_from_a_shift() -> None:
+    innovations, values = noise(6, 512), np.zeros(512)
+    for i in range(1, 512):
+        values[i] = 0.3 * values[i - 1] + innovations[i]
+    found = reference_of(values)
+    assert found.lag_1 == pytest.approx(0.3, abs=0.1)
+    kept = found.whiten(np.ones(3))[-1]  # of a shift by one deviation
+    assert found.drift.slack == pytest.approx(SHUFFLED.slack * kept)
+    assert found.drift.alarm == pytest.approx(SHUFFLED.alarm / kept)
+    doubtful = replace(found, memory=0.03)
+    assert doubtful.drift.alarm == pytest.approx(DOUBTFUL.alarm / kept)
+    assert replace(found, lag_1=0.9).drift.slack == pytest.approx(0.5 * SHUFFLED.slack)
 
 
 def test_whitening_takes_out_the_lag_1_autocorrelation() -> None:

@@ -45,7 +45,9 @@ def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp
     outcome = run_script(tmp_path, ZOO / case["script"])
     assert outcome.status == 70, outcome.err
     assert outcome.warnings == []
-    (bundle,) = show(outcome.run_dir)["incidents"]
+    document = show(outcome.run_dir)
+    (bundle,) = document["incidents"]
+    assert f"nonfinite-{case['reached']}" in [symptom["name"] for symptom in document["symptoms"]]
     incident = show(Path(bundle))
     assert incident["step"] == case["step"]
     located = incident["located"]

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from zoo_cases import cases, check, check_listed, differences, watched
+from zoo_cases import check, check_listed, differences, parameters, watched
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", cases("curves"), ids=lambda case: Path(case["script"]).stem)
+@pytest.mark.parametrize("case", parameters("curves"))
 def test_the_zoo(case: dict[str, Any], tmp_path: Path) -> None:
     check(case, watched("curves", case["script"], tmp_path))
 

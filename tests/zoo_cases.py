@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ZOO = Path(__file__).parents[1] / "zoo"
 WAIT_S_MAX = 120.0
 
@@ -31,6 +33,18 @@ def cases(folder: str) -> list[dict[str, Any]]:
     """The cases of ``zoo/folder``."""
     listed: list[dict[str, Any]] = json.loads((ZOO / folder / "cases.json").read_text(encoding="utf-8"))["cases"]
     return listed
+
+
+def parameters(folder: str) -> list[Any]:
+    """The cases of ``zoo/folder`` for ``parametrize``, each with its marks."""
+    return [
+        pytest.param(
+            case,
+            id=Path(case["script"]).stem,
+            marks=[pytest.mark.slow, *([pytest.mark.long] if case.get("long") else [])],
+        )
+        for case in cases(folder)
+    ]
 
 
 def check(case: Mapping[str, Any], outcome: Outcome) -> None:
@@ -78,9 +92,20 @@ def watched(folder: str, script: str, runs_dir: Path, *options: str) -> Outcome:
     run = _steadytrain(runs_dir, "run", "--policy", "stop", *options, *runs, "--name", name, str(ZOO / folder / script))
     show = _steadytrain(runs_dir, "show", name, *runs, "--json")
     assert show.returncode == 0, run.stderr + show.stderr
-    symptoms = json.loads(show.stdout)["symptoms"]
-    raised = (seen for seen in symptoms if seen["severity"] != "note" and seen["name"] not in OF_THE_MACHINE)
-    return Outcome(run.returncode, run.stderr, tuple(raised))
+    return Outcome(run.returncode, run.stderr, _above_note(json.loads(show.stdout)["symptoms"]))
+
+
+def analyzed(folder: str, script: str, into: Path) -> Outcome:
+    """The script alone, and what ``analyze`` tells of the log that it writes."""
+    run = _python(into, str(ZOO / folder / script))
+    analysis = _steadytrain(into, "analyze", "log.csv", "--json")
+    assert analysis.returncode == 0, run.stderr + analysis.stderr
+    (told,) = json.loads(analysis.stdout)["runs"]
+    return Outcome(run.returncode, run.stderr, _above_note(told["symptoms"]))
+
+
+def _above_note(symptoms: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(seen for seen in symptoms if seen["severity"] != "note" and seen["name"] not in OF_THE_MACHINE)
 
 
 def _fits(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
@@ -90,8 +115,12 @@ def _fits(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
 
 
 def _steadytrain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _python(folder, "-m", "steadytrain", *arguments)
+
+
+def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", *arguments],
+        [sys.executable, *arguments],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         capture_output=True,

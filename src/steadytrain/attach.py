@@ -57,6 +57,7 @@ class Options:
             (``steadytrain.integrations``).
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, or ``inside``, computed by the
             compiled graphs (:func:`watch`).
+        continues: the run that this one goes on from, ``RUN`` or ``RUN@STEP`` (:func:`watch`).
         rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
         keep_rewind: they stay although the run ended well.
 
@@ -71,6 +72,7 @@ class Options:
     state_mb: int = 4096
     to: tuple[str, ...] = TO_DEFAULT
     compiled: str = "edges"
+    continues: str | None = None
     rewind_mb: int = 4096
     keep_rewind: bool = False
 
@@ -198,6 +200,7 @@ def watch(
     level: str = LEVEL_DEFAULT,
     to: Sequence[str] = TO_DEFAULT,
     compiled: str = Options.compiled,
+    continues: str | None = None,
     rewind_mb: int = Options.rewind_mb,
     keep_rewind: bool = Options.keep_rewind,
     step_fn: Callable[..., torch.Tensor] | None = None,
@@ -220,6 +223,8 @@ def watch(
         compiled: where outputs of modules in compiled code are seen: at its ``edges``, the default, or ``inside``: the
             graphs of what is compiled from here on compute them too, in every step. No graph or break more; but where
             the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
+        continues: the watched run that this one goes on from, from its last applied step or, as ``RUN@STEP``, from that
+            of the checkpoint. Steps are counted on from there, and detectors judge by that run's last steps.
         rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
         keep_rewind: they stay although the run ended well.
         step_fn: where this loop cannot be launched again: the function ``step_fn(model, batch) -> loss`` that it calls;
@@ -235,7 +240,8 @@ def watch(
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    options = Options(policy, level, runs_dir, name, state_mb, check_to(to), compiled, rewind_mb, keep_rewind)
+    to = check_to(to)
+    options = Options(policy, level, runs_dir, name, state_mb, to, compiled, continues, rewind_mb, keep_rewind)
     from steadytrain.capture import watcher as watchers
     from steadytrain.capture.step_batches import StepBatches
 
@@ -304,6 +310,7 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             level=find_level(settings["level"]),
             state_bytes_max=settings["state_bytes_max"],
             in_graph=settings["compiled"] == "inside",
+            continues=settings["continues"],
             rewind_bytes_max=settings["rewind_bytes_max"],
             keep_rewind=settings["keep_rewind"],
             description=settings["description"],
@@ -382,6 +389,11 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
     """All a watcher needs, as JSON, so that child processes get the same."""
     from steadytrain.capture.git import git_diff, git_state
 
+    continues = None
+    if options.continues is not None:
+        from steadytrain.store.earlier import which_run
+
+        continues = which_run(options.continues, Path(options.runs_dir))
     folder = Path.cwd() if is_module else Path(script).absolute().parent
     name = options.name or f"{stem}-{_start_stamp()}"
     run_dir = _free_folder(Path(options.runs_dir).absolute(), name, named=options.name is not None)
@@ -391,6 +403,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
         "level": options.level,
         "to": list(options.to),
         "compiled": options.compiled,
+        "continues": continues,
         "state_bytes_max": options.state_mb * 1_000_000,
         "rewind_bytes_max": options.rewind_mb * 1_000_000,
         "keep_rewind": options.keep_rewind,
@@ -405,6 +418,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "policy": options.policy,
             "level": options.level,
+            "continues": continues,
             "python": sys.version.split()[0],
             "git": git_state(folder),
             "steadytrain": _version(),

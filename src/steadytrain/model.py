@@ -35,7 +35,7 @@ SIGNALS: Mapping[str, str] = {
     "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed over the calls of "
     "one module",
     "tokens": "elements of the step's two-dimensional integer inputs, summed likewise (absent when there are none)",
-    "step_s": "wall-clock seconds since the end of the previous step",
+    "step_s": "wall-clock seconds since the end of the previous step, without those that steadytrain spent in between",
     "data_wait_s": "seconds of step_s that the training thread waited in data loaders, evaluation in between included",
     "loss_scale": "scale of the gradient scaler that steps this optimizer (absent without one)",
     "scaler_skips": "steps that the gradient scaler has skipped since the watch began (absent without one)",
@@ -166,8 +166,8 @@ class Window:
     ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
     ``tables`` holds the readings of these steps by the names of ``TABLES``, ``metrics`` what was logged now and then
     beside the signals (losses and scores of evaluations) under the names that it was logged with. ``resumed`` are the
-    steps that came first after a checkpoint was loaded. ``facts`` are numbers that hold for the whole run, by the
-    names of ``FACTS``.
+    steps that came first where the run was taken up again, as somebody said or its step numbers show. ``facts`` are
+    numbers that hold for the whole run, by the names of ``FACTS``.
     """
 
     steps: IntArray

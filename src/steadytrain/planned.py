@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from steadytrain.model import Window
-from steadytrain.reference import has_slid, stride_of
+from steadytrain.model import IntArray, Window
+from steadytrain.reference import has_slid
 
 AROUND_STEPS = 64
 RATE_RATIO = 1.5  # a restart or re-warm-up of the learning rate; science: onset within some steps of a rise by half
@@ -24,7 +24,7 @@ EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
 def planned_change(window: Window, first_step: int, last_step: int) -> str | None:
     """What was changed where an episode began, None where nothing was."""
-    stride = stride_of(window.steps)
+    stride = _stride(window.steps)
     slid = has_slid(window.steps, stride=stride)
     begin, end = np.searchsorted(window.steps, [first_step - VIEW_STEPS * stride, last_step + 1])
     window = window.slice(int(begin), int(end))
@@ -33,6 +33,12 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
     )
+
+
+def _stride(steps: IntArray) -> int:
+    """The stride, by no more than ``VIEW_STEPS`` gaps spread over the log: asked for every spike of a million steps."""
+    at = np.arange(0, len(steps) - 1, len(steps) // VIEW_STEPS + 1)
+    return max(1, int(np.median(steps[at + 1] - steps[at]))) if len(at) else 1
 
 
 def _restart(window: Window, first_step: int, stride: int, *, slid: bool) -> str | None:

@@ -101,9 +101,13 @@ def _cells(window: Window, table: str, column: str, left_out: NDArray[np.bool_],
     kept = apart(held.steps, apart_steps)
     if left_out.any():
         kept = kept[~np.isin(held.steps[kept], window.steps[left_out])]
-    values = held.values[kept, :, held.columns.index(column)].astype(np.float64)
+    steps, values = held.steps, held.values[:, :, held.columns.index(column)]
+    if len(kept) < len(steps):
+        steps, values = steps[kept], values[kept]
     here = ~np.isnan(values).all(axis=1)
-    return Cells(held.steps[kept][here], held.rows, values[here]) if here.any() else None
+    if not here.all():
+        steps, values = steps[here], values[here]
+    return Cells(steps, held.rows, values.astype(np.float64)) if len(steps) else None
 
 
 def apart(steps: IntArray, apart_steps: int) -> IntArray:

@@ -103,6 +103,7 @@ def instruments(level: Level, recorded: list[tuple[int, Reading]]) -> Instrument
         lambda step, reading: recorded.append((step, reading)),
         pytest.fail,
         lambda name, value: None,
+        lambda classes: None,
     )
 
 

@@ -50,6 +50,54 @@ def test_a_healthy_and_a_sick_run_for_a_person(tmp_path: Path) -> None:
     assert not any(line != line.rstrip() for line in lines)
 
 
+def test_a_hidden_nan_is_called_by_its_name(tmp_path: Path) -> None:
+    rows = [f"{{'loss': {0.0 if s > 250 else 2.5}, 'grad_norm': {'nan' if s > 250 else 1.5}}}" for s in range(1, 301)]
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(rows) + "\n")
+    shown = " ".join(analyze(path).split())
+    assert "sick: nonfinite-loss and nonfinite-gradient from step 251" in shown
+    assert "The loss reads 0.0 from step 251 to 300 while the gradient norm is not finite: a hidden NaN." in shown
+
+
+def test_of_many_runs_the_quiet_ones_take_a_line_each_and_stand_before_the_others(tmp_path: Path) -> None:
+    for number in range(9):
+        log(tmp_path, f"{number}.csv", nan_from=250 if number in (2, 5) else 10**9)
+    lines = analyze(tmp_path).splitlines()
+    assert lines[:7] == [f"healthy  {number}.csv  300 steps" for number in (0, 1, 3, 4, 6, 7, 8)]
+    assert lines[8:10] == ["2.csv", "  sick: nonfinite-loss from step 250"]
+    # What a symptom means is told once.
+    assert sum(line.startswith("    nonfinite-loss: ") for line in lines) == 1
+    assert lines[-4:] == [
+        "9 runs: 7 healthy, 2 sick",
+        "",
+        "Next",
+        "  steadytrain explain nonfinite-loss   # causes, and what to do",
+    ]
+
+
+def test_of_many_stories_the_critical_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    spikes, nan = range(1000, 4000, 250), 3900
+    loss = dict.fromkeys(spikes, 9.0) | {nan: math.nan}
+    rows = (
+        f"{step},{loss.get(step, 2 + 2 * math.exp(-step / 2000) + 0.02 * math.sin(7 * step))}" for step in range(4000)
+    )
+    path.write_text("\n".join(["step,loss", *rows]))
+    lines = analyze(path).splitlines()
+    shown = [line.split(":")[0] for line in lines if line.startswith(("  warning, ", "  critical, "))]
+    assert shown == [*(f"  warning, step {step}" for step in [*spikes][:7]), "  critical, step 3900"]
+    assert "  and more stories: 5 warning (--json has all)" in lines
+
+
+def test_steps_are_written_as_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = (f"{1_000_000 + 1000 * row},{'nan' if row >= 250 else 2.0 + math.exp(-row / 100)}" for row in range(300))
+    path.write_text("\n".join(["step,loss", *rows]))
+    shown = " ".join(analyze(path).split())
+    assert " 300 steps (1000000 to 1299000), csv " in shown
+    assert " critical, steps 1250000 to 1299000: The loss is NaN from step 1250000 to 1299000." in shown
+
+
 def test_the_document(tmp_path: Path) -> None:
     path = log(tmp_path, nan_from=250)
 
@@ -148,6 +196,45 @@ def test_escape_sequences_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> 
     with pytest.raises(UsageError) as raised:
         run(path, "--loss", "acc\x1b[2J")
     assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("to", "statuses", "said"),
+    [
+        ("| head -1", "0 1", []),  # 1 is what click ends with at a closed pipe
+        ("| true", "0 1", []),
+        (">&-", "0", []),
+        ("> /dev/full", "2", ["steadytrain: the output cannot be written (No space left on device)"]),
+    ],
+)
+def test_an_output_that_nobody_reads_or_that_is_full(tmp_path: Path, to: str, statuses: str, said: list[str]) -> None:
+    for number in range(40):  # more than a pipe holds
+        log(tmp_path, f"{number}.csv", nan_from=250)
+    line = f"{sys.executable} -m steadytrain analyze {tmp_path} --json {to}; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    *told, status = done.stderr.splitlines()
+    assert told == said
+    assert status in statuses.split()
+
+
+def test_an_interrupt_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(1_000_000)))
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from steadytrain.cli import analyze\n"
+        "from steadytrain.cli.main import entry\n"
+        "read = analyze._read\n"
+        "def interrupted(*arguments):\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.05); return read(*arguments)\n"
+        "signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))\n"
+        "analyze._read = interrupted\n"
+        f"sys.argv = ['steadytrain', 'analyze', {str(path)!r}]\n"
+        "entry()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert (done.stdout, done.stderr.strip()) == ("", "")
 
 
 def test_the_command_line_as_a_whole_without_torch(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def test_a_line_that_was_cut_and_one_of_text(tmp_path: Path) -> None:
     content = table("step,loss,lr", "{step},{loss},0.1") + "201,oops,0.1\n202,2."
     log = read_one(text(tmp_path, "log.csv", content))
     assert signal(log, "loss") == {**EXPECTED, 202: 2.0}
-    assert "1 cells of 'loss' are no numbers and were taken as not logged; the first is 'oops'." in log.notes
-    assert "1 lines are cut short; their missing cells were taken as not logged." in log.notes
+    assert "1 cell of 'loss' with text, taken as not logged; the first is 'oops'." in log.notes
+    assert "1 line cut short: the missing cells were taken as not logged." in log.notes
 
 
 def test_a_header_behind_a_comment_and_one_that_is_repeated(tmp_path: Path) -> None:
@@ -104,6 +104,14 @@ def test_columns_that_the_user_names(tmp_path: Path) -> None:
     assert signal(log, "loss") == {10: 2.0, 20: 2.0}
     assert signal(log, "gradient_norm")[10] == 3.0
     assert signal(log, "learning_rate")[10] == 4.0
+
+
+def test_of_too_many_columns_the_signals_are_read_and_it_is_told(tmp_path: Path) -> None:
+    names = [f"layer_{number}" for number in range(300)]
+    content = table(",".join(["step", *names, "loss"]), f"{{step}}{',1' * 300},{{loss}}")
+    log = read_one(text(tmp_path, "log.csv", content))
+    assert signal(log, "loss") == EXPECTED
+    assert log.notes == ("More than 256 columns: 46 of them were left out.",)
 
 
 def test_what_lightning_wrote(tmp_path: Path) -> None:

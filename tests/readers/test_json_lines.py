@@ -28,7 +28,7 @@ def test_trainer_log_of_llama_factory(tmp_path: Path) -> None:
     assert signal(log, "learning_rate")[5] == 1e-5
     assert metric(log, "eval_loss")[300] == loss_at(300)
     assert log.window.facts == {"planned_steps": 500.0}
-    assert log.notes == ("1 lines are no whole JSON objects and were passed over.",)
+    assert log.notes == ("1 line passed over: no whole JSON object.",)
 
 
 def test_nested_numbers_and_numbers_as_text(tmp_path: Path) -> None:
@@ -67,8 +67,22 @@ def test_one_document(tmp_path: Path) -> None:
     )
 
 
+def test_lines_that_are_no_json_before_and_between_the_others(tmp_path: Path) -> None:
+    lines = [json.dumps({"step": step, "loss": loss_at(step)}) for step in range(1, 6)]
+    log = read_one(text(tmp_path, "log.jsonl", "\n".join(["WARNING: slow", *lines[:3], "{oh", *lines[3:], ""])))
+    assert log.kind == "json-lines"
+    assert signal(log, "loss") == {step: loss_at(step) for step in range(1, 6)}
+    assert log.notes == ("2 lines passed over: no whole JSON object.",)
+
+
+def test_of_a_list_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: Path) -> None:
+    log = read_one(text(tmp_path, "cut.json", '[{"loss": 2.5, "step": 3}, {"loss": NaN, "step": 4},\n {"loss": 1'))
+    assert log.window.steps.tolist() == [3, 4]
+    assert log.notes == ("The file is cut off or damaged; its first 2 rows were read.",)
+
+
 def test_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rows of a log in it"):
         read(text(tmp_path, "broken.jsonl", "{oh\n{dear\n"))
     with pytest.raises(UsageError, match="not whole or no JSON"):
-        read(text(tmp_path, "cut.json", '[{"loss": 1}, {"lo'))
+        read(text(tmp_path, "cut.json", '[{"lo'))

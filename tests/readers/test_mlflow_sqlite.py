@@ -34,7 +34,7 @@ mlflow.delete_run(run.info.run_id)
 
 @pytest.mark.slow
 def test_what_mlflow_wrote(tmp_path: Path) -> None:
-    if importlib.util.find_spec("mlflow.store") is None:
+    if importlib.util.find_spec("mlflow") is None:
         pytest.skip("mlflow is not installed")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     environment |= {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ def test_every_format_has_a_name_a_docstring_and_a_test() -> None:
     ("content", "said"),
     [
         (b"", "the file is empty"),
+        (b"\n \n", "nothing but blank lines in it"),
         (bytes(range(256)) * 10, "a binary file of no kind that is known here"),
-        (gzip.compress(PLAIN.encode()), "packed with gzip; unpack it first"),
+        (gzip.compress(PLAIN.encode(), mtime=0), "packed with gzip; unpack it first"),
         (b"hello\n", "no line of it has a loss and its number"),
         (b"\xff\xfe", "no line of it has a loss and its number"),
     ],
@@ -46,8 +48,15 @@ def test_files_that_are_no_log(tmp_path: Path, content: bytes, said: str) -> Non
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         read(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="not a path that can be looked at"):
+    with pytest.raises(UsageError, match="cannot be looked at"):
         read(Path("a" * 5000))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match=r"a pipe or a device, .*; write it to a file first"):
+        read(pipe)
 
 
 def test_a_folder_without_logs(tmp_path: Path) -> None:

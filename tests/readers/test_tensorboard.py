@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,17 @@ def test_a_truncated_file(tmp_path: Path) -> None:
     file.write_bytes(whole[:10])
     with pytest.raises(UsageError, match=r"no whole event in it|no scalars in it"):
         read(file)
+
+
+def test_a_damaged_file_says_how_much_of_it_was_not_read(tmp_path: Path) -> None:
+    file = write(tmp_path, training(range(1, 201)))
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    file.write_bytes(bytes(damaged))
+    log = read_one(file)
+    assert 50 < len(log.window) < 150
+    (note,) = log.notes
+    assert re.search(r" is damaged: its last 30\d of 60\d records were not read\.$", note), note
 
 
 def test_without_tensorboard_the_command_to_install_it_is_named(tmp_path: Path) -> None:

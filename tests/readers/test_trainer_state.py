@@ -70,6 +70,16 @@ def test_of_checkpoints_in_a_folder_the_newest_speaks(tmp_path: Path) -> None:
     assert (b.name, len(b.window)) == ("b/trainer_state.json", 20)
 
 
+def test_of_a_file_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "trainer_state.json", history(range(10, 110, 10), nan_from=60))
+    whole = path.read_text()
+    path.write_text(whole[: whole.index('"step": 90')])
+    log = read_one(path)
+    assert log.window.steps.tolist() == list(range(10, 90, 10))
+    assert math.isnan(signal(log, "gradient_norm")[60])
+    assert log.notes == ("The file is cut off or damaged; its first 8 rows were read.",)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -41,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_wandb_wrote(recorded: Path) -> None:
     log = read_one(recorded)
-    assert (log.name, log.kind) == ("my-run", "wandb")
+    assert (log.name, log.kind, log.notes) == ("my-run", "wandb", ())
     loss = signal(log, "loss")
     assert list(loss) == list(range(10, 1010, 10))
     assert all(loss[step] == loss_at(step) for step in range(10, 910, 10))
@@ -55,7 +55,9 @@ def test_a_run_that_was_killed_while_it_wrote(recorded: Path, tmp_path: Path) ->
     whole = file.read_bytes()
     cut = tmp_path / "run-cut.wandb"
     cut.write_bytes(whole[: len(whole) // 2])
-    assert 10 < len(read_one(cut).window) < 100
+    log = read_one(cut)
+    assert 10 < len(log.window) < 100
+    assert "run-cut.wandb is cut short or damaged; its last" in log.notes[0]
     cut.write_bytes(whole[:200])
     with pytest.raises(UsageError, match="no history in it"):
         read(cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -236,6 +236,29 @@ def test_a_clipped_spike_that_recovers_is_a_note() -> None:
     assert "clipped" in symptom.message
 
 
+def test_clipping_does_not_excuse_a_batch_of_another_kind() -> None:
+    clip = np.ones(1500)
+    clip[999] = 0.05
+    window = steps(loss=changed(1000, [3000.0]), clip_coefficient=clip)
+    far = replace(saw(), numbers={"z": 3000.0 / NOISE})
+    (symptom,) = judge(window, [Sees((far,))]).symptoms
+    assert (symptom.severity, symptom.course) == ("warning", "recovered")
+
+
+@pytest.mark.parametrize(
+    ("change", "course"),
+    [
+        (np.r_[np.full(64, 3 * NOISE), np.linspace(3 * NOISE, 60 * NOISE, 400)], "diverging"),
+        (np.r_[np.full(8, 9 * NOISE), np.zeros(100), np.full(300, 3 * NOISE)], "level-shift"),
+        (np.full(464, 3 * NOISE), "level-shift"),
+    ],
+    ids=["it went on rising", "it came back", "it stayed"],
+)
+def test_what_lasts_is_judged_at_its_end_too(change: np.ndarray, course: str) -> None:
+    window = steps(loss=changed(1000, change))
+    assert course_of(window, saw(last=999 + len(change))) == course
+
+
 def test_what_is_critical_is_never_excused() -> None:
     window = steps(loss=changed(1000, [0.5] * 20), resumed=[990])
     (symptom,) = judge(window, [Sees((saw(severity="critical"),))]).symptoms
@@ -250,9 +273,17 @@ def test_one_story_in_the_order_in_which_it_came() -> None:
     (story,) = judged.stories
     assert [symptom.name for symptom in story.symptoms] == [update.name, gradient.name, nan.name]
     assert (story.first_step, story.last_step, story.severity) == (1000, 1100, "critical")
-    assert story.text.startswith("Update-norm-spike at 1000; then exploding-gradients at 1000; then nonfinite-loss")
+    assert story.text.startswith("Update-norm-spike at 1000; with it, exploding-gradients at 1000; then nonfinite-loss")
     assert {symptom.story for symptom in judged.symptoms} == {1}
     assert judged.why == "nonfinite-loss from step 1000"
+
+
+def test_at_one_step_a_nan_goes_from_the_loss_to_the_gradient_and_no_order_in_time_is_claimed() -> None:
+    """Named by their signals alone, the gradient would come before the loss that it was computed from."""
+    loss = saw("nonfinite-loss", 500, 600, severity="critical")
+    gradient = saw("nonfinite-gradient", 500, 600, severity="critical", signals=("gradient_norm",))
+    (story,) = judge(steps(loss=LOSS), [Sees((gradient, loss))]).stories
+    assert story.text == "Nonfinite-loss at 500; with it, nonfinite-gradient at 500."
 
 
 def test_what_lies_apart_are_two_stories() -> None:
@@ -290,7 +321,7 @@ def test_a_story_begins_with_what_was_done_to_the_run() -> None:
     assert begin == "The learning rate went from 0.001 to 0.03 at step 990"
     assert (then, end) == ("exploding-gradients at 1000", "nonfinite-loss at 1040")
     (story,) = judge(steps(loss=LOSS, resumed=[970]), [Sees((saw(),))]).stories
-    assert story.text.startswith("A checkpoint was loaded before step 970; then loss-spike")
+    assert story.text.startswith("The run goes on at step 970, as after a resume; then loss-spike")
 
 
 def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:
@@ -301,8 +332,8 @@ def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:
 
 def test_health_names_who_looked_at_what_and_who_could_not() -> None:
     why = judge(steps(loss=LOSS), [Sees(), NeedsTables()]).why
-    assert why.startswith("1 detector looked at 1,500 steps (loss) and saw nothing above a note")
-    assert why.endswith("1 could not look (no tensors, modules)")
+    assert why.startswith("1 of 2 detectors could look at 1,500 steps (loss) and saw nothing above a note")
+    assert why.endswith("; there are no tensors, modules")
     assert judge(steps(loss=LOSS), [NeedsTables()]).why == "no detector found what it needs (no tensors, modules)"
 
 
@@ -326,6 +357,7 @@ HEALTH = {
     "too few": (steps(loss=LOSS[:19]), "unknown"),
     "few, and it falls": (steps(loss=LOSS[:60]), "healthy"),
     "few, and it does not fall": (steps(loss=LOSS[1200:1260]), "unknown"),
+    "few, and it falls by less than its noise": (steps(loss=LOSS[1200:1260] - np.arange(60) * 5e-4), "unknown"),
     "enough": (steps(loss=LOSS), "healthy"),
 }
 
@@ -335,6 +367,11 @@ def test_silence_is_not_health(window: Window, health: str) -> None:
     judged = judge(window, [Sees()])
     assert judged.health == health
     assert judged.why
+
+
+def test_a_loss_that_stays_where_it_began_is_not_called_healthy() -> None:
+    judged = judge(steps(loss=LOSS), [Sees((saw("no-learning", 1, 1500, severity="note"),))])
+    assert (judged.health, judged.why) == ("unknown", "no-learning at 1")
 
 
 @pytest.mark.parametrize(("severity", "health"), [("note", "healthy"), ("warning", "watch"), ("critical", "sick")])

@@ -65,3 +65,13 @@ def test_a_window_that_slides_along_does_not_raise_it_at_every_look() -> None:
         for symptom in Plateau().check(steps(loss=loss[end - 2048 : end], first_step=end - 2047))
     }
     assert len(names) <= 8
+
+
+def test_where_the_fall_ended_is_its_name_at_every_look() -> None:
+    loss = healthy_loss(2100, start=6.0, end=2.0, decay_steps=60, seed=3)
+    names = {
+        symptom.first_step
+        for end in range(900, 2100, 16)
+        for symptom in Plateau().check(steps(loss=loss[max(0, end - 2048) : end], first_step=max(0, end - 2048) + 1))
+    }
+    assert names == {320}

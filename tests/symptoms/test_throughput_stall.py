@@ -29,6 +29,7 @@ HEALTHY = (
     steps(step_s=seconds(slice(900, None)) / 100.0),
     steps(step_s=GROWING, tokens=TOKENS),
     steps(step_s=seconds()[:100]),
+    steps(step_s=seconds(slice(900, None), 2.2)),
 )
 SICK = (steps(step_s=seconds(slice(900, None))),)
 
@@ -42,6 +43,15 @@ def test_steps_that_take_three_times_as_long() -> None:
     assert symptom.numbers["step_s"] == pytest.approx(0.6, rel=0.1)
     assert symptom.numbers["usual_s"] == pytest.approx(0.2, rel=0.1)
     assert "waiting for data" in symptom.message
+
+
+def test_a_doubling_is_a_note_unless_it_is_data_that_is_waited_for() -> None:
+    doubled = seconds(slice(900, None), 2.2)
+    (of_the_machine,) = ThroughputStall().check(steps(step_s=doubled, data_wait_s=np.full(ROWS, 0.01)))
+    assert of_the_machine.severity == "note"
+    waits = np.where(np.arange(ROWS) < 900, 0.01, 0.2)
+    (of_the_loader,) = ThroughputStall().check(steps(step_s=doubled, data_wait_s=waits))
+    assert of_the_loader.severity == "warning"
 
 
 def test_longer_sequences_explain_it() -> None:

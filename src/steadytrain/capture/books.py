@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,7 +20,7 @@ from steadytrain.capture.machine import MachineSampler, Sample
 from steadytrain.capture.sink import Sink
 from steadytrain.capture.streams import Stream
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.model import SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
+from steadytrain.model import FACTS, SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
 from steadytrain.store.folder import RUN_FILE, RunWriter
 from steadytrain.store.retention import Keeper
 from steadytrain.store.segments import SegmentWriter
@@ -36,14 +36,19 @@ REWIND_BYTES_DEFAULT = 4096 * 1_000_000
 RECENT_STEPS = 64
 """A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
 
+VOCABULARY_MIN = 256
+"""Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
+the classes of a whole text."""
+
 _NO_TENSORS = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
 class Settings:
     """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
-    what their modules put out (``Activations``). ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no
-    such thing; ``keep_rewind``: it stays although the run ended well."""
+    what their modules put out (``Activations``). ``continues``: the run that this one goes on from (``earlier``).
+    ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no such thing; ``keep_rewind``: it stays although
+    the run ended well."""
 
     run_dir: Path
     run_name: str
@@ -51,6 +56,7 @@ class Settings:
     level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
     in_graph: bool = False
+    continues: Mapping[str, Any] | None = None
     rewind_bytes_max: int = REWIND_BYTES_DEFAULT
     keep_rewind: bool = False
     description: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +80,8 @@ class Books:
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
         self._facts_waiting: dict[str, Any] = {}
+        self._known: dict[str, float] = {}  # facts that detectors read
+        self._classes = 0
         self._looked = 0
 
     @property
@@ -137,6 +145,9 @@ class Books:
         if measured.committed:
             return
         measured.committed = True
+        if self._classes >= VOCABULARY_MIN and measured.record.scalars.get("tokens"):
+            self.set_fact("vocabulary", self._classes)
+        stream.history.facts = self._known
         stream.history.append(measured.record, measured.tensor_names)
         if not self.recording:
             return
@@ -182,7 +193,11 @@ class Books:
             self._sink.incident(path, incident)
 
     def set_fact(self, name: str, value: Any) -> None:
-        """One more fact of the run; kept until there is a folder to write it to."""
+        """One more fact of the run; kept until there is a folder to write it to. Of ``FACTS``, detectors get it."""
+        if name in FACTS:
+            if self._known.get(name) == float(value):
+                return
+            self._known[name] = float(value)
         if self._run is None:
             self._facts_waiting[name] = value
         elif self.recording:
@@ -190,6 +205,10 @@ class Books:
                 self._run.set_fact(name, value)
             except Exception as error:
                 self._give_up(error)
+
+    def saw_logits(self, classes: int) -> None:
+        """How many classes the model tells apart: its vocabulary, if it is trained on tokens."""
+        self._classes = classes
 
     def forget(self) -> None:
         """In a forked child: nothing of this is its own."""
@@ -214,7 +233,8 @@ class Books:
         newest = int(window.steps[-1]) if len(window) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
         known = {(symptom.name, symptom.first_step) for symptom in seen}
-        found = [self._as_known(symptom, known) for symptom in seen if self._is_recent(symptom, newest)]
+        recent = (symptom for symptom in seen if symptom.last_step > stream.began and self._is_recent(symptom, newest))
+        found = [self._as_known(symptom, known) for symptom in recent]
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if self.symptoms.get(key) != symptom:

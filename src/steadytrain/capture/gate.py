@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steadytrain.capture import ranks
@@ -65,6 +66,7 @@ def measure(
     skipped: bool,
     weigh: bool,
     time_s: float,
+    own_s: float = 0.0,
 ) -> Measurement:
     """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
 
@@ -74,6 +76,7 @@ def measure(
         scaling: what is known of the scaler's and the clip's part in this step.
         weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
         time_s: wall-clock time of the record, in seconds since the epoch.
+        own_s: seconds of the step that were ours and not the script's.
     """
     gradients = _gradients(stream.parameters)
     clipping = seen.clipping
@@ -117,6 +120,7 @@ def measure(
     bad = _exact_look(stream, seen, gradients, applied, norms) if not skipped else ()
     row = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
     row[list(norms)] = list(norms.values())
+    names, row = _learning(stream, row)
     is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
     # All ranks saw the same suspicion, so all of them ask each other again, or none.
     suspect = any(value > 0 for value in suspect_of())
@@ -132,7 +136,7 @@ def measure(
             "learning_rate": _learning_rate(optimizer),
             "samples": seen.amount(lambda batch: batch.samples),
             "tokens": seen.amount(lambda batch: batch.tokens),
-            "step_s": time.perf_counter() - seen.began,
+            "step_s": max(0.0, time.perf_counter() - seen.began - own_s),
             "data_wait_s": seen.waited_s,
             "overflow_share": _overflow_share(stream, seen, gradients, applied),
             "underflow_share": small.share(small_of()),
@@ -147,7 +151,21 @@ def measure(
         gradient_norms=row,
         skipped=skipped,
     )
-    return Measurement(losses, record, stream.tensor_names, bad, elsewhere, scale)
+    return Measurement(losses, record, names, bad, elsewhere, scale)
+
+
+def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Names and norms without parameters that are frozen (``requires_grad`` is False) and have no gradient.
+
+    Fine-tuning hands them to the optimizer all the same, and that they do not move is what was asked for. One that is
+    frozen with a gradient still in it does move.
+    """
+    frozen = [at for at, parameter in enumerate(stream.parameters) if not parameter.requires_grad]
+    still = {at for at in frozen if row[at] == GRADIENT_ABSENT}
+    if len(still) in (0, len(row)):
+        return stream.tensor_names, row
+    kept = [at for at in range(len(row)) if at not in still]
+    return tuple(stream.tensor_names[at] for at in kept), row[kept]
 
 
 class _Look:

@@ -1,7 +1,8 @@
 """The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
 
 Of the tables that detectors read, readings are kept as well (``readings``), and so are evaluations where somebody tells
-of them. Not here: everything else, which is on disk.
+of them. A training that goes on from an earlier run, and is told so, begins with the last steps of that (``earlier``).
+Not here: everything else, which is on disk.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class History:
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
         self._tables: dict[str, Readings] = {}
+        self.facts: Mapping[str, float] = {}
+        self.resumed: tuple[int, ...] = ()
         self._metrics: dict[str, deque[tuple[int, float]]] = {}
         self._resize(())
 
@@ -122,6 +125,8 @@ class History:
             stream=self._stream,
             tables={name: table for name, table in tables.items() if len(table)},
             metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
+            resumed=np.array([step for step in self.resumed if since <= step <= until], np.int64),
+            facts=dict(self.facts),
         )
 
     def _tensor_steps(self) -> int:

@@ -118,6 +118,7 @@ def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module])
             "structure": environment.structure(roots),
         },
         "optimizer": [environment.optimizer_facts(optimizer) for optimizer in stream.optimizers],
+        "steps_before": stream.began,
         "rank": ranks.rank(),
         "world_size": ranks.world_size(),
     }

@@ -54,16 +54,25 @@ class Instruments:
         record: takes a reading and its step.
         note: tells the user something once.
         fact: puts a fact of the run on record.
+        saw_logits: is told of how many classes the logits are.
     """
 
     def __init__(
-        self, level: Level, activations: Activations | None, guard: Guard, record: Record, note: Note, fact: Fact
+        self,
+        level: Level,
+        activations: Activations | None,
+        guard: Guard,
+        record: Record,
+        note: Note,
+        fact: Fact,
+        saw_logits: Callable[[int], None],
     ) -> None:
         self._level = level
         self._guard = guard
         self._record = record
         self._note = note
         self._fact = fact
+        self._saw_logits = saw_logits
         self._activations = activations
         self._formats: dict[str, Any] = {}
         self._tensors: TensorWatch | None = None
@@ -167,6 +176,8 @@ class Instruments:
                 if taken.silent_slots:
                     self._note(SILENT_SLOTS)
                 self._put_formats(taken)
+                if taken.classes is not None:
+                    self._saw_logits(taken.classes)
                 histograms = _joined(histograms, taken.histograms)
             if histograms is not None:
                 self._record(underway.step, histograms)

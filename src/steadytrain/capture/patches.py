@@ -35,6 +35,7 @@ _SKIPPED_BY_COMPILER = (
     *("patches", "watcher", "hooked", "streams", "gate", "books", "history", "recorder", "frames", "loss", "clipping"),
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
+    *("looks", "readings", "own_time", "earlier"),
     *("loads", "cards", "follower", "rewind", "tape", "snapshots", "digests", "streamed", "freeze"),
 )
 

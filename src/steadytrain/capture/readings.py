@@ -86,6 +86,8 @@ class Readings:
     def _allocate(self, steps: NDArray[np.int64], time: NDArray[np.float64], values: NDArray[np.float32]) -> None:
         room, self._count = self._room(), len(steps)
         self._steps, self._time = np.zeros(room, np.int64), np.zeros(room, np.float64)
-        self._values = np.zeros((room, *values.shape[1:]), np.float32)
+        rows, columns = values.shape[1:]
+        # In memory a column lies together: detectors read one of forty at a time.
+        self._values = np.zeros((columns, room, rows), np.float32).transpose(1, 2, 0)
         self._steps[: self._count], self._time[: self._count] = steps, time
         self._values[: self._count] = values

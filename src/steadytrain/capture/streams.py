@@ -85,7 +85,10 @@ class Seen:
 
 @dataclass
 class Stream:
-    """The steps of one optimizer, or of several that step together after the same backward."""
+    """The steps of one optimizer, or of several that step together after the same backward.
+
+    ``began`` is the step of the earlier run that this one goes on after, 0 where it goes on from none.
+    """
 
     name: str
     history: History
@@ -98,6 +101,7 @@ class Stream:
     tables: dict[str, TableWriter] = field(default_factory=dict)
     instruments: Instruments | None = None
     step: int = 0
+    began: int = 0
     pending: Measurement | None = None
     updating: bool = False
     together: bool = False
@@ -105,6 +109,11 @@ class Stream:
     @property
     def device(self) -> torch.device:
         return self.parameters[0].device if self.parameters else torch.device("cpu")
+
+    @property
+    def own_steps(self) -> int:
+        """Steps that this process made."""
+        return self.step - self.began
 
     def roots(self) -> Iterator[nn.Module]:
         """The modules whose state is the model's: the top ones that hold a parameter of the optimizer."""

@@ -27,7 +27,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         return [_nothing_seen(watcher)]
     if watcher.stopped is not None:
         return []
-    steps = max(stream.step for stream in watcher.streams)
+    steps = max(stream.own_steps for stream in watcher.streams)
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     seen = f"{steps} steps seen"
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []

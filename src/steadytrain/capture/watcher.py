@@ -36,6 +36,7 @@ from steadytrain.capture.books import Books, Settings, started_at, utc_now
 from steadytrain.capture.clipping import ClipArguments
 from steadytrain.capture.data_wait import DataWait
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters, plain_name
+from steadytrain.capture.earlier import history_of
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.follower import Follower
@@ -49,6 +50,7 @@ from steadytrain.capture.joining import may_join, rest_of
 from steadytrain.capture.loads import Loads
 from steadytrain.capture.loss import loss_term
 from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
+from steadytrain.capture.own_time import OwnTime
 from steadytrain.capture.patches import MISSING, Patches
 from steadytrain.capture.precision import logits_dtype, precision_facts
 from steadytrain.capture.recorder import (
@@ -157,6 +159,7 @@ class Watcher:
         self._scaling = Scaling()
         self._activations = Activations(self.guard, in_graph=settings.in_graph)
         self._data_wait = DataWait()
+        self._own_time = OwnTime()
         self._logits: str | None = None
         self._told_precision = False
         self._ring = BatchRing()
@@ -260,10 +263,10 @@ class Watcher:
         call: MicroBatch | None = None
         changed = None
         if outermost and self._lap is None:
-            with self.guard.part("keeping the buffers"):
+            with self._own_time, self.guard.part("keeping the buffers"):
                 self._buffers.keep(module)
         if outermost and training:
-            with self.guard.part("recording the batch"):
+            with self._own_time, self.guard.part("recording the batch"):
                 if self._lap is not None:
                     changed = self._lap.forward_begins(module, args, kwargs)
                 else:
@@ -282,7 +285,8 @@ class Watcher:
             if called is module:
                 break
         if self._activations.armed and self._lap is None:
-            self._activations.saw(module, output)
+            with self._own_time:
+                self._activations.saw(module, output)
         if self._calls:
             return
         with self.guard.part("recording the batch"):
@@ -306,7 +310,7 @@ class Watcher:
         if self.step_batches is not None:
             self.step_batches.backward_begins()
         if self._activations.armed:
-            with self.guard.part("measuring the outputs of modules"):
+            with self._own_time, self.guard.part("measuring the outputs of modules"):
                 self._activations.backward_begins()
         self._seen.backward_begins()
         with self.guard.part("following backward"):
@@ -376,6 +380,8 @@ class Watcher:
             self._scaler_step = (id(optimizer), False)
             with self.guard.part("following the gradient scaler"):
                 self._scaling.scaler_step_begins(scaler, optimizer)
+                if scaler.is_enabled():
+                    self._books.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
 
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
         """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
@@ -466,7 +472,7 @@ class Watcher:
         stream = self._stream_of.get(id(optimizer))
         if not self._mine() or stream is None:
             return
-        with self.guard.part("recording a step"):
+        with self._own_time, self.guard.part("recording a step"):
             if stream.pending is not None:
                 self._finish_step(stream)
             if optimizer is stream.optimizers[-1]:
@@ -527,14 +533,15 @@ class Watcher:
         if stream is None:
             led, rest = self._stepped or (None, Seen())
             same_step = self._saw_loss and not self._seen.micro_batches
-            if led is not None and not fresh and (led.step <= 1 or same_step):
+            if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
                     led.optimizers.append(optimizer)
                     self._stream_of[id(optimizer)] = led
                     return None
                 self._seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
-            stream = Stream(name=name, history=History(stream=name), optimizers=[optimizer])
+            stream = self._begin_stream(name)
+            stream.optimizers.append(optimizer)
             self.streams.append(stream)
             self._stream_of[id(optimizer)] = stream
             return stream
@@ -543,9 +550,17 @@ class Watcher:
             return None  # no new backward: the first optimizer's look covered this one's gradients
         return stream
 
+    def _begin_stream(self, name: str) -> Stream:
+        history, step = History(stream=name), 0
+        if self.settings.continues is not None:
+            with self.guard.part("reading the steps of the run before"):
+                history, step = history_of(name, self.settings.continues)
+        return Stream(name=name, history=history, step=step, began=step)
+
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
-        self._updated(stream)
-        self._refresh(stream)
+        with self._own_time:
+            self._updated(stream)
+            self._refresh(stream)
         instruments, step = self._instruments(stream), stream.step + 1
         self._seen.waited_s += self._data_wait.take()
         measured = measure(
@@ -557,6 +572,7 @@ class Watcher:
             skipped=skipped,
             weigh=instruments.weighs(step),
             time_s=self._clock(),
+            own_s=self._own_time.so_far(),
         )
         if not skipped:
             instruments.before_update(stream, step, measured.scale)
@@ -574,7 +590,13 @@ class Watcher:
             if others and self.settings.level.modules_every is not None:
                 self._note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
             stream.instruments = Instruments(
-                self.settings.level, activations, self.guard, record, self._note, self._books.set_fact
+                self.settings.level,
+                activations,
+                self.guard,
+                record,
+                self._note,
+                self._books.set_fact,
+                self._books.saw_logits,
             )
         return stream.instruments
 
@@ -598,10 +620,10 @@ class Watcher:
         found = self._books.look(stream)
         self._books.tell_symptoms(found)
         instruments.raised(found, stream.step)
-        if stream.step == 1:
+        if stream.own_steps == 1:
             self._modules.settle()
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
-        if not self._told_precision and not measured.record.skipped and (batches or stream.step > 1):
+        if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
             self._told_precision = True
             with self.guard.part("recording the number formats"):
                 autocast = batches[-1].autocast if batches else None
@@ -610,6 +632,7 @@ class Watcher:
 
     def _forget_step(self) -> None:
         self._seen = Seen()
+        self._own_time.restart()
         self._buffers.step_ends()
 
     # -- an incident -----------------------------------------------------------------------------------------------

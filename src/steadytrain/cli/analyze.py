@@ -29,6 +29,9 @@ UNHEALTHY_STATUS = 1
 STORIES_SHOWN_MAX = 8
 NOTED_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
+RUNS_IN_FULL_MAX = 8
+"""Of more runs, those without a symptom above a note are told in a line each, before the others."""
+
 PAGES_MAX = 64
 PROGRESS_BYTES_MIN = 1 << 25
 """Shorter files are read before a progress bar could be looked at."""
@@ -39,6 +42,7 @@ _HEALTH_STYLES: dict[Health, str] = {
     "sick": "bold red",
     "unknown": "bold",
 }
+_QUIET: tuple[Health, ...] = ("healthy", "unknown")
 _DIM = "dim"
 
 
@@ -219,14 +223,22 @@ def _print(judged: Sequence[_Judged], pages: Sequence[tuple[Path, int]]) -> None
 def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    summaries = _summaries()
-    for entry in judged:
-        yield from _run_parts(entry, summaries)
+    untold = _summaries()
+    in_full, in_a_line = list(judged), []
+    if len(judged) > RUNS_IN_FULL_MAX:
+        in_full = [entry for entry in judged if entry.judgement.health not in _QUIET]
+        in_a_line = [entry for entry in judged if entry.judgement.health in _QUIET]
+    # What matters stands last, where the reader of a terminal is.
+    yield from map(_run_line, in_a_line)
+    if in_a_line:
+        yield Text()
+    for entry in in_full:
+        yield from _run_parts(entry, untold)
         yield Text()
     if len(judged) > 1:
         counts = Counter(entry.judgement.health for entry in judged)
         told = ", ".join(f"{counts[health]} {health}" for health in _HEALTH_STYLES if counts[health])
-        yield Text(f"{len(judged)} runs: {told}")
+        yield Text(f"{len(judged)} runs: {told}\n")
     names = dict.fromkeys(
         symptom.name for entry in judged for symptom in entry.judgement.symptoms if symptom.severity != "note"
     )
@@ -238,7 +250,18 @@ def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
             )
 
 
-def _run_parts(entry: _Judged, summaries: dict[str, str]) -> Iterator[RenderableType]:
+def _run_line(entry: _Judged) -> Text:
+    from rich.text import Text
+
+    from steadytrain.report.wording import clean
+
+    health = entry.judgement.health
+    parts = ((health, _HEALTH_STYLES[health]), f"  {clean(entry.log.name)}", (f"  {_steps_of(entry.log)}", _DIM))
+    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+
+
+def _run_parts(entry: _Judged, untold: dict[str, str]) -> Iterator[RenderableType]:
+    """A run in full. ``untold`` are the summaries of the symptoms that were not explained to the reader before."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -252,11 +275,14 @@ def _run_parts(entry: _Judged, summaries: dict[str, str]) -> Iterator[Renderable
         *_loss_of(log),
     ]
     grave = [story for story in judgement.stories if story.severity != "note"]
-    told: set[str] = set()
-    for story in grave[:STORIES_SHOWN_MAX]:
-        lines += _story_lines(story, summaries, told)
-    if len(grave) > STORIES_SHOWN_MAX:
-        lines.append(Text(f"and {len(grave) - STORIES_SHOWN_MAX} more stories (--json has all)", style=_DIM))
+    shown = _gravest(grave)
+    for story in shown:
+        lines += _story_lines(story, untold)
+    if len(grave) > len(shown):
+        told = {story.number for story in shown}
+        counts = Counter(story.severity for story in grave if story.number not in told)
+        left = ", ".join(f"{counts[severity]:,} {severity}" for severity in ("critical", "warning") if counts[severity])
+        lines.append(Text(f"and more stories: {left} (--json has all)", style=_DIM))
     noted = [symptom for symptom in judgement.symptoms if symptom.severity == "note"]
     if noted:
         lines.append(Text(_noted(noted), style=_DIM))
@@ -266,28 +292,43 @@ def _run_parts(entry: _Judged, summaries: dict[str, str]) -> Iterator[Renderable
     yield from (Padding(line, (0, 0, 0, 2)) for line in lines)
 
 
-def _story_lines(story: Story, summaries: dict[str, str], told: set[str]) -> Iterator[Text]:
+def _gravest(stories: Sequence[Story]) -> list[Story]:
+    """As many as are shown, the critical before the others, in the order in which they began."""
+    critical_first = sorted(stories, key=lambda story: story.severity != "critical")
+    return sorted(critical_first[:STORIES_SHOWN_MAX], key=lambda story: story.number)
+
+
+def _story_lines(story: Story, untold: dict[str, str]) -> Iterator[Text]:
     """A story in its own words, and what its symptoms mean where that was not told before."""
     from rich.text import Text
 
     from steadytrain.report.text import STYLES
-    from steadytrain.report.wording import clean, count
+    from steadytrain.report.wording import clean
 
-    first, last = story.first_step, story.last_step
-    where = f"step {count(first)}" if first == last else f"steps {count(first)} to {count(last)}"
+    where = _steps_between(story.first_step, story.last_step)
     yield Text.assemble((story.severity, STYLES[story.severity]), f", {where}: {clean(story.text)}")
     for symptom in story.symptoms:
-        if symptom.severity != "note" and symptom.name not in told:
-            told.add(symptom.name)
-            yield Text.assemble("  ", (clean(symptom.name), "bold"), (f": {summaries.get(symptom.name, '')}", _DIM))
+        if symptom.severity != "note" and symptom.name in untold:
+            yield Text.assemble("  ", (clean(symptom.name), "bold"), (f": {untold.pop(symptom.name)}", _DIM))
+
+
+def _steps_between(first: int, last: int) -> str:
+    """Step numbers as the log writes them, so that they can be searched for there."""
+    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def _noted(symptoms: Sequence[Symptom]) -> str:
     """Symptoms of no weight, in a line."""
-    from steadytrain.report.wording import clean, enumerated, step_range
+    from steadytrain.report.wording import clean, enumerated
 
-    names = [f"{clean(symptom.name)} ({step_range(symptom)})" for symptom in symptoms]
-    return f"Notes: {enumerated(names, NOTED_SHOWN_MAX)}."
+    by_name: dict[str, list[Symptom]] = {}
+    for symptom in symptoms:
+        by_name.setdefault(clean(symptom.name), []).append(symptom)
+    told = []
+    for name, (first, *others) in by_name.items():
+        more = f" and {len(others):,} more" if others else ""
+        told.append(f"{name} ({_steps_between(first.first_step, first.last_step)}{more})")
+    return f"Noted: {enumerated(told, NOTED_SHOWN_MAX)}."
 
 
 def _steps_of(log: Log) -> str:
@@ -297,25 +338,28 @@ def _steps_of(log: Log) -> str:
     if not len(steps):
         return "no steps"
     first, last = int(steps[0]), int(steps[-1])
-    numbers = f" ({count(first)} to {count(last)})" if (first, last) != (1, len(steps)) else ""
-    return f"{count(len(steps))} step{'s' if len(steps) > 1 else ''}{numbers}"
+    if len(steps) == 1:
+        return f"1 step (number {first})"
+    numbers = f" ({first} to {last})" if (first, last) != (1, len(steps)) else ""
+    return f"{count(len(steps))} steps{numbers}"
 
 
 def _loss_of(log: Log) -> Iterator[Text]:
     """The loss in a line of block characters."""
     from rich.text import Text
 
-    from steadytrain.report.curves import NOT_FINITE, curve
+    from steadytrain.report.curves import NOT_FINITE
+    from steadytrain.report.of_log import loss_curve
     from steadytrain.report.wording import number
 
-    loss = curve("loss", "loss", log.window.series("loss"))
+    loss = loss_curve(log.window)
     if loss is None:
         return
-    line = Text.assemble(("loss ", _DIM), (loss.spark, "cyan"))
+    line = Text.assemble(("loss (log) " if loss.logarithmic else "loss ", _DIM), (loss.spark, "cyan"))
     if loss.smallest is not None and loss.largest is not None:
-        line.append(f" {number(loss.smallest)} .. {number(loss.largest)}")
+        line.append(f"  {number(loss.smallest)} to {number(loss.largest)}")
     if loss.not_finite:
-        line.append(f" {NOT_FINITE} {loss.not_finite:,} not finite", style="bold red")
+        line.append(f"  {NOT_FINITE} {loss.not_finite:,} not finite", style="bold red")
     yield line
 
 

@@ -6,7 +6,9 @@ the command, so that ``steadytrain --help`` stays quick.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import pkgutil
 import sys
 
@@ -46,6 +48,8 @@ def commands() -> None:
 
 def entry() -> None:
     """Run the command line; an error that is meant for the user is one line on stderr and status 2."""
+    if sys.stdout is None:  # `>&-`: nobody wants to read anything
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     try:
         status = commands.main(prog_name="steadytrain", standalone_mode=False)
     except UsageError as error:
@@ -59,4 +63,9 @@ def entry() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"steadytrain: the output cannot be written ({error.strerror})", file=sys.stderr)
+        sys.exit(USAGE_STATUS)
     sys.exit(status if isinstance(status, int) else 0)

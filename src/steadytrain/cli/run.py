@@ -42,6 +42,13 @@ from steadytrain.errors import UsageError
     help="Where outputs of modules in compiled code are seen. edges: where that code ends; inside: the compiled "
     "graphs compute them too, which can change the last bits of the training.",
 )
+@click.option(
+    "--continues",
+    default=None,
+    metavar="RUN[@STEP]",
+    help="The run that this one goes on from, and the step of its checkpoint (by default its last). Steps are counted "
+    "on from there, and detectors judge by what was usual there.",
+)
 @click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
 @click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
 @click.option(
@@ -65,6 +72,7 @@ def command(
     level: str,
     to: str,
     compiled: str,
+    continues: str | None,
     runs_dir: str,
     name: str | None,
     state_mb: int,
@@ -96,6 +104,7 @@ def command(
         state_mb,
         parse_to(to),
         compiled,
+        continues,
         rewind_mb,
         keep_rewind,
     )

@@ -55,8 +55,22 @@ class Fit:
         self._before = self._watch.steps
         self._fact = {}
 
-    def describe(self, settings: Mapping[str, Any], *, global_step: int, notes: tuple[str, ...] = ()) -> None:
-        """The trainer's settings, and its own count of steps when this training began: more than 0 is a resume."""
+    def describe(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        global_step: int,
+        planned_steps: float | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        """The trainer's settings, and its own count of steps when this training began: more than 0 is a resume.
+
+        ``planned_steps`` is where the trainer means to end, by that count. A second training in one watch, or one that
+        goes on from a checkpoint, makes another number of steps here, so then it is not told as a fact of the run.
+        """
+        plans = planned_steps is not None and 0 < planned_steps < float("inf")
+        if plans and not global_step and not self._before and self._watch is not None:
+            self._watch.set_fact("planned_steps", int(planned_steps or 0))
         self._fact = {
             "trainer": self._trainer,
             "global_step_at_begin": global_step,

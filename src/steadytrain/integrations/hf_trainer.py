@@ -52,7 +52,9 @@ class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._fit.begin(kwargs["model"], kwargs.get("optimizer"))
         notes = (FILTER_NOTE,) if getattr(args, "logging_nan_inf_filter", False) else ()
-        self._fit.describe(args.to_dict(), global_step=int(state.global_step), notes=notes)
+        self._fit.describe(
+            args.to_dict(), global_step=int(state.global_step), planned_steps=state.max_steps, notes=notes
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._fit.stepped(int(state.global_step))

@@ -59,7 +59,9 @@ class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
         settings["strategy"] = type(trainer.strategy).__name__
         settings["automatic_optimization"] = pl_module.automatic_optimization
         settings["hparams"] = dict(getattr(pl_module, "hparams", {}))
-        self._fit.describe(settings, global_step=trainer.global_step)
+        # With manual optimization the module steps as often as it likes.
+        planned = trainer.estimated_stepping_batches if pl_module.automatic_optimization else None
+        self._fit.describe(settings, global_step=trainer.global_step, planned_steps=planned)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
         self._fit.stepped(trainer.global_step)

@@ -70,7 +70,7 @@ def lead_in_steps(bundle: Bundle) -> int:
     All of them where they fit into ``LEAD_IN_S_MAX``: what the script decides by its own counters (schedules, phases
     of the data) is then as it was. Else one: the recorded weights, random state and batch are all that is the same.
     """
-    steps = bundle.incident.step - 1
+    steps = bundle.incident.step - 1 - int(bundle.environment.get("steps_before", 0))
     seconds = bundle.window.series("step_s").values
     step_s = float(np.median(seconds)) if len(seconds) else float("inf")
     return max(1, steps if steps * step_s <= LEAD_IN_S_MAX else 1)

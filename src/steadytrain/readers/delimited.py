@@ -21,7 +21,7 @@ from steadytrain.model import IntArray
 from steadytrain.readers.contract import Tell
 from steadytrain.readers.files import blocks, head_of, text_of
 from steadytrain.readers.names import role_of
-from steadytrain.readers.numerals import ABSENT, NotANumberError, number_of, numbers_of
+from steadytrain.readers.numerals import ABSENT, NotANumberError, counted, number_of, numbers_of
 from steadytrain.readers.rows import COLUMNS_MAX, Column, Rows, RowsBuilder
 
 SEPARATORS = (",", "\t", ";", "|", " ")
@@ -47,6 +47,7 @@ class _Told:
     cells: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
     short: int = 0
+    left_out: int = 0
 
 
 def header_of(head: bytes, suffix: str) -> Header | None:
@@ -73,8 +74,9 @@ def read_delimited(path: Path, header: Header, wanted: Sequence[str], tell: Tell
         UsageError: it cannot be read.
     """
     label = _label(header)
-    places = _numeric_places(path, header, label, wanted)
-    builder, told = RowsBuilder(), _Told()
+    numeric = _numeric_places(path, header, label, wanted)
+    places = sorted(numeric[:COLUMNS_MAX])
+    builder, told = RowsBuilder(), _Told(left_out=len(numeric) - len(places))
     skip = header.line + 1
     for lines in blocks(path, tell):
         body = lines[skip:]
@@ -130,7 +132,7 @@ def _label(header: Header) -> int | None:
 
 
 def _numeric_places(path: Path, header: Header, label: int | None, wanted: Sequence[str]) -> list[int]:
-    """The columns to read: those that are not plainly text, what the user named and signals first."""
+    """The columns that are not plainly text, what the user named and signals first."""
     lines = text_of(head_of(path)).lstrip("\ufeff").split("\n")[header.line + 1 :][:SAMPLE_LINES]
     rows = [_cells(line, header.separator) for line in lines[:-1] or lines if line.strip()]
     numeric = []
@@ -140,7 +142,7 @@ def _numeric_places(path: Path, header: Header, label: int | None, wanted: Seque
         if place != label and (name in wanted or texts <= len(cells) / 2):
             numeric.append(place)
     numeric.sort(key=lambda place: header.names[place] not in wanted and role_of(header.names[place]).what == "other")
-    return sorted(numeric[:COLUMNS_MAX])
+    return numeric
 
 
 def _by_numpy(
@@ -258,11 +260,13 @@ def _rows(lines: Sequence[str], header: Header) -> list[list[str]]:
 
 def _notes(told: _Told) -> list[str]:
     notes = [
-        f"{count:,} cells of {name!r} are no numbers and were taken as not logged; the first is {told.first[name]!r}."
+        f"{counted(count, 'cell')} of {name!r} with text, taken as not logged; the first is {told.first[name]!r}."
         for name, count in told.cells.items()
     ]
+    if told.left_out:
+        notes.append(f"More than {COLUMNS_MAX} columns: {told.left_out} of them were left out.")
     if told.short:
-        notes.append(f"{told.short:,} lines are cut short; their missing cells were taken as not logged.")
+        notes.append(f"{counted(told.short, 'line')} cut short: the missing cells were taken as not logged.")
     return notes
 
 
@@ -274,5 +278,7 @@ def require_header(path: Path) -> Header:
     """
     header = header_of(head_of(path), path.suffix.lower())
     if header is None:
-        raise UsageError(f"{path}: its first line does not name columns over rows of numbers; add such a line")
+        raise UsageError(
+            f"{path}: its first line does not name columns over rows of numbers; add one, as `step,loss,grad_norm`"
+        )
     return header

@@ -15,8 +15,8 @@ BLOCK_BYTES = 1 << 24
 LINE_LENGTH_MAX = 20_000
 """The rest of a longer line is passed over: no line of numbers is that long, and a file without line ends is no log."""
 
-DOCUMENT_BYTES_MAX = 1 << 29
-"""A JSON document has to be parsed in one piece."""
+DOCUMENT_BYTES_MAX = 1 << 28
+"""A JSON document is held in one piece, as bytes and as text."""
 
 _TEXT_SHARE_MIN = 0.9
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -1,15 +1,44 @@
-"""A row of a log as JSON, made flat: numbers by name, what is nested under ``outer/inner``."""
+"""Rows of a log as JSON: a list of many, and one made flat: numbers by name, what is nested under ``outer/inner``."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from steadytrain.readers.numerals import NotANumberError, number_of
 
 DEPTH_MAX = 3
 NUMBERS_MAX = 1_000
+
+
+_NEXT = re.compile(r"[\s,]*(\{)?")
+
+
+@dataclass
+class RowList:
+    """The objects of a JSON list that begins in ``text`` before ``place``, read one by one: a long document as Python
+    objects takes several times its size. Where it is over, ``place`` stands behind the last one that is whole."""
+
+    text: str
+    place: int
+    _decoder: json.JSONDecoder = field(default_factory=json.JSONDecoder)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        while (begin := _NEXT.match(self.text, self.place)) and begin[1]:
+            try:
+                row, self.place = self._decoder.raw_decode(self.text, begin.start(1))
+            except (ValueError, RecursionError):
+                return
+            yield row
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the list was closed, once all of it was read."""
+        return re.compile(r"\s*\]").match(self.text, self.place) is not None
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, float]:

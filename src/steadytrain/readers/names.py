@@ -231,7 +231,7 @@ def choose(columns: Mapping[str, Column], wanted: Columns, *, where: object) -> 
     steps = (_named(columns, wanted.step, "step", where),) if wanted.step else _steps(columns, by_role.get("step", []))
     return Choice(
         signals=signals,
-        steps=steps,
+        steps=steps or _epochs(columns, signals),
         time=_best(by_role["time"], columns) if "time" in by_role else None,
         planned=_best(by_role["planned"], columns) if "planned" in by_role else None,
         skipped=_best(by_role["skipped"], columns) if "skipped" in by_role else None,
@@ -292,6 +292,15 @@ def _steps(columns: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ..
             chosen.append(name)
             held = np.union1d(held, columns[name].rows)
     return tuple(chosen)
+
+
+def _epochs(columns: Mapping[str, Column], signals: Mapping[str, str]) -> tuple[str, ...]:
+    """The epoch of a log that counts nothing else and has a row an epoch."""
+    if "epoch" not in signals:
+        return ()
+    values, there = columns[signals["epoch"]].at(columns[signals.get("loss") or signals["gradient_norm"]].rows)
+    counts = there.all() and np.isfinite(values).all() and (np.floor(values) == values).all()
+    return (signals["epoch"],) if counts and len(values) > 1 and (np.diff(values) != 0).all() else ()
 
 
 def _counts(column: Column) -> bool:

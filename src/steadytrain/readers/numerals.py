@@ -29,6 +29,11 @@ class NotANumberError(ValueError):
     """A cell holds text."""
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def number_of(cell: str) -> float | None:
     """The number in ``cell``, None where nothing was logged.
 

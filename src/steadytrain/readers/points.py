@@ -73,9 +73,10 @@ def rows_of(metrics: Mapping[str, Points]) -> Rows:
 
 
 def _column(rows: IntArray, values: FloatArray) -> Column:
-    """A column; of several values of one row the last. ``rows`` ascend."""
+    """A column; of several values of one row one that is not finite, else the last. ``rows`` ascend."""
+    order = np.lexsort((~np.isfinite(values), rows))
     last = np.append(np.diff(rows) != 0, True)
-    return Column(rows[last], values[last])
+    return Column(rows[last], values[order][last])
 
 
 def _of_other_steps(steps_of: Mapping[str, IntArray]) -> list[str]:

@@ -19,6 +19,7 @@ from steadytrain.errors import UsageError
 from steadytrain.model import FloatArray, IntArray, Series, Window
 from steadytrain.readers.contract import Columns, Log
 from steadytrain.readers.names import PROGRESS_BAR, Choice, choose, name_of, role_of
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.rows import Rows
 from steadytrain.reference import stride_of
 
@@ -26,6 +27,10 @@ RUNS_MAX = 256
 METRICS_MAX = 64
 RETURNS_MAX = 1_000
 """Steps that go back more often than this are no resumes: the log is out of order and gets sorted."""
+
+UNSORTED_ROWS_MAX = 3
+"""Where fewer rows than this stand between two places at which the steps go back, they are in no order at all (or the
+newest row stands first)."""
 
 STRAGGLERS_MAX = 3
 """So few rows whose step is lower, followed by higher ones again, were written late and begin nothing."""
@@ -62,7 +67,7 @@ def logs_of(
     choice = choose(rows.columns, wanted, where=path)
     training = _training_rows(rows, choice)
     base = name or name_of(path)
-    told = (*notes, *rows.notes, *_told(choice))
+    told = (*notes, *rows.notes, *_told(choice, rows))
     runs: list[_Run] = []
     for label, here in _labelled(rows, training):
         runs += _split(rows, choice, here, f"{base} {label}".strip() if label else base)
@@ -71,13 +76,14 @@ def logs_of(
     if len(runs) > RUNS_MAX:
         told = (*told, f"{len(runs):,} runs are in the log; the first {RUNS_MAX} were read.")
     ends = _ends([run.rows for run in runs], rows)
-    return tuple(
-        Log(run.name, path, kind, _window(rows, choice, run, end), (*told, *run.notes))
-        for run, end in zip(runs[:RUNS_MAX], ends, strict=False)
-    )
+    logs = []
+    for run, end in zip(runs[:RUNS_MAX], ends, strict=False):
+        window = _window(rows, choice, run, end)
+        logs.append(Log(run.name, path, kind, window, (*told, *run.notes, *_silent_end(window))))
+    return tuple(logs)
 
 
-def _told(choice: Choice) -> list[str]:
+def _told(choice: Choice, rows: Rows) -> list[str]:
     notes = []
     loss = choice.signals.get("loss")
     if loss is None:
@@ -85,10 +91,29 @@ def _told(choice: Choice) -> list[str]:
     elif role_of(loss).tier > 0 or role_of(loss).what != "loss":
         notes.append(f"The loss is the column {loss!r}.")
     if not choice.steps:
-        notes.append("The log has no steps; a step is a row's position among the rows with a loss.")
+        still = next((name for name in rows.columns if role_of(name).what == "step"), None)
+        lacks = f"The column {still!r} does not count steps" if still else "The log has no steps"
+        notes.append(f"{lacks}; a step is a row's position among the rows with a loss.")
+    elif _are_epochs(choice):
+        notes.append("The log counts epochs and no steps; a step is an epoch here.")
     elif choice.steps[0] == PROGRESS_BAR:
         notes.append("The steps are those of the progress bar.")
     return notes
+
+
+def _are_epochs(choice: Choice) -> bool:
+    return choice.steps == (choice.signals.get("epoch"),)
+
+
+def _silent_end(window: Window) -> list[str]:
+    """A loss that is missing from some step on, where the run goes on: it may have been NaN."""
+    loss = window.series("loss").steps
+    if len(loss) < 2 or window.steps[-1] - loss[-1] <= JUMP_STRIDES * stride_of(loss):
+        return []
+    last = int(window.steps[-1])
+    return [
+        f"No loss after step {loss[-1]}, though the log goes on to step {last}: some tools leave a NaN's cell empty."
+    ]
 
 
 def _training_rows(rows: Rows, choice: Choice) -> IntArray:
@@ -136,18 +161,21 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
         steps = per_epoch
         note = ("The log counts steps anew in every epoch; here they are counted through.",)
     returns = np.flatnonzero(np.diff(steps) < 0) + 1
-    if len(returns) > RETURNS_MAX:
+    if len(returns) > min(RETURNS_MAX, len(steps) / UNSORTED_ROWS_MAX):
         order = np.argsort(steps, kind="stable")
-        note = (*note, f"Steps are out of order in {len(returns):,} places; the rows were sorted by step.")
+        places = counted(len(returns), "place")
+        note = (*note, f"Steps are out of order in {places}; the rows were sorted by step.")
         return [_Run(name, here[order], steps[order], notes=note)]
     segments, late = _segments(steps, returns)
     if late:
-        note = (*note, f"{late} rows stand after rows of later steps; they were put in order.")
+        note = (*note, f"{counted(late, 'row')} written after rows of later steps; put in order.")
     runs: list[list[tuple[int, int]]] = []
     stride = stride_of(steps[slice(*segments[0])])
     for segment in segments:
         first = int(steps[segment[0]])
-        if not runs or first <= int(steps[runs[-1][0][0]]) + stride:
+        # A run that logs every 10 steps begins with step 10, where the one before it began with 1.
+        own_stride = stride_of(steps[slice(*segment)])
+        if not runs or first <= max(int(steps[runs[-1][0][0]]) + stride, own_stride):
             runs.append([])
         runs[-1].append(segment)
     found = [_resumed(name, here, steps, parts, note) for parts in runs]
@@ -197,14 +225,14 @@ def _resumed(
         if number:
             resumed.append(first)
             last = int(steps[segments[number - 1][0] : segments[number - 1][1]].max())
-            told.append(f"Resumed at step {first:,} after step {last:,}: of the steps done twice the later ones hold.")
+            told.append(f"Resumed at step {first} after step {last}: of the steps done twice the later ones hold.")
     places = np.concatenate(kept[::-1])
     order = np.argsort(steps[places], kind="stable")
     places = places[order]
     ordered = steps[places]
     jumps = _jumps(ordered[np.append(True, np.diff(ordered) != 0)])
     told = told[::-1] + [
-        f"Steps {after + 1:,} to {before - 1:,} are not in the log; taken for an interruption."
+        f"Steps {after + 1} to {before - 1} are not in the log; taken for an interruption."
         for after, before in jumps[:STRAGGLERS_MAX]
     ]
     resumed += [before for _, before in jumps]
@@ -271,8 +299,9 @@ def _window(rows: Rows, choice: Choice, run: _Run, ends: tuple[int, int]) -> Win
         if not there.any():
             continue
         signals[signal], present[signal] = np.zeros(count), np.zeros(count, np.bool_)
-        # Of several rows of a step the last that has the value counts.
-        signals[signal][group[there]] = values[there] * role_of(name).unit
+        # Of several rows of a step the last that has the value counts, but nothing hides a NaN.
+        for counts in (there, there & ~np.isfinite(values)):
+            signals[signal][group[counts]] = values[counts] * role_of(name).unit
         present[signal][group[there]] = True
     time = np.full(count, np.nan)
     if choice.time is not None:
@@ -336,15 +365,15 @@ def _counted_through(rows: Rows, choice: Choice, run: _Run) -> bool:
 
 
 def _series(at: IntArray, values: FloatArray, steps: IntArray) -> Series:
-    """By step; of several values of a step the last written."""
-    order = np.argsort(steps, kind="stable")
+    """By step; of several values of a step one that is not finite, else the last written."""
+    order = np.lexsort((~np.isfinite(values), steps))
     steps, values = steps[order], values[order]
     last = np.append(np.diff(steps) != 0, True)
     return Series(steps[last].astype(np.int64), values[last])
 
 
 def _facts(rows: Rows, choice: Choice, run: _Run) -> dict[str, float]:
-    if choice.planned is None or _counted_through(rows, choice, run):
+    if choice.planned is None or _are_epochs(choice) or _counted_through(rows, choice, run):
         return {}
     planned = rows.columns[choice.planned].values
     last = float(planned[-1]) if len(planned) else 0.0

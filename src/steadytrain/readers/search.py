@@ -19,7 +19,7 @@ from pathlib import Path
 import steadytrain.readers.formats
 from steadytrain.errors import UsageError
 from steadytrain.readers.contract import ANY_TEXT, Columns, Log, Reader, Tell
-from steadytrain.readers.files import head_of, is_text, packed_as
+from steadytrain.readers.files import HEAD_BYTES, head_of, is_text, packed_as
 
 LOGS_MAX = 1_000
 FILES_MAX = 100_000
@@ -55,11 +55,14 @@ def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, s
     try:
         exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        raise UsageError(f"{str(path)[:200]!r}: not a path that can be looked at ({error})") from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(f"{str(path)[:200]}: cannot be looked at ({why})") from None
     if not exists:
         raise UsageError(f"{path}: no such file or folder")
     if is_folder:
         return _read_folder(path, columns, tell)
+    if not path.is_file():
+        raise UsageError(f"{path}: a pipe or a device, and logs are read more than once; write it to a file first")
     return Found(_numbered(_read_file(path, columns, tell)))
 
 
@@ -83,6 +86,8 @@ def _read_file(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
     head = head_of(path)
     if not head:
         raise UsageError(f"{path}: the file is empty")
+    if not head.strip() and len(head) < HEAD_BYTES:
+        raise UsageError(f"{path}: nothing but blank lines in it")
     for reader in readers():
         if reader.claims(path, head):
             return reader.read(path, columns, tell)

@@ -18,7 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from steadytrain.catalog import detector_name
-from steadytrain.model import Symptom, Window, worst
+from steadytrain.model import FloatArray, Symptom, Window, worst
+from steadytrain.reference import MAD_TO_SIGMA
 from steadytrain.stories.benign import is_benign
 from steadytrain.stories.courses import course_of
 from steadytrain.stories.telling import Story, tell
@@ -32,7 +33,11 @@ LOSSES_MIN = 20
 REFERENCE_LOSSES_MIN = 192
 """From here on there is a reference (128 steps, 64 behind) that spikes and drift are counted from."""
 
+NOT_LEARNING = "no-learning"
+"""As a note it is no fault (the data may have no more to give), and no health either."""
+
 END_SHARE = 0.2
+_WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
 
 
 @dataclass(frozen=True)
@@ -98,11 +103,11 @@ class _Asked:
 
     @property
     def seen(self) -> str:
-        """What silence rests on: who looked at what, and who could not."""
-        looked, steps = len(self.looked), len(self._window)
-        who = f"{looked} detector{'s' if looked != 1 else ''} looked at {steps:,} steps ({', '.join(self._read)})"
-        return f"{who} and saw nothing above a note" + (
-            f"; {len(self.not_run)} could not look ({self.missing})" if self.not_run else ""
+        """What silence rests on: how many looked at what, and what the others lack."""
+        every, what = len(self.looked) + len(self.not_run), ", ".join(self._read)
+        who = f"{len(self.looked)} of {every} detectors could look" if self.not_run else f"all {every} detectors looked"
+        return f"{who} at {len(self._window):,} steps ({what}) and saw nothing above a note" + (
+            f"; there are {self.missing}" if self.not_run else ""
         )
 
     @property
@@ -112,7 +117,7 @@ class _Asked:
 
 def _source(need: str) -> str:
     """A signal or table in words: ``tensors.update_norm`` is of the table ``tensors``."""
-    return "step time" if need == "step_s" else need.partition(".")[0].replace("_", " ")
+    return _WORDS.get(need) or need.partition(".")[0].replace("_", " ")
 
 
 def classified(window: Window, symptom: Symptom) -> Symptom:
@@ -141,15 +146,22 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
     if not len(losses):
         return "unknown", f"nothing is known of the loss; {asked.seen}"
     if len(finite) < LOSSES_MIN:
-        return "unknown", f"{len(finite)} losses are too few to say anything; {LOSSES_MIN} are the least"
+        are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
+        return "unknown", f"{are} too few to say anything; {LOSSES_MIN} are the least"
+    stuck = next((symptom for symptom in symptoms if symptom.name == NOT_LEARNING), None)
+    if stuck is not None:
+        return "unknown", stuck.message
     if len(finite) < REFERENCE_LOSSES_MIN:
-        if not _falls(finite):
-            return "unknown", f"{len(finite)} losses, too few for a reference, and they do not fall"
-        return "healthy", f"the loss falls, and {asked.seen}; {len(finite)} losses are few"
+        first, last, noise = _ends(finite)
+        if not first - last > noise:
+            return "unknown", f"{len(finite)} losses are too few for a reference, and they do not fall"
+        return "healthy", f"the {len(finite)} losses fall from {first:.4g} to {last:.4g}; {asked.seen}"
     return "healthy", asked.seen
 
 
-def _falls(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
-    """Whether the last losses lie below the first ones by their medians."""
+def _ends(values: FloatArray) -> tuple[float, float, float]:
+    """Medians of the first and of the last values, and the noise of one, by the changes from each to the next."""
     ends = max(1, int(END_SHARE * len(values)))
-    return float(np.median(values[-ends:])) < float(np.median(values[:ends]))
+    steps = np.diff(values)
+    noise = MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps)))) / 2**0.5
+    return float(np.median(values[:ends])), float(np.median(values[-ends:])), noise

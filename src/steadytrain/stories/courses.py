@@ -36,6 +36,9 @@ RISE_SCALES = 4.0
 RISE_SCALES_LASTING = 0.5
 """A rise: one value so far above the level, or for what lasts longer the median of all (the slack of the CUSUM)."""
 
+DOUBLED = 2.0
+"""What lasts and stands this many times as high at its end as after the horizon has gone on rising."""
+
 SHIFTED_VARIANCE = 4.0
 """Other data are about as noisy; of 32 Gaussian values the variance is above 1.6 once in a hundred times."""
 
@@ -64,9 +67,9 @@ TOLD = {
     DATA: "{it} stays at a new level and the gradients are as before, as when the data change",
     WEIGHTS: "{it} stays at a new level and evaluations moved with it, as when the weights were damaged",
     SWINGING: "{it} swings around the level that it had",
-    OPEN: "too early to tell what becomes of it",
+    OPEN: "too few steps follow to tell what becomes of it",
     RESTART: "it begins where the learning rate goes up again",
-    RESUME: "it begins right after a checkpoint was loaded",
+    RESUME: "it begins right where the run goes on, as after a resume",
     EPOCH: "it begins where an epoch ends",
 }
 """Every course in words; ``{it}`` is the signal."""
@@ -108,7 +111,7 @@ def course_of(window: Window, symptom: Symptom) -> str | None:
         return None
     if not around.is_enough:
         return OPEN
-    outcome = _outcome(window, symptom, around, reference)
+    outcome = _at_its_end(window, symptom, around, reference, _outcome(window, symptom, around, reference))
     if outcome in (RECOVERED, RECOVERING):
         if _rate_went_up(window, symptom.first_step):
             return RESTART
@@ -207,6 +210,24 @@ def _outcome(window: Window, symptom: Symptom, around: Around, reference: Refere
         return WEIGHTS
     quiet = gradient is not None and abs(gradient) <= RECOVERED_SCALES
     return DATA if quiet or worse is False else SHIFTED
+
+
+def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Reference, outcome: str) -> str:
+    """``outcome``, or what has become of a symptom since that lasts longer than the horizon: it went on rising."""
+    signal = _signal(symptom)
+    assert signal is not None
+    if symptom.last_step <= int(around.steps_after[-1]) or outcome in (DIVERGING, SWINGING):
+        return outcome
+    row = int(np.searchsorted(window.steps, symptom.last_step, side="right"))
+    end = _cut(_rows(window, signal, max(0, row - 2 * HORIZON_STEPS), row), signal, symptom.last_step + 1).before
+    if len(end) < HORIZON_STEPS:
+        return outcome
+    late, now = (float(np.median(reference.z(v[LATE_STEPS:]))) for v in (around.after, end[-HORIZON_STEPS:]))
+    # Of what had come back, a later level is higher only if it is above all of the first rise.
+    before = late if outcome != RECOVERED else float(reference.z(around.after).max())
+    if now > max(DIVERGED_SCALES, DOUBLED * before):
+        return DIVERGING
+    return SHIFTED if outcome in (RECOVERED, RECOVERING) and now > SHIFTED_SCALES and now >= late else outcome
 
 
 def _swings(z: FloatArray) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ JUMP_RATIO = 1.5
 WARM_UP_ROWS = 3
 
 _ORDER = (
+    ("nonfinite-loss", 4),
+    ("nonfinite-gradient", 5),
+    ("nonfinite-weight", 6),
+    ("nonfinite-optimizer-state", 6),
     ("learning_rate", 0),
     ("tensors.update", 0),
     ("tensors.unchanged", 0),
@@ -37,7 +42,8 @@ _ORDER = (
     ("tensors", 2),
     ("loss", 3),
 )
-"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step."""
+"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step. A NaN goes the
+way of the step itself: from the forward pass through the loss into gradients and weights."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +111,14 @@ def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -
 def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     """What came before, who moved first, what followed, and what became of the gravest."""
     names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
-    parts = [*prelude, *(symptom.message for symptom in names[:TOLD_MAX])]
+    text = "; then ".join([*prelude, names[0].message])
+    for before, symptom in pairwise(names[:TOLD_MAX]):
+        # Of what a log shows at one step it does not say which came first.
+        text += f"; {'then' if symptom.first_step > before.first_step else 'with it,'} {symptom.message}"
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
-        parts.append(f"{more} more symptom{'s' if more > 1 else ''}")
-    sentences = [_capital("; then ".join(parts))]
+        text += f"; then {more} more symptom{'s' if more > 1 else ''}"
+    sentences = [_capital(text)]
     ending = told(_gravest(symptoms))
     if ending and ending not in sentences[0]:
         sentences.append(_capital(ending))
@@ -117,9 +126,9 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
 
 
 def _prelude(window: Window, first_step: int, before: int) -> list[str]:
-    """What was done to the run in the steps ``before``: a jump of the learning rate, a checkpoint that was loaded."""
+    """What was done to the run in the steps ``before``: a jump of the learning rate or of the steps."""
     found = [
-        (int(step), f"a checkpoint was loaded before step {step}")
+        (int(step), f"the run goes on at step {step}, as after a resume")
         for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
     ]
     rows = slice(*np.searchsorted(window.steps, [first_step - before, first_step + 1]).tolist())
@@ -146,5 +155,6 @@ def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
 
 
 def _by_time(symptom: Symptom) -> tuple[int, int, str]:
-    rank = min((rank for name in symptom.signals for start, rank in _ORDER if name.startswith(start)), default=3)
-    return symptom.first_step, rank, symptom.name
+    carried = (symptom.name,) if symptom.name.startswith("nonfinite") else symptom.signals
+    ranks = (rank for name in carried for start, rank in _ORDER if name.startswith(start))
+    return symptom.first_step, min(ranks, default=3), symptom.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -99,12 +99,17 @@ class Divergence(Detector):
         track = follow(loss)
         found: list[Symptom] = []
         for rule in (self._above_start, self._above_best, self._drifts):
-            # One rise is told once, by the first rule that sees it.
-            found += [new for new in rule(window, loss, track) if not any(_overlap(new, told) for told in found)]
+            # One rise is told once, by the first of the rules, with the earliest alarm of all.
+            for new in rule(window, loss, track):
+                same = next((row for row, told in enumerate(found) if _overlap(new, told)), None)
+                if same is None:
+                    found.append(new)
+                else:
+                    found[same] = _with_alarm_of(found[same], new)
         return tuple(sorted(found, key=lambda symptom: symptom.first_step))
 
     def _drifts(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
-        """The CUSUM: slack 0.5 and alarm 15 (20 if skewed), or 1.0 and 30 where the reference has a long memory."""
+        """The CUSUM. What its slack and alarm are, the reference says."""
         alarms = np.flatnonzero(track.cusum > track.alarm)
         if not len(alarms):
             return []
@@ -170,6 +175,7 @@ class Divergence(Detector):
                         "loss": now,
                         "initial_loss": initial,
                         "rise_threshold": rise,
+                        "alarm_step": self._alarm_step(loss, start),
                         "steps": float(stop - start),
                     },
                 )
@@ -198,10 +204,20 @@ class Divergence(Detector):
                     message=f"the loss rises since step {loss.steps[start]}: {now:.4g} at step {last_step}, against "
                     f"{lowest:.4g} at its lowest",
                     signals=("loss",),
-                    numbers={"loss": now, "reference_level": lowest, "steps": float(stop - start)},
+                    numbers={
+                        "loss": now,
+                        "reference_level": lowest,
+                        "alarm_step": self._alarm_step(loss, start),
+                        "steps": float(stop - start),
+                    },
                 )
             )
         return found
+
+    def _alarm_step(self, loss: Series, start: int) -> float:
+        """Where a stretch that begins at row ``start`` has lasted for long enough."""
+        long = int(np.searchsorted(loss.steps, loss.steps[start] + self.rise_steps - 1))
+        return float(loss.steps[min(max(long, start + self.rise_rows - 1), len(loss) - 1)])
 
     def _lasting(self, loss: Series, above: NDArray[np.bool_]) -> list[tuple[int, int]]:
         """Stretches of ``above`` that last ``rise_steps`` and hold ``rise_rows``; those near each other are one."""
@@ -215,6 +231,11 @@ class Divergence(Detector):
 
 def _overlap(one: Symptom, other: Symptom) -> bool:
     return one.first_step <= other.last_step and other.first_step <= one.last_step
+
+
+def _with_alarm_of(told: Symptom, other: Symptom) -> Symptom:
+    alarm = min(told.numbers["alarm_step"], other.numbers["alarm_step"])
+    return replace(told, numbers={**told.numbers, "alarm_step": alarm})
 
 
 def _recent(values: FloatArray) -> float:

@@ -23,9 +23,10 @@ class FrozenParameters(Detector):
     Means:
         For 100 steps these parameters had no gradient at all, or one that is exactly zero, or an update that is, while
         others learned. Only parameters that were handed to the optimizer are looked at, so a base that was frozen and
-        left out is not among them. Where more than half of them never had a gradient in view, and from the start, a
-        frozen base was handed over by design: a note. Poolers that no loss uses are one, too. "critical" means that
-        most of the model stopped after it had learned.
+        left out is not among them; nor is, in a watched run, a parameter whose `requires_grad` is False. Where more
+        than half of them never had a gradient in view, and from the start, a frozen base was handed over by design: a
+        note. Poolers that no loss uses are one, too. "critical" means that most of the model stopped after it had
+        learned.
 
     Causes:
         - a part of the model that the forward pass does not use, or whose output nothing reads
@@ -83,8 +84,10 @@ class FrozenParameters(Detector):
 
     def _without_update(self, window: Window) -> list[Symptom]:
         cells = applied_cells(window, "tensors", "update_norm", apart_steps=APART_STEPS)
+        if cells is None or not (cells.values == 0.0).any():
+            return []
         norms = applied_cells(window, "tensors", "gradient_norm", apart_steps=APART_STEPS)
-        if cells is None or norms is None or not (cells.values == 0.0).any() or len(cells) != len(norms):
+        if norms is None or len(cells) != len(norms):
             return []
         beyond = (cells.values == 0.0) & (norms.values > 0.0) & (cells.values > 0.0).any(axis=1, keepdims=True)
         if not beyond.any() or is_coarse(window):  # rounding is told by lost-updates
@@ -113,6 +116,8 @@ class FrozenParameters(Detector):
 def _norms(window: Window) -> Cells | None:
     """Gradient norms, ``GRADIENT_ABSENT`` where a parameter has none: of every step where there are, or of readings."""
     if window.tensor_names and len(window.gradient_norms) == len(window):
+        if not (window.gradient_norms <= 0.0).any():
+            return None  # every gradient moved at every step
         applied = ~(window.skipped | window.refused)
         steps, norms = window.steps[applied], window.gradient_norms[applied]
         if not len(steps):

@@ -8,10 +8,12 @@ from typing import ClassVar, final
 import numpy as np
 
 from steadytrain.calibration import Z_MIN, thresholds
-from steadytrain.model import Series, Symptom, Window
+from steadytrain.model import FloatArray, Series, Symptom, Window
 from steadytrain.readings import stretches
 from steadytrain.reference import Track, follow, known_first_step
 from steadytrain.symptoms import Detector
+
+LOSS_MOVED_Z = 6.0
 
 
 @final
@@ -45,7 +47,7 @@ class GradientNormSpike(Detector):
         default=12.0,
         metadata={
             "about": "a spike stands above this many robust standard deviations of the logarithm until the run's own "
-            "tail is known, and never below 6. Higher than for the loss: norms are skewed even so"
+            "tail is known, and never below 5. Higher than for the loss: norms are skewed even so"
         },
     )
     jump_ratio: float = field(
@@ -73,7 +75,10 @@ class GradientNormSpike(Detector):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         norms = window.applied("gradient_norm")
         positive = norms.values > 0.0
-        track = follow(Series(norms.steps[positive], np.log(norms.values[positive])))
+        logs = Series(norms.steps[positive], np.log(norms.values[positive]))
+        if not self._jumps(logs.values):
+            return ()
+        track = follow(logs)
         far = np.flatnonzero(track.z > Z_MIN)
         if not len(far):
             return ()
@@ -83,13 +88,25 @@ class GradientNormSpike(Detector):
         loss = follow(window.applied("loss")) if spiked.any() else None
         found = []
         for start, stop in stretches(spiked, hole_max=self.hole_steps_max):
-            before = track.values[max(0, start - self.jump_steps) : start]
+            before = logs.values[max(0, track.begin + start - self.jump_steps) : track.begin + start]
             jumped = track.values[start : min(stop, start + self.jump_steps)].max()
             if len(before) and jumped < np.median(before) + np.log(self.jump_ratio):
                 continue
             assert loss is not None
             found.append(self._symptom(track, loss, spiked, start, stop))
         return tuple(found)
+
+    def _jumps(self, logs: FloatArray) -> bool:
+        """Whether any value stands high enough above one shortly before it: most windows need no track.
+
+        A jump may take ``jump_steps`` and is held against as many before it: all within two blocks of twice as many.
+        """
+        whole = len(logs) - len(logs) % (2 * self.jump_steps)
+        blocks = logs[len(logs) - whole :].reshape(-1, 2 * self.jump_steps)
+        if len(blocks) < 2:
+            return False
+        highest, lowest = blocks.max(axis=1), blocks.min(axis=1)
+        return bool((highest[1:] - np.minimum(lowest[1:], lowest[:-1])).max() >= np.log(self.jump_ratio))
 
     def _symptom(self, track: Track, loss: Track, spiked: np.ndarray, start: int, stop: int) -> Symptom:
         first_step = known_first_step(
@@ -99,7 +116,7 @@ class GradientNormSpike(Detector):
         peak = start + int(np.argmax(track.z[start:stop]))
         near = slice(*np.searchsorted(loss.steps, [first_step, last_step + self.lasting_steps * track.stride + 1]))
         loss_z = float(loss.z[near].max()) if len(loss.z[near]) else 0.0
-        grave = stop - start >= self.lasting_steps or loss_z > Z_MIN
+        grave = stop - start >= self.lasting_steps or loss_z > LOSS_MOVED_Z
         when = f"at step {first_step}" if first_step == last_step else f"from step {first_step} to {last_step}"
         norm, usual = float(np.exp(track.values[peak])), float(np.exp(track.level[peak]))
         return Symptom(
@@ -108,7 +125,7 @@ class GradientNormSpike(Detector):
             first_step=first_step,
             last_step=last_step,
             message=f"the gradient norm jumped to {norm:.4g} {when}, {norm / usual:.3g} times its level of {usual:.4g}"
-            + ("; the loss moved with it" if loss_z > Z_MIN else ""),
+            + ("; the loss moved with it" if loss_z > LOSS_MOVED_Z else ""),
             signals=("gradient_norm",),
             numbers={
                 "z": float(track.z[peak]),

@@ -59,9 +59,9 @@ class LossSpike(Detector):
         default=10.0,
         metadata={
             "about": "a spike stands above this many robust standard deviations until the run's own tail is known; "
-            "never below 6. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
+            "never below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
             "Student's t with 5 degrees of freedom, 25 times on strongly skewed noise and 67 times on t with 3 degrees "
-            "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 6 (calibration.py)"
+            "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 5 (calibration.py)"
         },
     )
     log_z: float = field(

@@ -8,14 +8,20 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.model import FloatArray, Symptom, Window
+from steadytrain.model import FloatArray, Series, Symptom, Window
 from steadytrain.reference import known_first_step, stride_of
 from steadytrain.symptoms import Detector
 
 POINTS = 64
 """The stretch is summed up in so many medians before lines are laid through all pairs of them."""
 
+EARLIER, LATER = np.triu_indices(POINTS, k=1)
+
 ROWS_MIN = 64
+BLOCK_STEPS = 64
+MEAN_SCALES = 3.0
+"""A block's mean that lies this many of its standard errors away is no noise."""
+
 NORMAL_95 = 1.96
 
 
@@ -82,14 +88,8 @@ class Plateau(Detector):
         level = float(np.median(loss.values[begin:]))
         if level <= 0.0 or not self._flat(loss.values[begin:], level):
             return ()
-        # As far back as it was flat, in doubling stretches.
-        while begin > 0:
-            longer = len(loss) - 2 * (len(loss) - begin)
-            longer = longer if longer > len(loss) // 4 else 0
-            if not self._flat(loss.values[longer:], level):
-                break
-            begin = longer
         stride = stride_of(window.steps)
+        begin = self._since(loss, begin, level, stride)
         first_step = known_first_step(loss.steps, begin, first_seen=int(window.steps[0]), stride=stride)
         guess = self._guess(window)
         little = guess is not None and level > guess
@@ -108,17 +108,31 @@ class Plateau(Detector):
 
     def _flat(self, values: FloatArray, level: float) -> bool:
         """Whether no fall over all of ``values`` is certain, and none by more than a share of ``level`` is likely."""
-        rows = len(values) // POINTS
-        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
         if np.median(np.abs(np.diff(values))) > self.noise_share * level:
             return False
-        one, other = np.triu_indices(POINTS, k=1)
-        slopes = np.sort((points[other] - points[one]) / (other - one))
+        rows = len(values) // POINTS
+        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
+        slopes = np.sort((points[LATER] - points[EARLIER]) / (LATER - EARLIER))
         # Kendall's tau: how far from the middle the bounds lie among the sorted slopes.
         reach = NORMAL_95 * math.sqrt(POINTS * (POINTS - 1) * (2 * POINTS + 5) / 18.0)
         low = slopes[int((len(slopes) - reach) / 2)]
         high = slopes[min(int((len(slopes) + reach) / 2), len(slopes) - 1)]
         return bool(high >= 0.0 and low * POINTS > -self.fall_share * level)
+
+    def _since(self, loss: Series, begin: int, level: float, stride: int) -> int:
+        """The row from which on the loss has been near ``level``, which it still was at row ``begin``.
+
+        By blocks that begin at round step numbers, so that a window that slides along finds the same one.
+        """
+        block = loss.steps // (BLOCK_STEPS * stride)
+        starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
+        values = np.clip(loss.values, (1.0 - self.noise_share) * level, (1.0 + self.noise_share) * level)
+        counts = np.diff(starts, append=len(values))
+        noise = float(np.median(np.abs(np.diff(values[begin:]))))
+        near = np.maximum(self.fall_share * level, MEAN_SCALES * noise / np.sqrt(counts))
+        away = np.abs(np.add.reduceat(values, starts) / counts - level) > near
+        before = np.flatnonzero(away & (starts < begin))
+        return int(starts[min(before[-1] + 1, len(starts) - 1)]) if len(before) else 0
 
     def _guess(self, window: Window) -> float | None:
         if window.facts.get("baseline_loss", 0.0) > 0.0:

@@ -65,7 +65,12 @@ class RepresentationCollapse(Detector):
         cells = applied_cells(window, "modules", "std", apart_steps=APART_STEPS)
         if cells is None or len(cells) < MEDIAN_READINGS + self.sustained_readings:
             return ()
-        beyond = cells.values < self.fall_share * _had_before(cells.values)
+        # Only a row that holds such a fall at all is worth its running medians.
+        fell = np.fmin.reduce(cells.values) < self.fall_share * np.fmax.reduce(cells.values)
+        if not fell.any():
+            return ()
+        beyond = np.zeros(cells.values.shape, np.bool_)
+        beyond[:, fell] = cells.values[:, fell] < self.fall_share * _had_before(cells.values[:, fell])
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return tuple(self._symptom(window, cells, episode) for episode in found)
 
@@ -75,7 +80,7 @@ class RepresentationCollapse(Detector):
         severity: Severity = "note" if change < -self.loss_scales else "warning"
         if severity == "warning" and ("" in episode.rows or 2 * len(episode.rows) >= len(cells.rows)):
             severity = "critical"
-        before = _had_before(cells.values)[episode.first, episode.positions[0]]
+        before = _had_before(cells.values[:, episode.positions[:1]])[episode.first, 0]
         return Symptom(
             name="representation-collapse",
             severity=severity,

@@ -26,7 +26,9 @@ class ThroughputStall(Detector):
 
     Means:
         The median time of a step has doubled for 64 steps or more. Nothing is wrong with the model; time is lost.
-        Single long steps (a checkpoint, an evaluation, a garbage collection) do not count.
+        Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Less than two and a half
+        times as long is a note, unless it is data that is waited for: that much comes of one other process on the same
+        cores or GPU, which the run can do nothing about. What steadytrain itself spends in a step is not in `step_s`.
 
     Causes:
         - the data loader: a slow disk or network, workers that died, a cache that filled up (see `data_wait_s`)
@@ -48,6 +50,16 @@ class ThroughputStall(Detector):
         metadata={
             "about": "median of 16 steps against that of 256 steps that ended 64 before: double the time is half "
             "of the money. Healthy runs vary by some tenths"
+        },
+    )
+    warning_ratio: float = field(
+        default=2.5,
+        metadata={"about": "from here on a warning: two processes that share a machine evenly take twice as long each"},
+    )
+    wait_share: float = field(
+        default=0.5,
+        metadata={
+            "about": "share of the time lost that is waiting for data, from which on a doubling is a warning too"
         },
     )
     slow_steps: int = field(
@@ -87,11 +99,14 @@ class ThroughputStall(Detector):
             wait = window.applied("data_wait_s").between(first_step, last_step).values
             usual_at = heads[[start - REFERENCE_BLOCKS - GAP_BLOCKS, start - GAP_BLOCKS]]
             span = (int(times.steps[usual_at[0]]), int(times.steps[usual_at[1]]) - 1)
+            waits = window.applied("data_wait_s").between(*span).values
+            waited = float(np.median(wait) - np.median(waits)) if len(wait) and len(waits) else 0.0
+            shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
             planned = batches_changed(window, span, (first_step, last_step))
             found.append(
                 Symptom(
                     name="throughput-stall",
-                    severity="note" if planned else "warning",
+                    severity="note" if planned or shared else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"a step took {now:.3g} s from step {first_step} to {last_step}, {now / then:.2g} times "

@@ -125,11 +125,13 @@ class UpdateNormSpike(Detector):
         weights = applied_cells(window, "tensors", "weight_norm", apart_steps=APART_STEPS)
         if updates is None or weights is None:
             return []
-        _, mine, theirs = np.intersect1d(updates.steps, weights.steps, return_indices=True)
-        known = ~np.isnan(updates.values[mine])
-        size = _together(np.where(known, weights.values[theirs], np.nan))
-        ratio = np.divide(_together(updates.values[mine]), size, out=np.zeros(len(size)), where=size > 0)
-        cells = Cells(updates.steps[mine], ("",), ratio[:, None])
+        steps, moved, held = updates.steps, updates.values, weights.values
+        if not np.array_equal(steps, weights.steps):
+            steps, mine, theirs = np.intersect1d(steps, weights.steps, return_indices=True)
+            moved, held = moved[mine], held[theirs]
+        size = _together(np.where(np.isnan(moved), np.nan, held))
+        ratio = np.divide(_together(moved), size, out=np.zeros(len(size)), where=size > 0)
+        cells = Cells(steps, ("",), ratio[:, None])
         found = []
         for episode in episodes(window, cells, cells.values > self.note_ratio, readings=self.sustained_readings):
             ratios = np.sort(ratio[episode.first : episode.last + 1])
@@ -150,7 +152,8 @@ class UpdateNormSpike(Detector):
 
 def _together(norms: FloatArray) -> FloatArray:
     """The norm of all tensors together at each reading."""
-    joined: FloatArray = np.sqrt(np.square(np.where(np.isfinite(norms), norms, 0.0)).sum(axis=1))
+    known = np.where(np.isfinite(norms), norms, 0.0)
+    joined: FloatArray = np.sqrt(np.einsum("ij,ij->i", known, known))
     return joined
 
 

@@ -33,6 +33,7 @@ class Taken:
         histograms: rows ``activation:<module>`` of the table "histograms", if they were asked for.
         dtypes: of each module's output.
         logits: dtype of the logits as the model gives them, if they were seen.
+        classes: last dimension of the logits, if they were seen.
         loss_input: dtype of what ``cross_entropy`` was called with, if it was seen.
         silent_slots: there are slots for compiled graphs, and not one was written.
     """
@@ -41,6 +42,7 @@ class Taken:
     histograms: Reading | None
     dtypes: Mapping[str, str]
     logits: str | None
+    classes: int | None
     loss_input: str | None
     silent_slots: bool
 
@@ -170,6 +172,7 @@ class Measurement:
                 _histograms(list(bins), arrived[len(devices) :]) if bins else None,
                 {path: dtype_name(calls[-1].dtype) for path, calls in looks.items()},
                 self.logits_dtype,
+                self._logits[1] if self._logits else None,
                 self.loss_input,
                 bool(self._slots) and not any(numbers[-1] for part, numbers in seen if part.kind == "slot"),
             )

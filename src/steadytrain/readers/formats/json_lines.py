@@ -6,6 +6,7 @@ Also read: one JSON document that is a list of such objects, or an object of equ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -13,13 +14,15 @@ from typing import Any, ClassVar, final
 from steadytrain.errors import UsageError
 from steadytrain.readers.contract import ANY_ROWS, Columns, Log, Reader, Tell
 from steadytrain.readers.files import blocks, document_text, encoding_of, is_text, text_of
-from steadytrain.readers.json_rows import flat
+from steadytrain.readers.json_rows import RowList, flat
 from steadytrain.readers.names import role_of
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.rows import RowsBuilder
 from steadytrain.readers.runs import logs_of
 
 LINES_TRIED = 20
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonlines")
+LINE_SUFFIXES = (".jsonl", ".ndjson", ".jsonlines")
+_LIST = re.compile(r"\s*\[\s*(?=\{|\])")
 
 
 @final
@@ -31,18 +34,16 @@ class JsonLines(Reader):
     def claims(self, path: Path, head: bytes) -> bool:
         if not head or not is_text(head):
             return False
-        text = text_of(head).lstrip("\ufeff \n\t")
-        if path.suffix.lower() in SUFFIXES:
-            return text[:1] in ("{", "[")
+        text, suffix = text_of(head).lstrip("\ufeff \n\t"), path.suffix.lower()
+        if text[:1] in ("{", "[") and suffix in (".json", *LINE_SUFFIXES):
+            return True
         lines = [line for line in text.split("\n")[:-1] if line.strip()][:LINES_TRIED]
-        return bool(lines) and all(isinstance(_object(line), dict) for line in lines)
+        objects = [isinstance(_object(line), dict) for line in lines]
+        return any(objects) if suffix in LINE_SUFFIXES else bool(lines) and all(objects)
 
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
         if _is_document(path):
-            rows, broken = _document_rows(path), 0
-            builder = RowsBuilder()
-            for row in rows:
-                _add(builder, row)
+            builder, notes = _of_document(path)
         else:
             builder, broken = RowsBuilder(), 0
             for lines in blocks(path, tell):
@@ -54,7 +55,7 @@ class JsonLines(Reader):
                         _add(builder, row)
                     else:
                         broken += 1
-        notes = [f"{broken:,} lines are no whole JSON objects and were passed over."] if broken else []
+            notes = [f"{counted(broken, 'line')} passed over: no whole JSON object."] if broken else []
         if not builder.seen:
             raise UsageError(f"{path}: no rows of a log in it, neither JSON objects by line nor a list of them")
         return logs_of(builder.build(), columns, path=path, kind=self.kind, notes=notes)
@@ -91,14 +92,29 @@ def _holds_lists(value: Any) -> bool:
     return isinstance(value, dict) and sum(isinstance(entry, list) for entry in value.values()) > len(value) / 2
 
 
-def _document_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _of_document(path: Path) -> tuple[RowsBuilder, list[str]]:
+    text, builder = document_text(path).lstrip("\ufeff"), RowsBuilder()
+    begin = _LIST.match(text)
+    if begin is not None:
+        rows = RowList(text, begin.end())
+        for row in rows:
+            _add(builder, row)
+        if rows.is_whole or builder.seen:
+            cut = f"The file is cut off or damaged; its first {counted(builder.seen, 'row')} were read."
+            return builder, [] if rows.is_whole else [cut]
     try:
-        document = json.loads(document_text(path))
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not whole or no JSON ({error})") from None
+    for row in _document_rows(document):
+        _add(builder, row)
+    return builder, []
+
+
+def _document_rows(document: object) -> Iterator[dict[str, Any]]:
     if isinstance(document, list):
         yield from (entry for entry in document if isinstance(entry, dict))
-    elif _holds_lists(document):
+    elif isinstance(document, dict) and _holds_lists(document):
         lists: dict[str, Sequence[Any]] = {name: entry for name, entry in document.items() if isinstance(entry, list)}
         for place in range(max(map(len, lists.values()))):
             yield {name: entry[place] for name, entry in lists.items() if place < len(entry)}

@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from steadytrain.errors import UsageError
 from steadytrain.readers.contract import Columns, Log, Reader, Tell
 from steadytrain.readers.files import blocks
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.points import Points, rows_of
 from steadytrain.readers.runs import logs_of
 
@@ -40,7 +41,7 @@ class MlflowFiles(Reader):
             broken += bad
         if not any(len(points.steps) for points in metrics.values()):
             raise UsageError(f"{path}: this run of MLflow has no metrics")
-        notes = [f"{broken:,} lines of metrics could not be read and were passed over."] if broken else []
+        notes = [f"{counted(broken, 'line')} of metrics passed over: not time, value and step."] if broken else []
         name = meta.get("run_name") or path.absolute().name
         return logs_of(rows_of(metrics), columns, path=path, kind=self.kind, name=name, notes=notes)
 

@@ -41,15 +41,17 @@ class Tensorboard(Reader):
         metrics: dict[str, Points] = {}
         notes: list[str] = []
         for file in files:
+            read = 0
             for event in _events(file, tell):
+                read += 1
                 for value in event.summary.value:
                     number = _number(value)
                     if number is not None:
                         points = metrics.setdefault(f"{prefix}{value.tag}", Points())
                         points.add(int(event.step), number, float(event.wall_time))
-            unread = _unread_bytes(file)
-            if unread:
-                notes.append(f"{file.name} is cut short or damaged; its last {unread:,} bytes were not read.")
+            note = _damage(file, read)
+            if note:
+                notes.append(note)
         if not metrics:
             cut = f" ({notes[0]})" if notes else ""
             raise UsageError(f"{path}: no scalars in it{cut}")
@@ -96,19 +98,26 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _unread_bytes(path: Path) -> int:
-    """Bytes behind the last whole record: the frames' lengths alone tell."""
+def _damage(path: Path, read: int) -> str:
+    """What of a file was not read, where its reader gave ``read`` events; "" where that is all.
+
+    The reader ends without a word at a record whose checksum is wrong; here the records are counted by their lengths.
+    """
     size = path.stat().st_size
-    position = 0
+    position = records = 0
     with path.open("rb") as file:
         while position < size:
             file.seek(position)
             frame = file.read(_FRAME.size)
             if len(frame) < _FRAME.size:
                 break
-            length = _FRAME.unpack(frame)[0]
-            end = position + _FRAME.size + length + _FOOT_BYTES
+            end = position + _FRAME.size + int(_FRAME.unpack(frame)[0]) + _FOOT_BYTES
             if end > size:
                 break
             position = end
-    return size - position
+            records += 1
+    if records > read:
+        return f"{path.name} is damaged: its last {records - read:,} of {records:,} records were not read."
+    if position < size:
+        return f"{path.name} is cut short or damaged; its last {size - position:,} bytes were not read."
+    return ""

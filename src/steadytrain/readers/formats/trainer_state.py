@@ -11,19 +11,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.errors import UsageError
 from steadytrain.readers.contract import Columns, Log, Reader, Tell
 from steadytrain.readers.files import document_text, text_of
-from steadytrain.readers.json_rows import flat
+from steadytrain.readers.json_rows import RowList, flat
 from steadytrain.readers.names import name_of
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.rows import Column, Rows, RowsBuilder
 from steadytrain.readers.runs import logs_of
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+_PLANNED = re.compile(r'"max_steps"\s*:\s*(\d{1,15})\b')
 
 
 @final
@@ -37,21 +40,21 @@ class TrainerState(Reader):
         return path.name == "trainer_state.json" or '"log_history"' in text_of(head)
 
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
-        state = _state(path)
-        history = state.get("log_history")
-        if not isinstance(history, list):
-            raise UsageError(f"{path}: it has no log_history; a trainer_state.json of Hugging Face's Trainer does")
-        builder = RowsBuilder()
+        text = document_text(path)
+        begin = _HISTORY.search(text)
+        if begin is None:
+            raise UsageError(f"{path}: {_why_no_rows(text)}")
+        history, builder = RowList(text, begin.end()), RowsBuilder()
         for entry in history:
-            if isinstance(entry, dict):
-                # The summary of the whole training is no step of it.
-                builder.add({} if "train_runtime" in entry else flat(entry))
-        if not history:
-            raise UsageError(f"{path}: its log_history is empty; nothing had been logged yet")
-        rows = builder.build()
-        planned = state.get("max_steps")
-        if isinstance(planned, int) and planned > 0 and rows.columns and "max_steps" not in rows.columns:
-            rows = replace(rows, columns={**rows.columns, "max_steps": _in_last_row(rows, planned)})
+            # The summary of the whole training is no step of it.
+            builder.add({} if "train_runtime" in entry else flat(entry))
+        if not builder.seen:
+            raise UsageError(f"{path}: {_why_no_rows(text)}")
+        cut = f"The file is cut off or damaged; its first {counted(builder.seen, 'row')} were read."
+        rows = builder.build(*([] if history.is_whole else [cut]))
+        planned = _PLANNED.search(text, history.place) or _PLANNED.search(text, 0, begin.start())
+        if planned and int(planned[1]) and rows.columns and "max_steps" not in rows.columns:
+            rows = replace(rows, columns={**rows.columns, "max_steps": _in_last_row(rows, int(planned[1]))})
         parent = path.absolute().parent
         name = f"{parent.parent.name}/{parent.name}" if _CHECKPOINT.fullmatch(parent.name) else name_of(path)
         return logs_of(rows, columns, path=path, kind=self.kind, name=name)
@@ -68,14 +71,15 @@ class TrainerState(Reader):
         return frozenset(path for path in paths if _CHECKPOINT.fullmatch(path.parent.name) and path not in kept)
 
 
-def _state(path: Path) -> dict[str, Any]:
+def _why_no_rows(text: str) -> str:
+    """Why there is no row in the ``log_history`` of ``text``."""
     try:
-        state = json.loads(document_text(path))
+        state = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not whole or no JSON ({error}); an older checkpoint's file may be whole") from None
-    if not isinstance(state, dict):
-        raise UsageError(f"{path}: a JSON {type(state).__name__}, where a trainer_state.json is an object")
-    return state
+        return f"not whole or no JSON ({error}); an older checkpoint's file may be whole"
+    if isinstance(state, dict) and state.get("log_history") == []:
+        return "its log_history is empty; nothing had been logged yet"
+    return "it has no log_history; a trainer_state.json of Hugging Face's Trainer does"
 
 
 def _in_last_row(rows: Rows, value: float) -> Column:

@@ -14,6 +14,7 @@ from typing import ClassVar, final
 from steadytrain.errors import UsageError
 from steadytrain.readers.contract import Columns, Log, Reader, Tell
 from steadytrain.readers.json_rows import flat
+from steadytrain.readers.numerals import counted
 from steadytrain.readers.rows import RowsBuilder
 from steadytrain.readers.runs import logs_of
 
@@ -55,8 +56,9 @@ def _run_files(folder: Path) -> list[Path]:
 
 
 def _read_run(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
-    builder, name, broken = RowsBuilder(), "", 0
-    for record in _records(path, tell):
+    builder, name, broken, read_bytes = RowsBuilder(), "", 0, 0
+    for record, end in _records(path, tell):
+        read_bytes = end
         try:
             fields = dict(_fields(record))
             if _RUN in fields:
@@ -68,7 +70,10 @@ def _read_run(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
             broken += 1
     if not builder.seen:
         raise UsageError(f"{path}: no history in it; the run had not logged anything, or the file is cut short")
-    notes = [f"{broken:,} records could not be read and were passed over."] if broken else []
+    notes = [f"{counted(broken, 'record')} passed over: damaged."] if broken else []
+    unread = path.stat().st_size - read_bytes
+    if unread > 0:
+        notes.append(f"{path.name} is cut short or damaged; its last {unread:,} bytes were not read.")
     return logs_of(builder.build(), columns, path=path, kind=WandbOffline.kind, name=name or path.stem, notes=notes)
 
 
@@ -84,8 +89,8 @@ def _history(message: bytes) -> dict[str, float]:
     return flat(row)
 
 
-def _records(path: Path, tell: Tell) -> Iterator[bytes]:
-    """The records of the log. A last one that was cut short ends it."""
+def _records(path: Path, tell: Tell) -> Iterator[tuple[bytes, int]]:
+    """The records of the log, each with the place of its end in the file. A last one that was cut short ends it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(HEADER_BYTES)
@@ -106,7 +111,7 @@ def _records(path: Path, tell: Tell) -> Iterator[bytes]:
             position += HEADER_BYTES + length
             parts = part if kind in (_WHOLE, _FIRST) else parts + part
             if kind in (_WHOLE, _LAST):
-                yield parts
+                yield parts, position
                 parts = b""
                 tell(path, position, size)
             elif kind != _FIRST and kind != _MIDDLE:

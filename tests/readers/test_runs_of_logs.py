@@ -60,6 +60,13 @@ def test_steps_that_begin_again_are_another_run() -> None:
     assert second.window.signals["loss"].tolist() == [1.0] * 5
 
 
+def test_another_run_that_logs_at_another_cadence_is_no_resume() -> None:
+    first, second, third = logs(stepped(range(1, 601), range(10, 610, 10), range(1, 601)))
+    assert [log.window.steps[0] for log in (first, second, third)] == [1, 10, 1]
+    assert [len(log.window) for log in (first, second, third)] == [600, 60, 600]
+    assert not any(len(log.window.resumed) for log in (first, second, third))
+
+
 def test_a_gap_that_the_cadence_does_not_explain_is_an_interruption() -> None:
     (log,) = logs(stepped([*range(1, 101), *range(501, 601)]))  # type: ignore[arg-type]
     assert log.window.resumed.tolist() == [501]
@@ -73,7 +80,7 @@ def test_a_few_late_rows_are_put_in_order() -> None:
     (log,) = logs(stepped([1, 2, 4, 3, 5, 6, 7, 8]))  # type: ignore[arg-type]
     assert log.window.steps.tolist() == list(range(1, 9))
     assert not len(log.window.resumed)
-    assert "1 rows stand after rows of later steps; they were put in order." in log.notes
+    assert "1 row written after rows of later steps; put in order." in log.notes
 
 
 def test_rows_out_of_order_everywhere_are_sorted() -> None:
@@ -82,6 +89,13 @@ def test_rows_out_of_order_everywhere_are_sorted() -> None:
     assert log.window.steps.tolist() == list(range(5000))
     assert log.window.signals["loss"].tolist() == list(range(5000))
     assert "out of order" in log.notes[0]
+
+
+def test_the_newest_row_first_is_one_run() -> None:
+    (log,) = logs([{"step": step, "loss": 300.0 - step} for step in range(300, 0, -1)])
+    assert log.window.steps.tolist() == list(range(1, 301))
+    assert log.window.signals["loss"].tolist() == [300.0 - step for step in range(1, 301)]
+    assert log.notes == ("Steps are out of order in 299 places; the rows were sorted by step.",)
 
 
 def test_rows_of_one_step_are_merged_and_the_last_value_holds() -> None:
@@ -113,13 +127,25 @@ def test_steps_that_count_within_an_epoch_are_counted_through() -> None:
     assert "counts steps anew in every epoch" in log.notes[0]
 
 
+def test_without_steps_whole_epochs_are_the_steps() -> None:
+    rows = [{"epoch": float(epoch), "loss": 9.0 - epoch, "total_steps": 900.0} for epoch in range(3, 8)]
+    (log,) = logs([*rows, {"epoch": 7.0, "val_loss": 1.0}])
+    assert log.window.steps.tolist() == [3, 4, 5, 6, 7]
+    assert log.window.metrics["val_loss"].steps.tolist() == [7]
+    assert log.window.facts == {}  # planned steps are no epochs
+    assert log.notes == ("The log counts epochs and no steps; a step is an epoch here.",)
+
+
 def test_without_steps_the_position_is_the_step() -> None:
-    (log,) = logs([{"epoch": 0.0, "loss": 3.0}, {"val_loss": 9.0}, {"epoch": 1.0, "loss": 2.0}, {"val_loss": 8.0}])
+    (log,) = logs([{"epoch": 0.5, "loss": 3.0}, {"val_loss": 9.0}, {"epoch": 1.0, "loss": 2.0}, {"val_loss": 8.0}])
     assert log.window.steps.tolist() == [1, 2]
-    assert log.window.series("epoch").values.tolist() == [0.0, 1.0]
+    assert log.window.series("epoch").values.tolist() == [0.5, 1.0]
     # What was logged between has the step of the row before.
     assert log.window.metrics["val_loss"].steps.tolist() == [1, 2]
     assert "no steps" in log.notes[0]
+    (log,) = logs([{"step": 1.5, "loss": 3.0}, {"step": 2.5, "loss": 2.0}])
+    assert log.window.steps.tolist() == [1, 2]
+    assert "The column 'step' does not count steps;" in log.notes[0]
 
 
 def test_nan_and_inf_are_measured_and_stay() -> None:

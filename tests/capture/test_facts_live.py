@@ -1,0 +1,62 @@
+"""Facts of a watched run that detectors read: its vocabulary, and how often its scaler tries to double the scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.amp import GradScaler
+
+from steadytrain.store.folder import open_run
+from watching import watching
+
+STEPS = 4
+
+
+def train(classes: int, *, tokens: bool, scaler: GradScaler | None = None) -> None:
+    first = nn.Embedding(classes, 8) if tokens else nn.Linear(8, 8)
+    model = nn.Sequential(first, nn.Linear(8, classes))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(STEPS):
+        inputs = torch.randint(classes, (2, 8)) if tokens else torch.randn(16, 8)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs).reshape(16, classes), torch.randint(classes, (16,)))
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+
+def known(folder: Path, classes: int, *, tokens: bool, scaler: GradScaler | None = None) -> Mapping[str, float]:
+    """What the detectors are given, which is also on record."""
+    with watching(folder / "run", "observe") as watcher:
+        train(classes, tokens=tokens, scaler=scaler)
+        (stream,) = watcher.streams
+        facts = stream.history.window().facts
+    record = open_run(folder / "run").facts
+    assert {name: record[name] for name in facts} == facts
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("classes", "tokens", "facts"),
+    [(300, True, {"vocabulary": 300.0}), (300, False, {}), (10, True, {})],
+    ids=["tokens", "no-tokens", "few-classes"],
+)
+def test_the_vocabulary(classes: int, tokens: bool, facts: Mapping[str, float], tmp_path: Path) -> None:
+    assert known(tmp_path, classes, tokens=tokens) == facts
+
+
+def test_the_growth_interval_of_a_scaler(tmp_path: Path) -> None:
+    scaler = GradScaler("cpu", init_scale=8.0, growth_interval=50)
+    assert known(tmp_path, 10, tokens=True, scaler=scaler) == {"loss_scale_growth_interval": 50.0}
+
+
+def test_a_scaler_that_is_off_has_none(tmp_path: Path) -> None:
+    assert known(tmp_path, 10, tokens=True, scaler=GradScaler("cpu", enabled=False)) == {}
