@@ -21,7 +21,10 @@ from steadytrain.capture.recorder import RandomState
 from steadytrain.comparing.holdings import Held, Holding, plain_state
 
 CHUNK_BYTES = 8 << 20
-"""Of a tensor looked at at once: what the look takes of memory is a few times this."""
+"""Of a tensor on a device looked at at once: what the look takes of memory is a few times this."""
+
+HOST_CHUNK_BYTES = 256 << 10
+"""The same on the host, where its squares in float64 stay in the cache (measured: five times as fast)."""
 
 SAMPLE_MAX = 1 << 16
 """Elements of which it is seen whether they fit a shorter format."""
@@ -164,7 +167,8 @@ def _look(tensor: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         flat = tensor.contiguous().reshape(-1)
         square = torch.zeros(1, dtype=torch.float64, device=flat.device)
-        length = max(1, CHUNK_BYTES // flat.element_size())
+        chunk_bytes = HOST_CHUNK_BYTES if flat.device.type == "cpu" else CHUNK_BYTES
+        length = max(1, chunk_bytes // flat.element_size())
         for start in range(0, flat.numel(), length):
             square += _square(flat[start : start + length])
         return _fits(flat[:SAMPLE_MAX]), square
