@@ -112,8 +112,13 @@ def plain_values(tensor: Tensor) -> Tensor:
 
 def bytes_of(tensor: Tensor) -> NDArray[np.uint8]:
     """The memory of a contiguous tensor on the host, not copied."""
-    array: NDArray[np.uint8] = tensor.reshape(-1).view(torch.uint8).numpy()
+    array: NDArray[np.uint8] = _flat(tensor).view(torch.uint8).numpy()
     return array
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """The elements of a contiguous tensor in a row. With at most one, its stride may be any, and it is copied."""
+    return tensor.reshape(-1) if tensor.numel() > 1 else tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
 
 
 def text_digest(*parts: Any) -> str:
@@ -127,7 +132,7 @@ def text_digest(*parts: Any) -> str:
 
 def _sums_on_device(tensor: Tensor) -> list[tuple[int, int]]:
     """The two sums of each row."""
-    data = tensor.reshape(-1).view(torch.uint8)
+    data = _flat(tensor).view(torch.uint8)
     missing = -data.numel() % WORD_BYTES
     if missing:
         data = torch.cat([data, data.new_zeros(missing)])
