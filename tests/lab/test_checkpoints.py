@@ -23,7 +23,7 @@ import steadytrain  # noqa: E402
 from steadytrain.cli.main import commands  # noqa: E402
 from steadytrain.errors import UsageError  # noqa: E402
 from steadytrain.lab.checkpoints import read_checkpoint  # noqa: E402
-from watched import stopping  # noqa: E402
+from watched import run_script, stopping  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
 
@@ -260,6 +260,38 @@ def test_of_several_optimizers_the_one_that_the_run_knows_is_compared(
     status, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "run"))
     assert (status, differences(document)) == (0, [])
     assert any("'a' is a further optimizer" in note for note in document["notes"])
+
+
+RESUME = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+network = nn.Linear(4, 1)
+optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+if "--resume" in sys.argv:
+    content = torch.load("c.pt")
+    network.load_state_dict(content["model"])
+    optimizer.load_state_dict({**content["optimizer"], "state": {}})  # the fault
+for _ in range(3):
+    optimizer.zero_grad()
+    network(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+torch.save({"model": network.state_dict(), "optimizer": optimizer.state_dict()}, "c.pt")
+"""
+
+
+def test_a_script_that_resumes_without_its_moments_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_script(tmp_path, RESUME, runs_dir=tmp_path / "first").status == 0
+    status, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "first" / "run"))
+    assert (status, differences(document)) == (0, [])
+    resumed = run_script(tmp_path, RESUME, arguments=("--resume",), runs_dir=tmp_path / "second")
+    assert resumed.status == 0
+    assert "loading the state of AdamW lost something: no moments at all" in resumed.err
+    status, document = audited(tmp_path / "c.pt", capsys, "--run", str(resumed.run_dir))
+    assert [load["what"] for load in document["loads"]] == ["model", "optimizer"]
+    assert (status, document["step"]) == (0, 3)
 
 
 class Evil:
