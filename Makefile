@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-symptoms bench-gpu bench-store bench-statistics clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
+	@echo "make bench-rewind  what the tape and the snapshots cost; three minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make clean         remove environments, caches and what the demo wrote"
@@ -68,6 +69,9 @@ bench-gpu: $(BENCH_READY)
 
 bench-statistics: $(READY)
 	$(VENV)/bin/python benchmarks/tensor_statistics.py
+
+bench-rewind: $(READY)
+	$(VENV)/bin/python benchmarks/rewind.py
 
 bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py

@@ -116,3 +116,19 @@ def test_a_killed_run_is_replayed_from_its_folder(tmp_path: Path) -> None:
     done = replay(outcome.run_dir)
     told = json.loads(done.stdout)
     assert (done.returncode, told["exact"], told["symptom"], told["until_step"]) == (0, True, None, reached)
+
+
+@pytest.mark.slow
+def test_another_order_of_the_data_is_told_and_does_not_matter(tmp_path: Path) -> None:
+    source = (zoo_cases.ZOO / "replays" / "two_workers.py").read_text(encoding="utf-8")
+    outcome = run_script(tmp_path, source)
+    script = tmp_path / "train.py"
+    script.write_text(source.replace("torch.manual_seed(0)", "torch.manual_seed(1)"), encoding="utf-8")
+    for options, equal in (((), False), (("--lead-s", "0", "--until", "149"), None)):
+        told = document(outcome.run_dir, *options)
+        assert (told["exact"], told["script_batches_equal"]) == (True, equal), told
+    assert told["changed"] == [f"{script}: the file was changed"]
+    script.write_text(source.replace("    def __len__", "        raise OSError('the data is gone')\n\n    def __len__"))
+    done = replay(outcome.run_dir)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (125, "", 1)
+    assert "the data is gone" in done.stderr

@@ -23,6 +23,7 @@ import steadytrain  # noqa: E402
 from steadytrain.cli.main import commands  # noqa: E402
 from steadytrain.errors import UsageError  # noqa: E402
 from steadytrain.lab.checkpoints import read_checkpoint  # noqa: E402
+from watched import run_script, stopping  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
 
@@ -218,6 +219,81 @@ def test_a_run_that_saved_nothing_is_asked_for_its_norms(
     assert differences(document) == [("changed", "settings", "betas")]
 
 
+def test_the_state_of_an_incident_is_a_reference_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    with stopping(network, optimizer, tmp_path):
+        for step in range(1, 5):
+            if step == 4:
+                content = {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "step": 3}
+                torch.save(content, tmp_path / "good.pt")
+            optimizer.zero_grad()
+            loss = network(torch.randn(8, 4)).square().mean()
+            (loss * float("nan") if step == 4 else loss).backward()
+            optimizer.step()
+    shutil.rmtree(tmp_path / "run" / "saved")
+    (bundle,) = (tmp_path / "run" / "incidents").iterdir()
+    options = (("--run", str(tmp_path / "run")), ("--against", str(bundle)))
+    for option in options:
+        status, document = audited(tmp_path / "good.pt", capsys, *option)
+        assert (status, differences(document)) == (0, []), document["differences"]
+        assert [part["agree"] for part in document["parts"][:3]] == [4, 8, 4]
+    content["optimizer"]["state"][0]["exp_avg"] = content["optimizer"]["state"][0]["exp_avg"] + 1e-6
+    torch.save(content, tmp_path / "bad.pt")
+    for option in options:
+        _, document = audited(tmp_path / "bad.pt", capsys, *option)
+        assert differences(document) == [("changed", "moments", "0.weight/exp_avg")]
+
+
+def test_of_several_optimizers_the_one_that_the_run_knows_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, other = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)), nn.Linear(2, 2)
+    optimizer, another = (torch.optim.AdamW(one.parameters()) for one in (network, other))
+    with steadytrain.watch(network, optimizer, runs_dir=tmp_path, name="run"):
+        for _ in range(2):
+            network(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        content = {"state_dict": network.state_dict(), "a": another.state_dict(), "b": optimizer.state_dict()}
+        torch.save(content, tmp_path / "c.pt")
+    status, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "run"))
+    assert (status, differences(document)) == (0, [])
+    assert any("'a' is a further optimizer" in note for note in document["notes"])
+
+
+RESUME = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+network = nn.Linear(4, 1)
+optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+if "--resume" in sys.argv:
+    content = torch.load("c.pt")
+    network.load_state_dict(content["model"])
+    optimizer.load_state_dict({**content["optimizer"], "state": {}})  # the fault
+for _ in range(3):
+    optimizer.zero_grad()
+    network(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+torch.save({"model": network.state_dict(), "optimizer": optimizer.state_dict()}, "c.pt")
+"""
+
+
+def test_a_script_that_resumes_without_its_moments_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_script(tmp_path, RESUME, runs_dir=tmp_path / "first").status == 0
+    status, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "first" / "run"))
+    assert (status, differences(document)) == (0, [])
+    resumed = run_script(tmp_path, RESUME, arguments=("--resume",), runs_dir=tmp_path / "second")
+    assert resumed.status == 0
+    assert "loading the state of AdamW lost something: no moments at all" in resumed.err
+    status, document = audited(tmp_path / "c.pt", capsys, "--run", str(resumed.run_dir))
+    assert [load["what"] for load in document["loads"]] == ["model", "optimizer"]
+    assert (status, document["step"]) == (0, 3)
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return exec, ("raise SystemExit('code of a checkpoint was run')",)
@@ -264,6 +340,7 @@ def damaged_safetensors(folder: Path, home: Path) -> Path:
         (written({"model": Evil()}), "refused"),
         (written(pickle.dumps(Evil())), "refused"),
         (written([1, 2]), "holds a list"),
+        (written({"model": {"w": torch.ones(1)}, "o": {"state": {0: 1}, "param_groups": [{"params": 5}]}}), "form"),
         (written({"a": 1}), "neither a model nor an optimizer"),
         (cut, "not a checkpoint"),
         (metadata_with_code, "refused.*exec"),

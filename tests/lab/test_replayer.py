@@ -216,4 +216,4 @@ def test_every_step_is_replayed_exactly_from_every_snapshot(loop: Loop, tmp_path
         assert isinstance(result, Replayed), result
         assert result.first_difference is None, (first, own_steps, result)
         assert result.steps == STEPS - first + 1
-        assert result.notes == ()
+        assert len(result.notes) == (own_steps == 1 and first > 2), result.notes

@@ -15,12 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.digests import digest
 from steadytrain.capture.discover import plain_name
 from steadytrain.capture.recorder import RandomState
 from steadytrain.comparing.holdings import Held, Holding, plain_state
 
 CHUNK_BYTES = 8 << 20
-"""Of a tensor looked at at once: what the look takes of memory is a few times this."""
+"""Of a tensor on a device looked at at once: what the look takes of memory is a few times this."""
+
+HOST_CHUNK_BYTES = 256 << 10
+"""The same on the host, where its squares in float64 stay in the cache (measured: five times as fast)."""
 
 SAMPLE_MAX = 1 << 16
 """Elements of which it is seen whether they fit a shorter format."""
@@ -28,26 +32,21 @@ SAMPLE_MAX = 1 << 16
 SCHEDULER_UNTOLD = ("optimizer", "lr_lambdas", "_schedulers", "step", "_initial_step")
 """Functions and other objects: what of them is state is saved by schedulers in ways of their own."""
 
-_WORD_BYTES = 8
-_MASK = (1 << 64) - 1
-
 
 def hold(tensors: Mapping[str, Tensor]) -> dict[str, Held]:
-    """Every tensor's shape, dtype, digest and norm; the numbers of all come from their device at once."""
+    """Every tensor's shape, dtype, digest and norm."""
     # Of a tensor that lies in parts on several ranks this rank has no digest: its shape and dtype must do.
     held = {name: Held(tuple(tensor.shape), _dtype(tensor)) for name, tensor in tensors.items()}
     whole = {name: tensor.detach() for name, tensor in tensors.items() if not hasattr(tensor, "to_local")}
     looked = [_look(tensor) for tensor in whole.values()]
-    integers = _fetch([ints for ints, _ in looked], torch.int64)
+    fits = _fetch([fit for fit, _ in looked], torch.int64)
     squares = _fetch([square for _, square in looked], torch.float64)
-    for (name, tensor), (first, second, bfloat16, float16), (square,) in zip(
-        whole.items(), integers, squares, strict=True
-    ):
+    for (name, tensor), (bfloat16, float16), (square,) in zip(whole.items(), fits, squares, strict=True):
         finite = square == square and square != float("inf")
         held[name] = Held(
             shape=tuple(tensor.shape),
             dtype=_dtype(tensor),
-            digest=f"{first & _MASK:016x}{second & _MASK:016x}",
+            digest=digest(tensor).rpartition(":")[2],
             norm=square**0.5 if finite else square,
             rounded="bfloat16" if bfloat16 else "float16" if float16 else None,
             nonfinite=0 if finite or not tensor.is_floating_point() else _nonfinite(tensor),
@@ -164,31 +163,15 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _look(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Four integers (two words of the digest, fits bfloat16, fits float16) and the sum of squares, on the device."""
+    """Two integers (fits bfloat16, fits float16) and the sum of squares, on the device of the tensor."""
     with torch.no_grad():
-        flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor.contiguous().reshape(-1)
-        integers = torch.zeros(2, dtype=torch.int64, device=flat.device)
+        flat = tensor.contiguous().reshape(-1)
         square = torch.zeros(1, dtype=torch.float64, device=flat.device)
-        length = max(1, CHUNK_BYTES // flat.element_size())
+        chunk_bytes = HOST_CHUNK_BYTES if flat.device.type == "cpu" else CHUNK_BYTES
+        length = max(1, chunk_bytes // flat.element_size())
         for start in range(0, flat.numel(), length):
-            chunk = flat[start : start + length]
-            words = _words(chunk)
-            # Positions in words are the same however a tensor is cut: a chunk is a whole number of words.
-            first = start * flat.element_size() // _WORD_BYTES
-            weights = torch.arange(first, first + len(words), dtype=torch.int64, device=flat.device).mul_(2).add_(1)
-            integers += torch.stack([words.sum(), (words * weights).sum()])
-            square += _square(chunk)
-        return torch.cat([integers, _fits(flat[:SAMPLE_MAX])]), square
-
-
-def _words(chunk: Tensor) -> Tensor:
-    """The raw bits as int64, padded with zeros."""
-    data = chunk.view(torch.uint8)
-    if len(data) % _WORD_BYTES or data.storage_offset() % _WORD_BYTES:
-        padded = torch.zeros(-(-len(data) // _WORD_BYTES) * _WORD_BYTES, dtype=torch.uint8, device=data.device)
-        padded[: len(data)] = data
-        data = padded
-    return data.view(torch.int64)
+            square += _square(flat[start : start + length])
+        return _fits(flat[:SAMPLE_MAX]), square
 
 
 def _square(chunk: Tensor) -> Tensor:

@@ -62,8 +62,8 @@ class Follower:
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
 
-    def close(self, *, healthy: bool) -> None:
-        """The run is over."""
+    def close(self, *, finished: bool, grave: bool) -> None:
+        """The run is over: whether it came to its end (or was stopped by us), and with a critical symptom."""
 
     def forget(self) -> None:
         """In a forked child: nothing of this is its own."""

@@ -6,15 +6,12 @@ healthy leaves none behind. A failure of ours or of the disk ends the recording 
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from steadytrain.capture.books import Settings
@@ -55,7 +52,6 @@ class Rewind(Follower):
         self._folder: Path | None = None
         self._stream: Stream | None = None
         self._steps_since_call = 0
-        self._schedules: list[weakref.ref[Any]] | None = None
         self._off: str | None = None
 
     # -- a step forms ----------------------------------------------------------------------------------------------
@@ -109,16 +105,8 @@ class Rewind(Follower):
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream):
             return
-        self.snapshots.begin(stream, self._folder, list(self.scalers.values()), self._plain_schedules())
+        self.snapshots.begin(stream, self._folder, list(self.scalers.values()))
         self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
-
-    def _plain_schedules(self) -> list[dict[str, Any]]:
-        """State of the learning rate schedulers. They are searched once among all objects: 50 ms in a large process."""
-        if self._schedules is None:
-            kinds = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
-            self._schedules = [weakref.ref(thing) for thing in gc.get_objects() if issubclass(type(thing), kinds)]
-        found = [schedule for reference in self._schedules if (schedule := reference()) is not None]
-        return [{"class": type(one).__qualname__, "state": one.state_dict()} for one in found]
 
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
@@ -133,9 +121,9 @@ class Rewind(Follower):
         link_recording(folder, bundle, note=self._off or (None if whole else "the last steps could not be written"))
         self.linked = True
 
-    def close(self, *, healthy: bool) -> None:
+    def close(self, *, finished: bool, grave: bool) -> None:
         self._off = self._off or "the run is over"
-        keep = self._keep or not (healthy or self.linked)
+        keep = self._keep or not finished or (grave and not self.linked)
         self.snapshots.close()
         self.tape.close(write=keep)
         if self._folder is not None and not keep:

@@ -51,6 +51,8 @@ def can_be_written(tensor: Tensor) -> bool:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[[], bool]) -> dict[str, str]:
     """Write ``tensors`` (on the host, dtypes by :func:`can_be_written`) to ``path``; returns the digest of each.
 
+    A file that is there is written over.
+
     Raises:
         GivenUp: ``go_on`` said no.
         OSError: the disk does not take it.
@@ -64,7 +66,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     digests = {}
-    with path.open("wb", buffering=0) as file:
+    with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
         _write(file, memoryview(len(text).to_bytes(8, "little") + text))
         for name, tensor in tensors.items():
             values = plain_values(tensor)
@@ -76,6 +78,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[
                 _write(file, memoryview(piece))  # type: ignore[arg-type]
                 words.add(piece)
             digests[name] = labelled(values, words)
+        file.truncate()
     return digests
 
 

@@ -123,9 +123,14 @@ class Tape:
 
     def fetched(self, dataset: int, batch: Any) -> None:
         number = self._fetched[dataset] = self._fetched.get(dataset, 0) + 1
-        if len(self._forming.fetches) >= FETCHES_MAX:
-            self._forming.fetches.pop(0)  # an evaluation between the steps: the last ones are the next step's
-        self._forming.fetches.append(_copied_fetch(dataset, number, batch))
+        if not torch.is_grad_enabled():
+            return  # an evaluation's
+        fetches = self._forming.fetches
+        fetches.append(_copied_fetch(dataset, number, batch))
+        while len(fetches) > 1 and (
+            len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
+        ):
+            fetches.pop(0)  # an evaluation between the steps: the last ones are the next step's
 
     def call_begins(self, batch: MicroBatch) -> None:
         if len(self._forming.calls) < CALLS_MAX:

@@ -850,7 +850,7 @@ class Watcher:
             self._instruments(stream).finish()
         with self.guard.part("closing the tape"):
             grave = any(symptom.severity == "critical" for symptom in self.symptoms)
-            self._follower.close(healthy=ended == "finished" and not grave)
+            self._follower.close(finished=ended == "finished" or self.stopped is not None, grave=grave)
         with self.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": self.notes}
             if self._scaling.clipped_before_unscaling:

@@ -55,6 +55,7 @@ def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_
     from steadytrain.comparing.audit import audit
     from steadytrain.comparing.references import cards_of, loads_of, names_of, reference
     from steadytrain.lab.checkpoints import read_checkpoint
+    from steadytrain.lab.checkpoints.own_states import states_of
     from steadytrain.store.bundle import is_bundle
     from steadytrain.store.folder import find, open_run
 
@@ -65,6 +66,8 @@ def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_
         run = open_run(path)
         cards = cards_of(run)
         found = read_checkpoint(checkpoint, names=names_of(run, cards))
+        if found.step is not None and all(card.step != found.step for card in cards):
+            cards = [*cards, *states_of(run, found.step)]
         expected = reference(run, found, cards)
         notes = [expected.note] if expected.note else []
         return audit(found, expected.expected, others=expected.others, notes=notes, loads=loads_of(run))

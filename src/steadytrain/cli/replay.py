@@ -57,6 +57,7 @@ def command(
     """
     from steadytrain.lab import judgement, replaying
     from steadytrain.lab.moved import Moved
+    from steadytrain.store.redact import REDACTED
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -78,6 +79,10 @@ def command(
     if importlib.util.find_spec("torch") is None:
         raise UsageError("replay needs PyTorch to run the steps again; `steadytrain show` works without it")
     asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, loop=loop)
+    if loop is None and any(REDACTED in str(argument) for argument in asked.environment.get("argv") or ()):
+        click.echo(
+            f"steadytrain: note: a secret among the arguments was not kept; the script gets {REDACTED}", err=True
+        )
     try:
         replays, judged = replaying.replay(asked, times=times, explain=not once)
     except replaying.CannotReplayError as refusal:

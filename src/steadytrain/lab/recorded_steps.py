@@ -169,5 +169,5 @@ class RecordedState:
 
     @property
     def scalers(self) -> list[dict[str, Any]]:
-        scalers: list[dict[str, Any]] = decode(self._document["extra"], self.tensors)["scalers"]
+        scalers: list[dict[str, Any]] = decode(self._document["scalers"], self.tensors)
         return scalers

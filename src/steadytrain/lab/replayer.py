@@ -88,6 +88,7 @@ class Replayer(Follower):
         self._difference: Difference | None = None
         self._symptom = False
         self._same_batches: bool | None = None
+        self._unasked = False
         self._notes: list[str] = []
         self._given: dict[int, int] = {}
         self._base: dict[int, int] = {}
@@ -107,13 +108,20 @@ class Replayer(Follower):
         batch = self._recorded_batch(dataset, self._recorded_base(dataset) - ahead + given)
         if batch is not MISSING:
             self._given[dataset] = given
+            self._unasked = True
         return batch
 
     def fetched(self, dataset: int, batch: Any) -> Any:
         """As ``fetch_begins``, where the script's own loader has given ``batch``; a fetch that fails is not counted."""
         given = self._given[dataset] = self._given.get(dataset, 0) + 1
-        feeds = self._jumped and self._own_steps_wanted > 1
-        return self._recorded_batch(dataset, given) if feeds else MISSING
+        if not self._jumped or self._own_steps_wanted == 1:
+            return MISSING
+        recorded = self._recorded_batch(dataset, given)
+        if recorded is not MISSING:
+            merged = _Merging()
+            merged.put(recorded, batch)
+            self._same_batches = self._same_batches is not False and merged.same
+        return recorded
 
     def _recorded_batch(self, dataset: int, number: int) -> Any:
         found = self._steps.fetch(dataset, number, near=self._now)
@@ -333,7 +341,8 @@ class Replayer(Follower):
             steps=self._compared,
             first_difference=self._difference,
             symptom=self._symptom,
-            script_batches_equal=self._same_batches,
+            # A loader that was not asked may have had others.
+            script_batches_equal=None if self._unasked and self._same_batches else self._same_batches,
             notes=tuple(self._notes),
         )
         self._done(result, self._ended_trace())

@@ -21,6 +21,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from steadytrain.capture import module_hooks, patches
 from steadytrain.capture.digests import digest
 from steadytrain.lab.deterministic import FROM_MEMORY, base_name
 from steadytrain.lab.operands import has_own_dispatch, storage_of, unseen
@@ -35,6 +36,8 @@ TEXT_CHARACTERS_MAX = 200
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[1]) + os.sep
+_PATCHES = frozenset({patches.__file__, module_hooks.__file__})
+"""Between the script and what it calls: backward runs under one of these."""
 
 LOOKED_PAST = ("profiler", "prim")
 """Operations of these name spaces compute nothing."""
@@ -240,7 +243,7 @@ def _asked_by_us() -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_TORCH):
+        if not file.startswith(_TORCH) and file not in _PATCHES:
             return file.startswith(_OURS)
         frame = frame.f_back
     return False

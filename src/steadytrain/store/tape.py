@@ -4,7 +4,7 @@
 
     tape/000065-000071.json          what the steps 65 to 71 got: trees, random states, digests
     tape/000065-000071.safetensors   the tensors in it, each once, keyed by its digest
-    snapshots/step-000064/state.json           optimizer trees, scalers, schedules, the digest of every tensor
+    snapshots/step-000064/state.json           optimizer trees, scalers, the digest of every tensor
     snapshots/step-000064/state.safetensors    weights, buffers, optimizer state
 
 They lie in the run folder while it runs, and under ``replay/`` in an incident bundle. A JSON file is renamed into place

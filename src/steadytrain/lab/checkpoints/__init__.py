@@ -13,7 +13,7 @@ from typing import Protocol
 
 from steadytrain.comparing.holdings import Holding
 from steadytrain.errors import UsageError
-from steadytrain.lab.checkpoints import distributed, folders, safetensors_files, single_files
+from steadytrain.lab.checkpoints import distributed, folders, own_states, safetensors_files, single_files
 
 
 class Form(Protocol):
@@ -23,7 +23,7 @@ class Form(Protocol):
     def read(self, path: Path, names: Sequence[str] | None) -> Holding: ...
 
 
-FORMATS: tuple[Form, ...] = (distributed, folders, safetensors_files, single_files)
+FORMATS: tuple[Form, ...] = (own_states, distributed, folders, safetensors_files, single_files)
 """Asked in turn; the first that claims a path reads it."""
 
 
@@ -44,10 +44,14 @@ def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Holdin
         for form in FORMATS:
             if form.claims(path):
                 return form.read(path, names)
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested deeper than any checkpoint is; refused") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        # What a stranger wrote may be of any shape at any place; no list of checks would be whole.
+        told = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
+        raise UsageError(f"{path}: not in the form that such checkpoints have ({told})") from None
     raise UsageError(
         f"{path}: no checkpoint here; known are files of torch.save and safetensors, Lightning checkpoints, and "
         "folders of the Hugging Face Trainer, Accelerate and torch.distributed.checkpoint"

@@ -60,7 +60,7 @@ def read(path: Path, names: Sequence[str] | None) -> Holding:
             value = _value(path, name, metadata.storage_data)
         where = metadata.planner_data.get(name) if isinstance(metadata.planner_data, Mapping) else None
         _put(content, tuple(where) if isinstance(where, (tuple, list)) else (name,), value)
-    return assemble(str(path), "distributed", sorted_out(_listed(content), path), names)
+    return assemble(str(path), "distributed", sorted_out(_listed(content), path, names), names)
 
 
 class _KnownClasses(pickle.Unpickler):

@@ -34,10 +34,10 @@ def read(path: Path, names: Sequence[str] | None) -> Holding:
         raise UsageError(f"{path}: holds a {type(content).__name__}, and not the state of a training")
     if LIGHTNING_KEY in content:
         return assemble(str(path), "lightning", lightning(content), names)
-    return assemble(str(path), "torch.save", sorted_out(content, path), names)
+    return assemble(str(path), "torch.save", sorted_out(content, path, names), names)
 
 
-def sorted_out(content: Mapping[Any, Any], path: Path) -> Loose:
+def sorted_out(content: Mapping[Any, Any], path: Path, names: Sequence[str] | None = None) -> Loose:
     """The parts of a dictionary that a training loop wrote, told apart by what they look like.
 
     Raises:
@@ -60,7 +60,10 @@ def sorted_out(content: Mapping[Any, Any], path: Path) -> Loose:
         left = [key for key in states if not any(word in key.lower() for word in random)]
         loose.notes += [f"{key!r} looks like a model too and was not compared" for key in left]
     if optimizers:
-        chosen, *more = optimizers
+        # Of several the one that steps as many parameters as the run's first did.
+        chosen = next((key for key in optimizers if names and _parameters(optimizers[key]) == len(names)), None)
+        chosen = chosen or next(iter(optimizers))
+        more = [key for key in optimizers if key != chosen]
         loose.optimizer = optimizers[chosen]
         loose.notes += [f"{key!r} is a further optimizer and was not compared" for key in more]
     loose.schedulers = [value for value in content.values() if _is_scheduler(value)]
@@ -112,6 +115,10 @@ def is_optimizer(value: Any) -> bool:
 def _optimizer_in(value: Any) -> Mapping[str, Any] | None:
     entries = value if isinstance(value, (list, tuple)) else [value]
     return next((entry for entry in entries if is_optimizer(entry)), None)
+
+
+def _parameters(optimizer: Mapping[str, Any]) -> int:
+    return sum(len(group.get("params", ())) for group in optimizer.get("param_groups", ()))
 
 
 def _is_scheduler(value: Any) -> bool:

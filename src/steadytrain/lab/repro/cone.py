@@ -11,7 +11,7 @@ taken, with the gradient that came into it, and autograd does the rest. Where th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,19 +59,33 @@ def cuts(trail: Trail, culprit: int, kind: Kinds, *, before: int = 0) -> Iterato
     Raises:
         CannotWriteError: an input holds NaN, and nothing that was seen made it.
     """
+    refusal: CannotWriteError | None = None
+    found = 0
+    for core, gradients, target in _cores(trail, culprit, kind):
+        for count in dict.fromkeys((before, 0)):
+            try:
+                for cut in _both_ways(trail, core, gradients, target, count):
+                    found += 1
+                    yield cut
+            except CannotWriteError as error:
+                refusal = refusal or error
+    if not found and refusal is not None:
+        raise refusal
+
+
+def _cores(trail: Trail, culprit: int, kind: Kinds) -> Iterator[tuple[list[Entry], tuple[str | None, ...], str | None]]:
+    """What a cut is about: the operation that is differentiated with its gradients, or the bad operation itself."""
     birth = trail.entries[culprit]
     forward = trail.made_by.get(birth.node) if birth.node is not None else None
     if forward is not None and birth.node is not None:
         core = _down_to_finite(trail, trail.entries[forward])
         gradients = trail.incoming.get(_node_of(trail, core[-1].number), ())
         if any(gradients) and not any(trail.values[name].kinds for name in gradients if name):
-            for count in dict.fromkeys((before, 0)):
-                yield from _both_ways(trail, core, gradients, None, count)
+            yield core, gradients, None
     made = [name for name in [*birth.results, *(new for _, new in birth.written)] if name]
     target = next((name for name in made if kind in trail.values[name].kinds), None)
     if target is not None:
-        for count in dict.fromkeys((before, 0)):
-            yield from _both_ways(trail, [birth], (), target, count)
+        yield [birth], (), target
 
 
 def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
@@ -98,7 +112,7 @@ def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
         target=cut.target or "",
         kind=kind,
         meant=frozenset(meant),
-        device=next((trail.devices[name] for name in inputs if name in trail.devices), "cpu"),
+        device=_device(trail, inputs),
     )
     if not cut.gradients:
         yield renamed(plain, short_names(plain))
@@ -236,6 +250,12 @@ def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, to
         step = Step("aten.masked_fill.Scalar", (Ref(current), Ref(where), number), {}, (result,))
         yield step, dict(tensors)
         current, tensors = result, {}
+
+
+def _device(trail: Trail, names: Iterable[str]) -> str:
+    """Where the operations ran: single numbers on the CPU may go with tensors that are elsewhere."""
+    devices = [trail.devices[name] for name in names if name in trail.devices]
+    return next((device for device in devices if device != "cpu"), "cpu")
 
 
 def _portable(leaf: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from steadytrain.lab.repro.children import run_python
 from steadytrain.lab.repro.script import FAULT
 
 PASSED_ON = (
@@ -39,14 +39,4 @@ def run_fresh(arguments: list[str], *, wait_s: float) -> subprocess.CompletedPro
     """
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="steadytrain-fresh-") as folder:
-        return subprocess.run(
-            [sys.executable, "-B", *arguments],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=wait_s,
-            check=False,
-        )
+        return run_python(["-B", *arguments], wait_s=wait_s, folder=Path(folder), environment=environment)

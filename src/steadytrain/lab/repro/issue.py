@@ -63,7 +63,10 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     yield "## What happens"
     if facts["backward"]:
         yield f"The gradient of `{facts['target']}` through {operations} holds {facts['produced']}."
-        yield "All inputs, the incoming gradient and the result of the forward are finite."
+        if facts["forward_finite"]:
+            yield "All inputs, the incoming gradient and the result of the forward are finite."
+        else:
+            yield "All inputs and the incoming gradient are finite; the result of the forward is not."
     else:
         yield f"{operations} gives {facts['produced']}. All inputs are finite."
     if located is not None and located.operation not in facts["operations"]:

@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 from steadytrain.errors import UsageError
 from steadytrain.lab.relaunch import launch_again
 from steadytrain.lab.repro.captured import REQUEST, RESULT, Request
+from steadytrain.lab.repro.children import run_python
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, write_json
 
@@ -30,6 +30,7 @@ FRESH_WAIT_S = 120.0
 """For a script of a few operations: importing torch from a slow disk takes most of it."""
 
 BATCH_IS_BAD = "the batch already holds"
+CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
 WEIGHTS_ARE_BAD = "the parameter already holds"
 LOG_CHARACTERS_MAX = 300
 
@@ -149,9 +150,8 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
     """No operation is to blame, or none that was seen: where the batch is, its rows are written."""
     from steadytrain.lab.repro.rows import bad_rows, write_rows
 
-    if finding.located is not None:
-        return Repro(False, why, finding=finding)
-    found = bad_rows(bundle)
+    # Only then: a batch may hold NaN that the model handles, and be none of the reason.
+    found = bad_rows(bundle) if finding.located is None and finding.why.startswith(CAME_IN_BAD) else []
     if not found:
         return Repro(False, why, finding=finding)
     folder.mkdir(parents=True, exist_ok=True)
@@ -167,9 +167,7 @@ def _made(work: _Work) -> dict[str, Any]:
     budget = work.left_s
     command = ["-m", "steadytrain.lab.repro.working", str(work.scratch), f"{budget / 2:.1f}"]
     try:
-        done = subprocess.run(
-            [sys.executable, *command], capture_output=True, text=True, errors="replace", timeout=budget, check=False
-        )
+        done = run_python(command, wait_s=budget)
     except subprocess.TimeoutExpired:
         return {"why": f"making it small took more than {budget:.0f} s (--wait-s)"}
     made = work.scratch / "made.json"
@@ -206,14 +204,8 @@ def _variants(work: _Work, wait_s: float) -> dict[str, str]:
     }
     late = False
     try:
-        subprocess.run(
-            [sys.executable, "-m", "steadytrain.lab.repro.variants", *names],
-            cwd=work.scratch,
-            env=environment,
-            capture_output=True,
-            timeout=wait_s,
-            check=False,
-        )
+        arguments = ["-m", "steadytrain.lab.repro.variants", *names]
+        run_python(arguments, wait_s=wait_s, folder=work.scratch, environment=environment)
     except subprocess.TimeoutExpired:
         late = True
     found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}

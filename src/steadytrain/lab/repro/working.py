@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from steadytrain.lab.operands import WORDS, Kinds, summarize
+from steadytrain.lab.operands import WORDS, Kinds, kinds_of, summarize
 from steadytrain.lab.repro.captured import RESULT, TENSORS
-from steadytrain.lab.repro.program import Program, program_from_json, renamed, short_names, shows_fault
+from steadytrain.lab.repro.program import Program, program_from_json, renamed, run, short_names, shows_fault
 from steadytrain.lab.repro.script import SCRIPT, save_tensors, title, write_script
 from steadytrain.lab.repro.script import TENSORS as SCRIPT_TENSORS
 from steadytrain.lab.repro.shrink import shrink
@@ -65,6 +65,7 @@ def facts(captured: Mapping[str, torch.Tensor], small: Program) -> dict[str, Any
         "operations": [step.operation for step in small.steps],
         "produced": WORDS[small.kind],
         "backward": small.backward,
+        "forward_finite": not any(kinds_of(run(small).values[name]) for name in small.outputs),
         "target": small.target,
         "gradients": [name for name in small.gradients if name],
         "device": small.device,

@@ -1,0 +1,132 @@
+"""Snapshots: which ones stay, and that one that cannot be whole does not come to be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from steadytrain.capture.discover import name_parameters
+from steadytrain.capture.history import History
+from steadytrain.capture.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
+from steadytrain.capture.streams import Stream
+from steadytrain.store.tape import find_snapshots
+
+LARGE = 3_000_000
+"""Elements: 12 MB, which no disk takes in the microsecond that a gate of these tests allows."""
+
+
+def stream_of(elements: int) -> Stream:
+    model = nn.Linear(elements, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parameters = list(model.parameters())
+    stream = Stream(name="main", history=History(stream="main"), optimizers=[optimizer], parameters=parameters)
+    stream.model = name_parameters([model], parameters)
+    return stream
+
+
+def test_one_that_is_not_through_at_the_gate_is_given_up_and_after_three_there_are_no_more(tmp_path: Path) -> None:
+    stream, shots = stream_of(LARGE), Snapshots(1 << 30)
+    for number in range(FAILURES_MAX):
+        stream.step = 1 + 1000 * number
+        assert shots.is_due(stream)
+        shots.begin(stream, tmp_path, [])
+        shots.gate(1e-6)
+        assert not shots.is_due(stream)
+    assert shots.note is not None
+    assert "3 in a row" in shots.note
+    stream.step = 10_000
+    assert not shots.is_due(stream)
+    shots.close()
+    assert find_snapshots(tmp_path) == []
+    assert not list((tmp_path / "snapshots").glob("step-*"))
+
+
+def test_weights_that_change_while_they_are_written_make_no_snapshot(tmp_path: Path) -> None:
+    stream, shots = stream_of(LARGE), Snapshots(1 << 30)
+    stream.step = 1
+    shots.begin(stream, tmp_path, [])
+    with torch.no_grad():
+        stream.parameters[0].add_(1.0)
+    shots.settle()
+    assert find_snapshots(tmp_path) == []
+    stream.step = 500
+    shots.begin(stream, tmp_path, [])
+    shots.settle()
+    shots.close()
+    assert [shot.step for shot in find_snapshots(tmp_path)] == [500]
+
+
+def test_a_small_state_is_copied_and_may_change_at_once(tmp_path: Path) -> None:
+    stream, shots = stream_of(10), Snapshots(1 << 30)
+    stream.step = 1
+    before = stream.parameters[0].detach().clone()
+    shots.begin(stream, tmp_path, [])
+    with torch.no_grad():
+        stream.parameters[0].add_(1.0)
+    shots.settle()
+    shots.close()
+    from safetensors.torch import load_file
+
+    assert torch.equal(load_file(find_snapshots(tmp_path)[0].tensors)["model/weight"], before)
+
+
+def test_a_state_over_the_budget_is_told_and_never_written(tmp_path: Path) -> None:
+    stream, shots = stream_of(LARGE), Snapshots(20_000_000)
+    stream.step = 1
+    shots.begin(stream, tmp_path, [])
+    assert shots.note is not None
+    assert "--rewind-mb" in shots.note
+    shots.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_thinned_file_is_written_over_unless_it_is_shared(tmp_path: Path) -> None:
+    stream, shots = stream_of(10), Snapshots(1 << 30)
+    linked = tmp_path / "linked"
+    for step in range(1, 40):
+        stream.step = step
+        with torch.no_grad():
+            stream.parameters[0].fill_(float(step))
+        shots.begin(stream, tmp_path, [])
+        shots.settle()
+        if step == 3:
+            linked.hardlink_to(find_snapshots(tmp_path)[-1].tensors)
+    shots.close()
+    from safetensors.torch import load_file
+
+    assert load_file(linked)["model/weight"].unique().tolist() == [3.0]
+    for shot in find_snapshots(tmp_path):
+        assert load_file(shot.tensors)["model/weight"].unique().tolist() == [float(shot.step)]
+
+
+@given(st.integers(1, 50), st.integers(100, 400))
+def test_ages_double_and_the_horizon_is_covered(every: int, horizon_steps: int) -> None:
+    kept: set[int] = set()
+    steps = range(1, 2 * horizon_steps, every)
+    for step in steps:
+        kept = thinned(dict.fromkeys({*kept, step}, 1), horizon_steps=horizon_steps, size_bytes_max=1 << 30)
+    newest = max(kept)
+    ages = sorted(newest - step for step in kept)
+    assert ages[0] == 0
+    assert ages[-1] >= min(horizon_steps, newest - 1)
+    assert len(ages) <= 4 + max(1, horizon_steps // every).bit_length()
+    assert all(later <= 8 * max(earlier, every) for earlier, later in pairwise(ages[:-1]))
+
+
+def test_the_budget_takes_the_oldest(tmp_path: Path) -> None:
+    assert thinned({1: 5, 65: 5, 129: 5}, horizon_steps=2000, size_bytes_max=10) == {65, 129}
+    assert thinned({1: 50}, horizon_steps=2000, size_bytes_max=10) == {1}
+
+
+@pytest.mark.parametrize(("beta", "steps"), [(0.999, 2000), (0.95, 40)])
+def test_the_horizon_is_that_of_the_second_moment(beta: float, steps: int) -> None:
+    layer = nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(layer.parameters(), betas=(0.9, beta))
+    assert abs(horizon([optimizer]) - steps) <= 1
+    assert horizon([torch.optim.SGD(layer.parameters(), lr=0.1)]) == 2000
