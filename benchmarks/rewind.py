@@ -67,6 +67,7 @@ class Way:
     name: str
     steps: list[float] = field(default_factory=list)
     around: list[float] = field(default_factory=list)
+    around_cpu: list[float] = field(default_factory=list)
     tape_s: float = 0.0
     writing: list[float] = field(default_factory=list)
     stalls: list[float] = field(default_factory=list)
@@ -90,10 +91,10 @@ def block(way: Way, model: nn.Module, optimizer: torch.optim.Optimizer, *, steps
         recorder = follower(way, every)
         settings = Settings(Path(folder) / "run", "rewind", level=LEVELS["light"])
         watcher = Watcher(settings, tell=lambda text: None, follower=recorder)
-        times, with_snapshot = [], []
+        times, processor, with_snapshot = [], [], []
         for step in range(steps):
             before = recorder.snapshots.asked if isinstance(recorder, Rewind) else 0
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.thread_time()
             ids = torch.randint(0, WORDS, (8, TOKENS))
             loss = functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
             loss.backward()
@@ -103,19 +104,25 @@ def block(way: Way, model: nn.Module, optimizer: torch.optim.Optimizer, *, steps
                 recorder.snapshots.worst_stall_s = 0.0
             if step >= 2:
                 times.append(time.perf_counter() - started)
+                processor.append(time.thread_time() - worked)
                 with_snapshot.append(isinstance(recorder, Rewind) and recorder.snapshots.asked > before)
         watcher.close(ended="finished")
         plain = [seconds for seconds, one in zip(times, with_snapshot, strict=True) if not one]
         way.steps += plain
-        way.around += [
-            seconds / statistics.median(plain) - 1 for seconds, one in zip(times, with_snapshot, strict=True) if one
-        ]
+        way.around += _excess(times, with_snapshot)
+        way.around_cpu += _excess(processor, with_snapshot)
         if isinstance(recorder, Rewind):
             way.tape_s += recorder.tape.busy_s
             shots = recorder.snapshots
             way.taken, way.asked = way.taken + shots.taken, way.asked + shots.asked
             way.writing.append(shots.busy_s / max(1, shots.asked))
             way.stalls.append(shots.worst_stall_s)
+
+
+def _excess(seconds: list[float], marked: list[bool]) -> list[float]:
+    """How much longer the marked ones are than the median of the others, as a share of it."""
+    usual = statistics.median(one for one, mark in zip(seconds, marked, strict=True) if not mark)
+    return [one / usual - 1 for one, mark in zip(seconds, marked, strict=True) if mark]
 
 
 def main() -> None:
@@ -158,6 +165,8 @@ def report(ways: list[Way], parameters: int, threads: int, loads: list[float]) -
     if both.around:
         longer, worst = statistics.median(both.around), max(both.around)
         print(f"    a step with one was longer than those around it by {longer:+.1%} (median), {worst:+.1%} (worst)")
+        own = statistics.median(both.around_cpu)
+        print(f"    and took {own:+.1%} of processor time of the training thread itself")
 
 
 if __name__ == "__main__":

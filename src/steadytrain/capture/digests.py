@@ -75,9 +75,11 @@ class Words:
         do so thousands of times: on a busy machine it is put to sleep with the lock in its hand.
         """
         rows = len(words) // CHUNK_WORDS
+        room = np.empty((min(rows, ROWS_AT_ONCE), CHUNK_WORDS), np.int64)
         for start in range(0, rows, ROWS_AT_ONCE):
             block = words[start * CHUNK_WORDS : min(start + ROWS_AT_ONCE, rows) * CHUNK_WORDS]
-            wide = block.reshape(-1, CHUNK_WORDS).astype(np.int64)
+            wide = room[: len(block) // CHUNK_WORDS]
+            wide[...] = block.reshape(-1, CHUNK_WORDS)
             first = self._words // CHUNK_WORDS
             for row, (plain, weighted) in enumerate(
                 zip(wide.sum(1).tolist(), wide.dot(_WEIGHTS).tolist(), strict=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from steadytrain.capture.digests import Words, bytes_of, labelled, plain_values
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 4 << 20
 """Written and digested at a time; whether to go on is asked in between, so this is how late giving up may be."""
 
 ALIGNMENT = 8
