@@ -140,6 +140,7 @@ TOLD_MORE_THAN_ONCE = {
     "finding the model": 2,
     "naming parameters": 2,
     "the facts of the run": 2,
+    "the environment": 2,
     "closing a segment": 2,
     "committing": 2,
 }

@@ -96,9 +96,9 @@ class Books:
             facts = {
                 "model": environment.model_facts(list(stream.roots()), stream.parameters),
                 "optimizer": environment.optimizer_facts(stream.optimizers[0]),
-                "versions": environment.versions(),
-                "numerics": environment.numerics(),
             }
+            with self._guard.part("reading the environment"):
+                facts |= {"versions": environment.versions(), "numerics": environment.numerics()}
             for name, value in facts.items():
                 run.set_fact(name, value)
             with self._guard.part("reading the machine"):

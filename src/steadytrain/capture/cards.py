@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.digests import digest
-from steadytrain.capture.discover import plain_name
+from steadytrain.capture.discover import named_places, plain_name
 from steadytrain.capture.recorder import RandomState
 from steadytrain.comparing.holdings import Held, Holding, plain_state
 
@@ -141,7 +141,7 @@ def saved_tensors(roots: Iterable[nn.Module]) -> dict[str, Tensor]:
     several = list(roots)
     for root in several:
         lead = f"{type(root).__name__}." if len(several) > 1 else ""
-        for path, module in root.named_modules(remove_duplicate=False):
+        for path, module in named_places(root):
             transient = module._non_persistent_buffers_set
             kept = {name: buffer for name, buffer in module._buffers.items() if name not in transient}
             for name, tensor in (*module._parameters.items(), *kept.items()):

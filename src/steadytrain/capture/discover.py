@@ -8,7 +8,7 @@ process), so a script needs to hand nothing over. ``type(object)`` is asked, nev
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -103,3 +103,29 @@ def _parameters(module: nn.Module) -> list[Tensor]:
         return list(module.parameters())
     except (AttributeError, RuntimeError):
         return []
+
+
+def named_places(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Each module under every name that leads to it, in order; on its own path none is entered a second time.
+
+    ``named_modules(remove_duplicate=False)`` does not come to an end where modules hold each other.
+    """
+
+    def walk(module: nn.Module, path: str, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
+        yield path, module
+        here = above | {id(module)}
+        for name, child in module._modules.items():
+            if child is not None and id(child) not in here:
+                yield from walk(child, f"{path}.{name}" if path else name, here)
+
+    return walk(root, "", frozenset())
+
+
+def named_tensors(root: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, then buffers, each under every name that leads to it."""
+    places = list(named_places(root))
+    for held in ("_parameters", "_buffers"):
+        for path, module in places:
+            for name, tensor in getattr(module, held).items():
+                if tensor is not None:
+                    yield f"{path}.{name}" if path else name, tensor

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from steadytrain.capture.discover import plain_name
+from steadytrain.capture.discover import named_tensors, plain_name
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState
 from steadytrain.model import Incident, Window
 from steadytrain.store.bundle import seal, write_json
@@ -100,8 +100,7 @@ def left_out(roots: Sequence[nn.Module]) -> list[str]:
 def _all_state(roots: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
     for number, root in enumerate(roots):
         lead = f"{number}:" if len(roots) > 1 else ""
-        named = [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]
-        yield from ((lead + plain_name(name), tensor) for name, tensor in named)
+        yield from ((lead + plain_name(name), tensor) for name, tensor in named_tensors(root))
 
 
 def optimizer_tree(

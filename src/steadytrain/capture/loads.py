@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from steadytrain.capture.cards import card
-from steadytrain.capture.discover import find_model, optimizer_parameters, plain_name
+from steadytrain.capture.discover import find_model, named_tensors, optimizer_parameters, plain_name
 from steadytrain.capture.failopen import Guard
 from steadytrain.comparing.holdings import plain_state
 from steadytrain.store.bundle import write_json
@@ -118,8 +118,7 @@ class Loads:
     def model_loaded(self, module: nn.Module, given: Shapes, result: Any) -> None:
         with self._guard.part("looking at what was loaded"):
             # Not by its own state_dict, which may gather shards from other ranks.
-            own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-            tensors: dict[str, Tensor] = {name: tensor for pairs in own for name, tensor in pairs}
+            tensors = dict(named_tensors(module))
             missing = [str(name) for name in getattr(result, "missing_keys", ())]
             unexpected = [str(name) for name in getattr(result, "unexpected_keys", ())]
             restored = {tensor.data_ptr() for name, tensor in tensors.items() if name in given and tensor.numel()}
