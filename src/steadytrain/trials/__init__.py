@@ -1,0 +1,1 @@
+"""Trials of an incident: the contract, and one file a trial. Torch-free."""
