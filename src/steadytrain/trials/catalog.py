@@ -1,0 +1,45 @@
+"""Finds the trials: one file each in ``steadytrain.trials``. Not here: running one."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+
+import steadytrain.trials
+from steadytrain.errors import UsageError
+from steadytrain.trials.contract import Trial
+
+
+@cache
+def trials() -> tuple[Trial, ...]:
+    """Every trial: the controls first, then by name."""
+    found: dict[str, Trial] = {}
+    for module in pkgutil.iter_modules(steadytrain.trials.__path__):
+        here = importlib.import_module(f"{steadytrain.trials.__name__}.{module.name}")
+        for thing in vars(here).values():
+            if isinstance(thing, type) and issubclass(thing, Trial) and not inspect.isabstract(thing):
+                trial = thing()
+                found[trial.name] = trial
+    return tuple(sorted(found.values(), key=lambda trial: (not trial.control, trial.name != "unchanged", trial.name)))
+
+
+def trial(name: str) -> Trial:
+    """The trial called ``name``.
+
+    Raises:
+        UsageError: there is none of that name; the message lists those that are near.
+    """
+    known = {one.name: one for one in trials()}
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+    raise UsageError(f"no trial is called {name!r}; {hint}")
+
+
+def summary(one: Trial) -> str:
+    """The first sentence of its docstring."""
+    return (inspect.getdoc(type(one)) or "").split("\n\n")[0].replace("\n", " ")

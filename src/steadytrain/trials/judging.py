@@ -1,0 +1,232 @@
+"""What outcomes of a trial say against those of its controls. Pure.
+
+Finite symptoms are judged on the fixed probe set: how far its loss rises over what it was at the beginning, at its
+peak and in the end, against the same numbers of the control. Where the incident did no damage that the probes show (a
+clipped spike), the losses of the steps themselves are compared, and that is said. Values that are not finite are judged
+by when the first came. A run that does not learn is judged by how far the probes fall.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadytrain.trials.case import Case
+from steadytrain.trials.contract import Effect, Outcome, Verdict
+
+REMOVED_SHARE = 0.25
+"""Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""
+
+PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
+"""Of the control's excess: between them it is as in the control; between removed and persists nothing is concluded."""
+
+FLOOR_SHARE = 0.01
+"""Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
+
+SPREADS = 3.0
+"""Spreads of the perturbed controls under which a difference is noise."""
+
+DELAYED_ENTRIES = 3
+"""How much later a value that is not finite has to come to be called delayed and not the same."""
+
+SPIKE_NOISES = 6.0
+"""A loss of a step is high where it lies so many noises over the losses before the onset."""
+
+PROGRESS_FACTOR = 3.0
+"""A run that did not learn does learn where its probes fall by so many times what they fell in the control."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How far the probe loss rose over its first value: at its peak, and in the end (nats of the script's own loss)."""
+
+    first: float
+    peak: float
+    final: float
+    finite: bool
+
+
+def excess_of(outcome: Outcome) -> Excess | None:
+    """None where the outcome has no two points of probes."""
+    points = _points(outcome)
+    if len(points) < 2:
+        return None
+    means = [float(np.mean(losses)) for _, losses in points]
+    finite = all(math.isfinite(mean) for mean in means)
+    rises = [mean - means[0] if math.isfinite(mean) else math.inf for mean in means[1:]]
+    return Excess(means[0], max(rises), rises[-1], finite)
+
+
+def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+    """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays)."""
+    control = next((one for one in controls if one.ran and not one.spec.changes), None)
+    ran = [one for one in outcomes if one.ran]
+    if not ran:
+        why = next((one.why_not for one in outcomes if one.why_not), "nothing was run")
+        return Verdict(trial, "not-run", why=str(why))
+    if control is None:
+        return Verdict(trial, "inconclusive", why="there is no control to compare with")
+    verdicts = [_judge_one(trial, case, control, controls, one) for one in ran]
+    effects = {verdict.effect for verdict in verdicts}
+    if len(effects) == 1:
+        return verdicts[0]
+    said = ", ".join(sorted(effects))
+    return Verdict(trial, "inconclusive", verdicts[0].numbers, f"its {len(verdicts)} runs differ: {said}")
+
+
+def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bool, str]:
+    """Whether an unchanged replay shows the symptom at all, and in words what it shows."""
+    if not control.ran:
+        return False, str(control.why_not)
+    if case.aim == "finite":
+        at = control.first_nonfinite
+        return at is not None, "a value is not finite" if at is not None else "every value is finite"
+    if case.aim == "progress":
+        excess = excess_of(control)
+        return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
+    excess = excess_of(control)
+    if excess is not None and excess.peak > _floor(excess, controls):
+        return True, f"probe loss rises by {excess.peak:.3g}"
+    high, by = _highest(case, control)
+    return high, f"the loss of a step is {by:.3g} over those before" if high else "nothing rises"
+
+
+def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outcome], outcome: Outcome) -> Verdict:
+    shown, what = shows(case, control, controls)
+    numbers = _numbers(case, control, outcome)
+    if not shown:
+        return Verdict(trial, "inconclusive", numbers, f"the unchanged replay does not show the symptom: {what}")
+    short = _short(control, outcome)
+    if case.aim == "finite":
+        return _judge_finite(trial, control, outcome, numbers, short)
+    if outcome.first_nonfinite is not None and control.first_nonfinite is None:
+        return Verdict(trial, "worse", numbers, "a value is not finite, which the control does not show")
+    if case.aim == "progress":
+        return _judge_progress(trial, controls, control, outcome, numbers)
+    there, here = excess_of(control), excess_of(outcome)
+    if there is not None and here is not None and there.peak > _floor(there, controls):
+        effect = _by_share(here.peak, there.peak, _floor(there, controls))
+        if effect == "removed" and short is not None:
+            return Verdict(trial, "inconclusive", numbers, short)
+        return Verdict(
+            trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
+        )
+    (_, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
+    effect = _by_share(here_by, there_by, case.loss_noise())
+    why = f"loss of a step {here_by:.3g} over those before, in the control {there_by:.3g}; the probes show no damage"
+    return Verdict(trial, effect, numbers, why)
+
+
+def _judge_finite(
+    trial: str, control: Outcome, outcome: Outcome, numbers: dict[str, float], short: str | None
+) -> Verdict:
+    there, here = control.first_nonfinite, outcome.first_nonfinite
+    assert there is not None
+    if here is None:
+        if short is not None:
+            return Verdict(trial, "inconclusive", numbers, short)
+        return Verdict(trial, "removed", numbers, "every value is finite to the end")
+    refused = sum(entry.role == "refused" for entry in outcome.spec.schedule)
+    later = _place(outcome, here) - _place(control, there)
+    if later >= DELAYED_ENTRIES + refused:
+        return Verdict(trial, "delayed", numbers, f"not finite {later} steps later than in the control")
+    if later < 0:
+        return Verdict(trial, "worse", numbers, f"not finite {-later} steps before the control")
+    return Verdict(trial, "persists", numbers, "not finite as in the control")
+
+
+def _judge_progress(
+    trial: str, controls: Sequence[Outcome], control: Outcome, outcome: Outcome, numbers: dict[str, float]
+) -> Verdict:
+    there, here = excess_of(control), excess_of(outcome)
+    if there is None or here is None:
+        return Verdict(trial, "inconclusive", numbers, "no probes to judge progress by")
+    floor = _floor(there, controls)
+    fell, fell_there = -here.final, max(-there.final, 0.0)
+    why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
+    if fell > PROGRESS_FACTOR * fell_there + floor:
+        return Verdict(trial, "removed", numbers, why)
+    if here.final > there.final + max(floor, abs(there.final)):
+        return Verdict(trial, "worse", numbers, why)
+    if fell > 1.5 * fell_there + floor:
+        return Verdict(trial, "inconclusive", numbers, why)
+    return Verdict(trial, "persists", numbers, why)
+
+
+def _by_share(here: float, there: float, floor: float) -> Effect:
+    if here <= max(REMOVED_SHARE * there, floor):
+        return "removed"
+    if here > WORSE_SHARE * there + floor:
+        return "worse"
+    return "persists" if here >= PERSISTS_SHARE * there else "inconclusive"
+
+
+def _short(control: Outcome, outcome: Outcome) -> str | None:
+    """Why a trial that ended before its control says nothing about what would have come."""
+    if outcome.ended is None or len(outcome.steps) >= len(control.steps):
+        return None
+    return f"it ended {len(control.steps) - len(outcome.steps)} steps before the control: {outcome.ended}"
+
+
+def _floor(excess: Excess, controls: Sequence[Outcome]) -> float:
+    peaks = [found.peak for one in controls if one.ran and (found := excess_of(one)) is not None and found.finite]
+    spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
+    # Controls that differ by as much as the symptom itself would make every difference noise.
+    return max(FLOOR_SHARE * abs(excess.first), min(SPREADS * spread, REMOVED_SHARE * excess.peak))
+
+
+def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
+    """How far the highest loss of a trained step lies over those before the onset, and whether that is a spike."""
+    losses = [(place, seen.loss) for place, seen in enumerate(outcome.steps) if seen.loss is not None and seen.finite]
+    lead = max(case.onset - (outcome.spec.begin or 0) - 1, 0)
+    before = [loss for place, loss in losses if place < lead]
+    after = [loss for place, loss in losses if place >= lead]
+    base = case.typical("loss") if not before else float(np.median(before))
+    if base is None or not after:
+        return False, 0.0
+    by = max(after) - base
+    return by > SPIKE_NOISES * case.loss_noise(), by
+
+
+def _numbers(case: Case, control: Outcome, outcome: Outcome) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for lead, one in (("", outcome), ("control_", control)):
+        excess = excess_of(one)
+        if excess is not None:
+            numbers |= {f"{lead}peak_excess": excess.peak, f"{lead}final_excess": excess.final}
+        bad = first_bad_step(case, one)
+        if bad is not None:
+            numbers[f"{lead}first_bad_step"] = float(bad)
+    numbers["seconds"] = outcome.seconds
+    return numbers
+
+
+def first_bad_step(case: Case, outcome: Outcome) -> int | None:
+    """The step, counted as in the recorded run, whose loss was first not finite or a spike."""
+    begin = outcome.spec.begin or 0
+    if outcome.first_nonfinite is not None:
+        return begin + 1 + _place(outcome, outcome.first_nonfinite)
+    base, noise = case.typical("loss"), case.loss_noise()
+    if base is None or case.aim != "excess":
+        return None
+    for place, seen in enumerate(outcome.steps):
+        if seen.loss is not None and seen.loss > base + SPIKE_NOISES * max(noise, FLOOR_SHARE * abs(base)):
+            return begin + 1 + place
+    return None
+
+
+def _place(outcome: Outcome, entry: int) -> int:
+    """The place of an entry among those that are no probes."""
+    return sum(one.role != "probe" for one in outcome.spec.schedule[:entry])
+
+
+def _points(outcome: Outcome) -> list[tuple[int, list[float]]]:
+    """The losses of the probes, by the number of steps before them."""
+    points: dict[int, list[float]] = {}
+    for seen in outcome.probes:
+        if seen.loss is not None:
+            points.setdefault(_place(outcome, seen.entry), []).append(seen.loss)
+    return sorted(points.items())
