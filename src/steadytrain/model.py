@@ -21,8 +21,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 Severity = Literal["note", "warning", "critical"]
-Phase = Literal["forward", "loss", "backward", "optimizer"]
+Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
+"""Where an operation ran. ``clip`` is all that is done to gradients between backward and the update: clipping,
+unscaling, averaging."""
+
 Policy = Literal["observe", "stop"]
+IncidentKind = Literal["nonfinite", "symptom"]
 
 SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
 
@@ -436,7 +440,12 @@ class Action:
 
 @dataclass(frozen=True)
 class Incident:
-    """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle."""
+    """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle.
+
+    ``kind`` is ``nonfinite`` where the gate saw a loss or gradient that is not finite: the step was frozen before its
+    update, with batch and state. It is ``symptom`` where detectors raised ``symptoms[0]``: ``step`` is the last that
+    they saw, training went on, and batches and states are on the recording.
+    """
 
     run: str
     step: int
@@ -451,11 +460,18 @@ class Incident:
     micro_batches: int
     batch_note: str
     state_note: str
+    kind: IncidentKind = "nonfinite"
+
+    @property
+    def onset_step(self) -> int:
+        """Where what it is about began."""
+        return self.symptoms[0].first_step if self.kind == "symptom" and self.symptoms else self.step
 
     def to_json(self) -> dict[str, Any]:
         """The ``steadytrain.incident/1`` document, without what the bundle holds as files of their own."""
         return {
             "schema": "steadytrain.incident/1",
+            "kind": self.kind,
             "run": self.run,
             "step": self.step,
             "stream": self.stream,
@@ -488,6 +504,7 @@ class Incident:
             micro_batches=data["micro_batches"],
             batch_note=data["batch_note"],
             state_note=data["state_note"],
+            kind=data.get("kind", "nonfinite"),
         )
 
 

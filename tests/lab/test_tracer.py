@@ -493,7 +493,7 @@ def test_scaler_clipping_and_foreach_after_a_bad_backward() -> None:
     assert (located.phase, located.operation) == ("backward", "aten.div.Tensor")
 
 
-def test_the_gradients_damaged_after_backward_are_the_optimizer_phase() -> None:
+def test_gradients_damaged_between_backward_and_the_update_are_the_clip_phase() -> None:
     x = values(1.0, 2.0)
     tracer = tracer_of(x=x)
     with tracer:
@@ -503,7 +503,7 @@ def test_the_gradients_damaged_after_backward_are_the_optimizer_phase() -> None:
         assert x.grad is not None
         x.grad /= torch.zeros(2)  # averaged over nothing
     located = blamed(tracer.finding())
-    assert (located.phase, located.reached) == ("optimizer", "gradient of x")
+    assert (located.phase, located.reached) == ("clip", "gradient of x")
     assert located.code == "x.grad /= torch.zeros(2)  # averaged over nothing"
 
 

@@ -34,19 +34,27 @@ _OURS = str(Path(__file__).parents[1]) + os.sep
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _ENGINE = "_engine_run_backward"
+_OPTIMIZER = os.path.join(_TORCH, "optim", "optimizer.py")
+_STEP = "wrapper"
+"""The function in that file that stands around the ``step`` of every optimizer, a hand-written one too."""
+
 
 Line = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one operation ran. ``sequence`` is the number of the autograd node for what runs inside a backward."""
+    """Where one operation ran. ``sequence`` is the number of the autograd node for what runs inside a backward.
+
+    ``in_update`` tells that an optimizer's ``step`` was running.
+    """
 
     inside: Literal["module", "outside", "backward", "recomputation"]
     module: str | None
     sequence: int | None
     line: Line | None
     losses_before: int
+    in_update: bool = False
 
 
 @dataclass
@@ -137,7 +145,7 @@ def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
     if running is not None:
         return Place("module", running, None, line, losses_before)
     if _graph_task() == -1:
-        return Place("outside", None, None, line, losses_before)
+        return Place("outside", None, None, line, losses_before, _in_update())
     sequence, forward_line = _forward_of(torch._C._current_autograd_node())
     if recomputing:
         return Place("recomputation", None, sequence, line, losses_before)
@@ -179,6 +187,15 @@ def _asked_for_here() -> tuple[Line | None, bool]:
                 return line, False
         frame = frame.f_back
     return line, False
+
+
+def _in_update() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == _STEP and frame.f_code.co_filename == _OPTIMIZER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _forward_of(node: Any) -> tuple[int | None, Line | None]:

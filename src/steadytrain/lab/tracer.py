@@ -40,6 +40,9 @@ from steadytrain.model import Finding, Located, Phase
 CHAIN_FIRST, CHAIN_LAST = 8, 4
 """A longer chain shows its beginning, where the cause is, and its end."""
 
+COLLECTIVES = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.")
+"""Names of the operations by which ranks give each other values begin like this."""
+
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
 
 
@@ -228,7 +231,7 @@ def _blamed(reached: Mapping[Record, Target]) -> Record:
 
 def _locate(culprit: Record, target: Target, watch: Watch, method: str) -> Located:
     assert culprit.place is not None, "only a value from before the run has no place"
-    phase, module = _phase_and_module(culprit.place, watch)
+    phase, module = _phase_and_module(culprit.operation, culprit.place, watch)
     line = culprit.place.line
     return Located(
         phase=phase,
@@ -245,12 +248,18 @@ def _locate(culprit: Record, target: Target, watch: Watch, method: str) -> Locat
     )
 
 
-def _phase_and_module(place: Place, watch: Watch) -> tuple[Phase, str]:
+def _phase_and_module(operation: str, place: Place, watch: Watch) -> tuple[Phase, str]:
+    if operation.startswith(COLLECTIVES):
+        return "communication", place.module or ""
     if place.inside == "module":
         return "forward", place.module or ""
     if place.inside == "outside":
-        # After the last backward there is no loss left to compute: it is the user's handling of the gradients.
-        return ("optimizer" if 0 < watch.losses_marked == place.losses_before else "loss"), ""
+        # After the last backward there is no loss left to compute; before it an optimizer may run its closure.
+        if place.losses_before < watch.losses_marked:
+            return "loss", ""
+        if place.in_update:
+            return "optimizer", ""
+        return ("clip" if watch.losses_marked else "loss"), ""
     module = _made_in(place, watch.calls)
     if place.inside == "backward":
         return "backward", module or ""
@@ -272,6 +281,6 @@ def _chain(path: Sequence[Record], watch: Watch) -> tuple[str, ...]:
 def _link(record: Record, watch: Watch) -> str:
     if record.place is None:
         return record.source or record.operation
-    phase, module = _phase_and_module(record.place, watch)
+    phase, module = _phase_and_module(record.operation, record.place, watch)
     where = f" in {module}" if module else ""
     return f"{record.operation}{where} (backward)" if phase == "backward" else f"{record.operation}{where}"

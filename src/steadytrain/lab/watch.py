@@ -37,6 +37,8 @@ COPY_BYTES_MAX = 256 * 2**20
 OPERANDS_MAX = 16
 """Arguments described per operation. Only list operations over many tensors have more."""
 
+C10D = "c10d."
+
 UNKNOWN_OWNER = "a tensor from before the re-run"
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
 """Where ready-made masks live. In the batch, a parameter or a gradient an Inf is as much a fault as a NaN."""
@@ -145,6 +147,8 @@ class Watch:
         """Look at what an operation made. Where all of it is finite, which is nearly always, that is all."""
         if call.operation.only_a_view:
             return
+        if call.operation.name.startswith(C10D):
+            _wait_for(result)
         with unseen():
             found = [(made, kinds_of(made.tensor)) for made in _made(call, result)]
             bad = [(made, kinds) for made, kinds in found if kinds]
@@ -252,6 +256,13 @@ class Watch:
     def _next(self) -> int:
         self.records += 1
         return self.records
+
+
+def _wait_for(result: object) -> None:
+    """A collective of c10d has written its tensors only when its work is done."""
+    for value in result if isinstance(result, (list, tuple)) else [result]:
+        if isinstance(value, torch.ScriptObject):
+            torch.distributed.Work.unbox(value).wait()  # type: ignore[attr-defined]
 
 
 def _keep(operand: Operand, room: int) -> _Before:
