@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from steadytrain.errors import UsageError
-from steadytrain.model import Symptom, Window
+from steadytrain.model import Finding, Symptom, Window
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.store.tape import find_recording
@@ -53,7 +53,8 @@ class Case:
 
     ``symptom`` is the one that is tried to remove; ``onset`` the step with which it began, ``step`` the one at which it
     was seen. ``begins`` are the steps of the snapshots that a re-run can begin after, ``taped`` the first and the last
-    step on the tape. ``facts`` are what a survey found, by the names of ``steadytrain.trials.facts``.
+    step on the tape. ``facts`` are what a survey found, by the names of ``steadytrain.trials.facts``; ``finding`` is
+    the first bad operation of a bundle.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class Case:
     step_s: float
     facts: Mapping[str, Json] = field(default_factory=dict)
     after: int | None = None
+    finding: Finding | None = None
 
     @property
     def aim(self) -> Aim:
@@ -229,8 +231,10 @@ def open_case(
         UsageError: neither, damaged, or without a symptom while no onset is given.
     """
     recording = find_recording(path)
+    finding: Finding | None = None
     if is_bundle(path):
         bundle = open_bundle(path)
+        finding = bundle.finding
         window, environment, symptoms = bundle.window, bundle.environment, bundle.incident.symptoms
         step: int | None = bundle.incident.step
     else:
@@ -258,6 +262,7 @@ def open_case(
         taped=taped,
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
+        finding=finding,
     )
 
 
