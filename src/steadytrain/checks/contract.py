@@ -128,6 +128,7 @@ class Batch:
         kwargs: the same, by name.
         rows: how many examples, the first dimension of what the model got; None where that is not known.
         raw: what the data loader gave for it, None where there is no loader.
+        way: how its loss is computed; the runner's own.
     """
 
     step: int
@@ -136,6 +137,7 @@ class Batch:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = None
     raw: Any = None
+    way: Any = field(default=None, repr=False)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """Each tensor replaced, the same tensor by the same result in ``values``, ``args`` and ``kwargs``.

@@ -108,8 +108,12 @@ def compile_lines(loop: LoopLines) -> Lines:
 
 def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
     """Execute the lines on a copy of the function's variables; returns what backward would start from."""
+    return run_with({**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}, lines)
+
+
+def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
+    """Execute the lines on these variables, which they may change; returns what backward would start from."""
     # One dictionary for globals and locals: a comprehension inside the lines must see the function's variables.
-    variables: dict[str, Any] = {**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}
     variables.pop(_LOSS, None)
     exec(lines.code, variables)
     loss = variables.get(_LOSS)
