@@ -144,7 +144,7 @@ FACTS: Mapping[str, str] = {
     "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
     "labels_equal_inputs": "share of supervised positions whose label is the token at that place of the input",
     "label_most_common_share": "share of the most frequent label over surveyed steps",
-    "labels_leaked": "list of {input, share}: how well one input column alone tells the label (1: perfectly), above 0.98",
+    "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
     "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
     "batch_gradient": "largest gradient of one row's output to another row's input, over that to its own",
     "tokenizer_size": "number of tokens of a tokenizer found in the script",

@@ -1,0 +1,162 @@
+"""Launch the recorded script once more and only look: the facts of an incident, by the names of ``trials/facts.py``.
+
+Where a snapshot and a tape are there, recorded steps are done again up to the incident's, as a replay does; else the
+script makes its own first steps. Nothing is changed on the way. What is looked at stands in ``lab/surveying``, one file
+a subject; an error there costs its facts and not the survey. The launched side is run as ``python -m
+steadytrain.lab.survey SOURCE RESULT.json OLD=NEW|- LEAD_S ONSET|-``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.errors import UsageError
+from steadytrain.lab.moved import Moved, moved_environment
+from steadytrain.lab.relaunch import run_recorded
+from steadytrain.lab.replay import Source, open_source
+from steadytrain.levels import LEVELS
+from steadytrain.store.bundle import open_bundle, write_json
+from steadytrain.trials.facts import document_of, facts_path
+
+if TYPE_CHECKING:
+    from steadytrain.lab.surveying.observed import Observed
+
+MODULE = "steadytrain.lab.survey"
+NOT_GIVEN = "-"
+LOG_LINES_SHOWN = 3
+UNTIL_WITHOUT_INCIDENT = 12
+"""Steps that are looked at where there is no incident and nothing to replay."""
+
+
+class CannotSurveyError(Exception):
+    """The recorded command was launched, but nothing of it could be looked at; the text says why."""
+
+
+def survey(
+    source: Path, *, moved: Moved, wait_s: float, lead_s: float, onset: int | None = None, keep: bool = True
+) -> dict[str, Any]:
+    """The facts of a bundle or a run folder; kept in its folder of trials, where ``keep``.
+
+    Args:
+        onset: the step at which it began, which is looked at more closely; by default the incident's first symptom.
+
+    Raises:
+        UsageError: no such incident, or the script is gone.
+        CannotSurveyError: the script ended before its first update, or took longer than ``wait_s``.
+    """
+    opened = open_source(source, moved)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-survey-") as scratch:
+        result = Path(scratch) / "result.json"
+        command = [str(source.absolute()), str(result), str(moved), str(lead_s), NOT_GIVEN if not onset else str(onset)]
+        _launch(opened, moved, command, result, wait_s)
+        facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    if keep:
+        place = facts_path(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(place, document_of(facts, source=str(source)))
+    return facts
+
+
+def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float) -> None:
+    environment = moved_environment(opened.environment, moved)
+    script = environment.get("script")
+    if not script and not environment.get("module"):
+        raise UsageError("it is not recorded what command was run, so it cannot be launched again")
+    if script and not Path(script).is_file():
+        raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved")
+    log = result.parent / "output.txt"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", MODULE, *arguments],
+                cwd=environment.get("cwd"),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=wait_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotSurveyError(f"the launched script took more than {wait_s:g} s (--wait-s)") from None
+    if not result.is_file():
+        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+        said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
+        raise CannotSurveyError(f"the launched script ended with {done.returncode} before its first update{said}")
+
+
+def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
+    """The launched side."""
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    place.put_on_path()
+    result_path = Path(result)
+
+    def done(facts: dict[str, Any]) -> None:
+        write_json(result_path, facts)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
+        os._exit(0)
+
+    following: list[Observed] = []
+
+    def attach() -> None:
+        from steadytrain.capture import watcher as watchers
+        from steadytrain.capture.books import Settings
+
+        def tell(text: str) -> None:
+            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+        watched = _observed(opened, float(lead_s), int(onset) if onset != NOT_GIVEN else None, done)
+        following.append(watched)
+        unused = result_path.parent / "unused"
+        settings = Settings(run_dir=unused, run_name="survey", policy="observe", level=LEVELS["light"])
+        watchers.launched = watchers.Watcher(settings, tell=tell, follower=watched)
+        watched.begin()
+
+    status = run_recorded(opened, attach)
+    if following and following[0].seen_steps:
+        following[0].finish()  # the script ended, or failed, before the last step to be looked at
+    return status
+
+
+def _onset(opened: Source) -> int | None:
+    """When the incident's first symptom began."""
+    if opened.incident_step is None:
+        return None
+    symptoms = open_bundle(opened.path).incident.symptoms
+    return min((symptom.first_step for symptom in symptoms), default=opened.incident_step)
+
+
+def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
+    """What follows the launched script: a replay that is looked at, or the script alone."""
+    from steadytrain.lab.surveying.observed import Alone, Observed, ReplayedSteps
+
+    onset = onset or _onset(opened)
+    recording = opened.recording
+    try:
+        snapshot, last = recording.choose(first=None, until=opened.incident_step)
+        if onset is not None and onset <= snapshot.step:
+            earlier = [start for start in recording.starts() if start <= onset]
+            snapshot, last = recording.choose(first=max(earlier, default=None), until=last)
+    except UsageError as error:
+        until = min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
+        return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[f"nothing was replayed: {error}"])
+    own_steps = opened.own_steps(snapshot.step, lead_s)
+    inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
+    return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except UsageError as error:
+        print(f"steadytrain: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,140 @@
+"""What the model was given: values that are not finite, outliers in scale, repeats, drift."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.lab.surveying.labels import ROWS_LISTED_MAX
+
+ROW_DIGESTS_MAX = 1 << 16
+SCALE_FLOOR = 1e-12
+SHIFT_STEPS_MIN = 2
+HISTOGRAM_BINS = 64
+
+
+class Batches:
+    """The inputs of the surveyed steps, summed up; the tensors themselves are let go."""
+
+    def __init__(self) -> None:
+        self.rows: int | None = None
+        self.tokens: Tensor | None = None
+        self._step = 0
+        self._marked: int | None = None
+        self._scales: dict[int, float] = {}
+        self._statistics: dict[int, Tensor] = {}
+        self._digests: dict[int, str] = {}
+        self._row_digests: dict[bytes, int] = {}
+        self._rows_repeated = self._rows_seen = 0
+        self._nonfinite: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+
+    def fetched(self, dataset: int, batch: Any) -> None:
+        """A loader gave a batch; what the model gets of it is read when it gets it."""
+
+    @torch.no_grad()
+    def called(self, step: int, args: Any, kwargs: Any) -> None:
+        """The model is called in ``step``."""
+        first = step != self._step
+        self._step = step
+        inputs = list(_named_tensors(args, kwargs))
+        if not inputs:
+            return
+        lead = next((value for _, value in inputs if value.dim() > 0), None)
+        self.rows = int(lead.shape[0]) if lead is not None else None
+        self.tokens = next((v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()), None)
+        scales, parts = [], []
+        for name, value in inputs:
+            if value.numel() == 0:
+                continue
+            if value.is_floating_point():
+                bad = ~value.isfinite()
+                if bool(bad.any()) and len(self._nonfinite) < ROWS_LISTED_MAX:
+                    rows = bad.reshape(value.shape[0], -1).any(1).nonzero().flatten() if value.dim() else torch.zeros(1)
+                    where = rows.tolist()[:ROWS_LISTED_MAX]
+                    self._nonfinite.append({"step": step, "input": name, "rows": where, "count": int(bad.sum())})
+                good = value[~bad].float()
+                if good.numel():
+                    scales.append(float(good.abs().max()))
+                    parts.append(torch.stack([good.mean(), good.std(correction=0), good.abs().max().log1p()]))
+            elif value.dtype != torch.bool:
+                bins = torch.bincount((value.flatten() % HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).float()
+                parts.append(bins / bins.sum())
+        if scales:
+            self._scales[step] = max(scales)
+        if parts and first:
+            self._statistics[step] = torch.cat(parts)
+        if first:
+            self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
+            self._count_rows(inputs[0][1])
+
+    def mark(self, step: int) -> None:
+        """This step is the one that batch facts are about."""
+        self._marked = step
+
+    def finish(self) -> dict[str, Any]:
+        facts = self.facts
+        looked = self._marked if self._marked in self._digests else self._step
+        facts["batch_nonfinite"] = self._nonfinite
+        others = sorted(scale for step, scale in self._scales.items() if step < looked)
+        if looked in self._scales and others:
+            facts["batch_scale"] = self._scales[looked] / max(SCALE_FLOOR, others[len(others) // 2])
+        digests = list(self._digests.values())
+        if len(digests) > 1:
+            facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
+        if self._rows_seen:
+            facts["repeated_rows"] = self._rows_repeated / self._rows_seen
+        before = [s for step, s in self._statistics.items() if step < looked]
+        if len(before) > SHIFT_STEPS_MIN and looked in self._statistics:
+            facts["batch_distance"] = _distance(before, [self._statistics[looked]])
+            after = [s for step, s in self._statistics.items() if step >= looked]
+            if len(after) > SHIFT_STEPS_MIN:
+                facts["data_shift"] = _distance(before, after)
+        return facts
+
+    def _count_rows(self, value: Tensor) -> None:
+        if value.dim() == 0 or len(self._row_digests) > ROW_DIGESTS_MAX:
+            return
+        rows = value.detach().cpu().contiguous().reshape(value.shape[0], -1)
+        for row in rows:
+            key = hashlib.blake2b(_bytes(row), digest_size=16).digest()
+            self._rows_seen += 1
+            self._rows_repeated += key in self._row_digests
+            self._row_digests[key] = self._step
+
+
+def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
+    """How far the mean of ``after`` is from ``before``, in deviations of single batches; the median over statistics."""
+    if len({one.shape for one in [*before, *after]}) > 1:
+        return None
+    known, now = torch.stack(before).double(), torch.stack(after).double().mean(0)
+    spread = known.std(0) + SCALE_FLOOR + 1e-3 * known.mean(0).abs()
+    away = (now - known.mean(0)).abs() / spread
+    found = float(away.sort().values[-max(1, len(away) // 8) :].mean())
+    return found if math.isfinite(found) else None
+
+
+def _named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
+        yield from _inside(place, value)
+
+
+def _inside(place: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield place, value.detach()
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _inside(f"{place}.{key}", part)
+    elif isinstance(value, (list, tuple)):
+        for at, part in enumerate(value):
+            yield from _inside(f"{place}.{at}", part)
+
+
+def _bytes(value: Tensor) -> bytes:
+    plain = value.detach().cpu().contiguous()
+    return plain.flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b""

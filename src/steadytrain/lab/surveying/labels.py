@@ -1,0 +1,236 @@
+"""Labels and targets, as the loss function got them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from steadytrain.lab.surveying.batches import Batches
+    from steadytrain.lab.surveying.calls import Calls, LossCall
+
+SHIFTS = 4
+ALIGNED = 0.99
+PAD_RUN = 2
+ROWS_LISTED_MAX = 256
+SUSPECT = 8.0
+CLASS_LOSSES = ("cross_entropy", "nll_loss")
+SUPERVISED_MIN = 8
+
+
+class Labels:
+    """Sums over steps; ``last`` is the loss call of the step that is looked at most closely."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.last: LossCall | None = None
+        self.outside = 0
+        self._ignored: list[float] = []
+        self._rows_without: list[tuple[int, int]] = []
+        self._counts: dict[int, int] = {}
+        self._halves: list[dict[int, int]] = []
+        self._orders: list[float] = []
+        self._marked = False
+
+    @torch.no_grad()
+    def step(self, step: int, calls: Calls, batches: Batches) -> None:
+        """At the gate of each surveyed step."""
+        if not calls.step_losses:
+            return
+        call = max(calls.step_losses, key=lambda one: one.input.numel())
+        if not self._marked:
+            self.last = call
+        if call.name in CLASS_LOSSES and not call.target.is_floating_point():
+            self._classes(call, batches)
+        elif call.target.is_floating_point():
+            self._values(call)
+        self._rows(call, batches)
+
+    def mark(self, step: int) -> None:
+        """This step is the one that row facts are about."""
+        self._marked = True
+
+    def finish(self) -> dict[str, Any]:
+        facts = self.facts
+        if self._ignored:
+            facts["labels_ignored_share_usual"] = sorted(self._ignored)[len(self._ignored) // 2]
+            rows = sum(count for _, count in self._rows_without)
+            facts["rows_without_labels_share"] = sum(w for w, _ in self._rows_without) / max(1, rows)
+        total = sum(self._counts.values())
+        if total:
+            facts["label_most_common_share"] = max(self._counts.values()) / total
+            shares = [count / total for count in self._counts.values()]
+            chance = sum(share**2 for share in shares)
+            if self._orders and chance < 1:
+                facts["labels_sorted"] = sum(self._orders) / len(self._orders) / chance
+            facts["label_mix_change"] = _mix_change(self._halves)
+        return facts
+
+    # -- classes ---------------------------------------------------------------------------------------------------
+
+    def _classes(self, call: LossCall, batches: Batches) -> None:
+        labels, facts = call.target, self.facts
+        ignored = labels == call.ignore_index
+        rows = batches.rows or (labels.shape[0] if labels.dim() else 1)
+        share = float(ignored.float().mean()) if labels.numel() else 1.0
+        self._ignored.append(share)
+        by_row = ignored.reshape(rows, -1) if labels.numel() % max(1, rows) == 0 and rows else ignored.reshape(1, -1)
+        without = by_row.all(1).nonzero().flatten().tolist()
+        self._rows_without.append((len(without), by_row.shape[0]))
+        if not self._marked:
+            facts["labels_ignored_share"] = share
+            facts["rows_without_labels"] = without[:ROWS_LISTED_MAX]
+        used = labels[~ignored]
+        classes = call.input.shape[1] if call.input.dim() > 1 else int(call.input.numel())
+        facts["classes"], facts["uniform_loss"] = int(classes), math.log(max(1, classes))
+        facts["loss_dtype"] = str(call.input.dtype).removeprefix("torch.")
+        if used.numel():
+            facts["label_largest"] = max(int(used.max()), facts.get("label_largest", 0))
+            facts["label_smallest"] = min(int(used.min()), facts.get("label_smallest", 0))
+            self.outside += int(((used < 0) | (used >= classes)).sum())
+            self._count(used)
+        if call.input.dim() == 2 and call.input.numel():
+            finite = call.input.float()
+            facts["log_partition"] = float(finite.logsumexp(-1).mean())
+        tokens = batches.tokens
+        if tokens is not None and tokens.dim() == 2:
+            self._against_tokens(call, tokens)
+
+    def _count(self, used: Tensor) -> None:
+        values, counts = used.flatten().unique(return_counts=True)
+        here = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        for value, count in here.items():
+            self._counts[value] = self._counts.get(value, 0) + count
+        self._halves.append(here)
+        if used.numel() > 1 and len(here) > 0:
+            flat = used.flatten()
+            self._orders.append(float((flat[1:] == flat[:-1]).float().mean()))
+
+    def _against_tokens(self, call: LossCall, tokens: Tensor) -> None:
+        """Labels and logits against the ids that the model was given, position by position."""
+        batch, length = tokens.shape
+        labels = call.target.reshape(-1)
+        if batch == 0 or labels.numel() % batch or labels.numel() < SUPERVISED_MIN:
+            return
+        labels = labels.reshape(batch, -1)
+        width = labels.shape[1]
+        if not length - SHIFTS <= width <= length or width < 2:
+            return
+        self._pads(call, tokens, labels)
+        used = labels != call.ignore_index
+        if not bool(used.any()):
+            return
+        equal = []
+        for shift in range(SHIFTS):
+            span = min(width, length - shift)
+            here = used[:, :span]
+            same = labels[:, :span] == tokens[:, shift : shift + span]
+            equal.append(float(same[here].float().mean()) if bool(here.any()) else 0.0)
+        self.facts["labels_equal_inputs"] = equal[0]
+        trained = next((shift for shift, share in enumerate(equal) if share > ALIGNED), None)
+        if trained is not None:
+            self.facts["label_shift_trained"] = trained
+        if call.input.dim() == 2 and call.input.shape[0] == labels.numel() and call.name == "cross_entropy":
+            logits = call.input.float().reshape(batch, width, -1)
+            costs = {}
+            for shift in range(SHIFTS):
+                span = min(width, length - shift)
+                wanted = tokens[:, shift : shift + span].reshape(-1)
+                if bool((wanted < logits.shape[-1]).all()) and span > 0:
+                    rows = logits[:, :span].reshape(-1, logits.shape[-1])
+                    costs[str(shift)] = float(F.cross_entropy(rows, wanted))
+            self.facts["label_shift"] = costs
+
+    def _pads(self, call: LossCall, tokens: Tensor, labels: Tensor) -> None:
+        ends = tokens[:, -1]
+        runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
+        if not bool(runs.any()):
+            return
+        pad = int(ends[runs].mode().values)
+        padded = tokens == pad
+        trailing = padded.flip(1).cumprod(1).flip(1).bool()
+        if int(trailing.sum(1).max()) < PAD_RUN or int((trailing.sum(1) >= PAD_RUN).sum()) < 2:
+            return
+        self.facts["pad_id"] = pad
+        self.facts["pad_share"] = float(trailing.float().mean())
+        used = labels != call.ignore_index
+        if bool(used.any()):
+            self.facts["pad_supervised_share"] = float((labels[used] == pad).float().mean())
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _values(self, call: LossCall) -> None:
+        facts, target = self.facts, call.target.float()
+        if target.numel() == 0:
+            return
+        low, high = float(target.min()), float(target.max())
+        before = facts.get("target_range", [low, high])
+        facts["target_range"] = [min(before[0], low), max(before[1], high)]
+        ends = call.ends
+        if ends is not None:
+            facts["output_range"] = list(ends)
+            slack = 0.01 * (ends[1] - ends[0]) if math.isfinite(ends[1]) else 1e-6
+            out = (target < ends[0] - slack) | (target > ends[1] + slack)
+            facts["targets_out_of_reach"] = float(out.float().mean())
+
+    def _rows(self, call: LossCall, batches: Batches) -> None:
+        """Loss by row of the batch, of the step that is looked at most closely."""
+        if self._marked:
+            return
+        losses = row_losses(call, batches.rows)
+        if losses is None or len(losses) < 2:
+            return
+        self.facts["row_loss"] = losses[:ROWS_LISTED_MAX].tolist()
+        finite = losses[losses.isfinite()]
+        total = float(finite.sum())
+        if len(finite) == len(losses) and total > 0:
+            self.facts["row_loss_share"] = float(losses.max()) / total
+        middle = float(finite.median()) if len(finite) else math.nan
+        bad = ~losses.isfinite() | (losses > SUSPECT * middle)
+        self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
+
+
+def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
+    """The loss of each row of the batch, None where the loss function is not one of the common ones."""
+    value, target = call.input.float(), call.target
+    if call.name == "cross_entropy" and not target.is_floating_point():
+        inside = (target == call.ignore_index) | ((target >= 0) & (target < value.shape[1]))
+        if not bool(inside.all()):
+            return None
+        each = F.cross_entropy(value, target, ignore_index=call.ignore_index or -100, reduction="none")
+    elif call.name == "mse_loss" and value.shape == target.shape:
+        each = (value - target.float()).square()
+    elif call.name == "binary_cross_entropy_with_logits" and value.shape == target.shape:
+        each = F.binary_cross_entropy_with_logits(value, target.float(), reduction="none")
+    else:
+        return None
+    rows = rows or each.shape[0]
+    if each.numel() == 0 or each.numel() % rows:
+        return None
+    return each.reshape(rows, -1).mean(1)
+
+
+def _mix_change(halves: list[dict[int, int]]) -> float | None:
+    """Largest change of a label's share from the first to the second half, in standard errors."""
+    middle = len(halves) // 2
+    if middle == 0:
+        return None
+    sums: list[dict[int, int]] = []
+    for part in (halves[:middle], halves[middle:]):
+        total: dict[int, int] = {}
+        for one in part:
+            for value, count in one.items():
+                total[value] = total.get(value, 0) + count
+        sums.append(total)
+    first, second = (sum(one.values()) for one in sums)
+    largest = 0.0
+    for value in sums[0].keys() | sums[1].keys():
+        a, b = sums[0].get(value, 0) / first, sums[1].get(value, 0) / second
+        both = (sums[0].get(value, 0) + sums[1].get(value, 0)) / (first + second)
+        error = math.sqrt(max(both * (1 - both), 1e-12) * (1 / first + 1 / second))
+        largest = max(largest, abs(a - b) / error)
+    return largest

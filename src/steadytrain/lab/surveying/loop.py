@@ -1,0 +1,158 @@
+"""How the script goes round: what it calls between two updates, and in which order.
+
+Methods of torch are wrapped for the rest of the process, which does nothing else than be looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+PLANNED_FIELDS = ("T_max", "total_steps", "total_iters", "T_0")
+
+
+@dataclass
+class Loop:
+    """Counts since the survey began, over all optimizers."""
+
+    zero_grads: int = 0
+    backwards: int = 0
+    updates: int = 0
+    scheduler_steps: int = 0
+    schedulers: list[Any] = field(default_factory=list)
+    scheduler_first: bool | None = None
+    clips: int = 0
+    clip_value: float | None = None
+    clip_coefficients: list[float] = field(default_factory=list)
+    clip_before_unscale: bool = False
+    clip_before_backward: bool = False
+    scaler_used: bool = False
+    scaler_scale: float | None = None
+    unscaled: bool = False
+    backward_in_autocast: bool = False
+    optimizer_in_autocast: bool = False
+    carried_over: bool = False
+    empty_updates: int = 0
+    loaded_model: bool = False
+    loaded_optimizer: bool = False
+    evals: int = 0
+    trains: int = 0
+    since_update: int = 0
+
+    def watch(self) -> None:
+        """Wrap what the script may call."""
+        for owner in (Optimizer, nn.Module):
+            self._wrap(owner, "zero_grad", self._zeroed)
+        self._wrap(nn.Module, "load_state_dict", self._model_loaded)
+        self._wrap(Optimizer, "load_state_dict", self._optimizer_loaded)
+        self._wrap(nn.Module, "train", self._mode)
+        scaler = torch.amp.GradScaler
+        self._wrap(scaler, "scale", self._scaled)
+        self._wrap(scaler, "unscale_", self._unscaled)
+        for place in (torch.nn.utils, torch.nn.utils.clip_grad):
+            for name in ("clip_grad_norm_", "clip_grad_value_"):
+                self._wrap(place, name, self._clipped)
+        self.watch_schedulers()
+
+    def watch_schedulers(self) -> None:
+        """Wrap ``step`` of every scheduler class there is; those that wrap another's are counted once."""
+        waiting: list[type] = [LRScheduler, ReduceLROnPlateau]
+        while waiting:
+            one = waiting.pop()
+            waiting += one.__subclasses__()
+            if "step" in vars(one) and not hasattr(vars(one)["step"], "surveyed"):
+                self._wrap(one, "step", self._scheduled)
+
+    def backward_begins(self, gradients_there: bool) -> None:
+        self.carried_over |= gradients_there and self.updates > 0 and self.since_update == 0
+        self.backwards += 1
+        self.since_update += 1
+        self.backward_in_autocast |= _autocast_on()
+
+    def update_begins(self) -> None:
+        self.optimizer_in_autocast |= _autocast_on()
+        self.empty_updates += self.since_update == 0
+
+    def update_ended(self) -> None:
+        self.updates += 1
+        self.since_update = 0
+        self.unscaled = False
+
+    # -- what was called -------------------------------------------------------------------------------------------
+
+    def _zeroed(self, owner: Any, *_: Any, **__: Any) -> None:
+        self.zero_grads += 1
+
+    def _model_loaded(self, owner: Any, *_: Any, **__: Any) -> None:
+        self.loaded_model = True
+
+    def _optimizer_loaded(self, owner: Any, *_: Any, **__: Any) -> None:
+        self.loaded_optimizer = True
+
+    def _mode(self, owner: nn.Module, mode: bool = True) -> None:
+        self.trains += bool(mode)
+        self.evals += not mode
+
+    def _scaled(self, scaler: Any, *_: Any, **__: Any) -> None:
+        if scaler.is_enabled():
+            self.scaler_used = True
+            self.scaler_scale = float(scaler.get_scale())
+
+    def _unscaled(self, scaler: Any, *_: Any, **__: Any) -> None:
+        self.unscaled = True
+
+    def _clipped(self, parameters: Any, limit: float, *_: Any, **__: Any) -> None:
+        if _called_by_torch():
+            return
+        self.clips += 1
+        self.clip_value = float(limit)
+        self.clip_before_unscale |= self.scaler_used and not self.unscaled
+        self.clip_before_backward |= self.since_update == 0 and self.updates > 0
+
+    def _scheduled(self, scheduler: Any, *_: Any, **__: Any) -> None:
+        if _called_by_torch():
+            return  # a scheduler steps once when it is made, and one may hold others
+        if self.scheduler_first is None:
+            self.scheduler_first = self.updates == 0
+        self.scheduler_steps += 1
+        if not any(known is scheduler for known in self.schedulers):
+            self.schedulers.append(scheduler)
+
+    def planned(self) -> int | None:
+        """After how many steps the first scheduler ends, where it says so."""
+        for name in PLANNED_FIELDS if self.schedulers else ():
+            value = getattr(self.schedulers[0], name, None)
+            if isinstance(value, int) and value > 0:
+                return value
+        return None
+
+    def _wrap(self, owner: Any, name: str, tell: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            tell(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        wrapped.surveyed = True  # type: ignore[attr-defined]
+        setattr(owner, name, wrapped)
+
+
+def _autocast_on() -> bool:
+    return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+def _called_by_torch() -> bool:
+    """Whether the wrapped function was called from torch's own code and not from the script's."""
+    frame = sys._getframe(3)
+    while frame is not None and "steadytrain" in frame.f_globals.get("__name__", ""):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")

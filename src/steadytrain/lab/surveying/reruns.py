@@ -1,0 +1,114 @@
+"""The last batch once more through the model, after the last step: leaks between positions and rows.
+
+Random numbers are drawn and buffers move, which no longer matters: the process ends right after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from steadytrain.capture.recorder import MicroBatch
+from steadytrain.lab.surveying.calls import Calls, LossCall
+
+POSITIONS_MIN = 4
+WIDTH_MIN = 2
+
+
+class _Embedded(TorchFunctionMode):
+    """Keeps the result of the first look-up of token ids, as a tensor that gradients can be asked for."""
+
+    def __init__(self, shape: torch.Size) -> None:
+        super().__init__()
+        self.found: Tensor | None = None
+        self._shape = shape
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") == "embedding" and self.found is None and args[0].shape == self._shape:
+            self.found = result
+        return result
+
+
+def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) -> dict[str, Any]:
+    """Facts of gradients between positions and between rows."""
+    if not calls_made:
+        return {}
+    call = calls_made[-1]
+    module = call.module
+    was_training = module.training
+    module.eval()  # dropout and batch statistics join rows on purpose
+    try:
+        return _leaks(module, call, last)
+    finally:
+        module.train(was_training)
+
+
+def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[str, Any]:
+    tokens = next((v for v in [*call.args, *call.kwargs.values()] if _is_ids(v)), None)
+    if tokens is None:
+        inputs = next((v for v in call.args if isinstance(v, Tensor) and v.is_floating_point() and v.dim() > 1), None)
+        if inputs is None:
+            return {}
+        leaf = inputs.detach().clone().requires_grad_()
+        args = tuple(leaf if value is inputs else value for value in call.args)
+        with torch.enable_grad():
+            output = _logits(module(*args, **call.kwargs), inputs.shape[0])
+            return _between_rows(output, leaf)
+    with torch.enable_grad():
+        embedded = _Embedded(tokens.shape)
+        with embedded:
+            output = _logits(module(*call.args, **call.kwargs), tokens.shape[0])
+        if embedded.found is None or output is None or not output.requires_grad:
+            return {}
+        facts = _between_rows(output, embedded.found)
+        length = tokens.shape[1]
+        if output.dim() == 2 and output.shape[0] == tokens.numel():
+            output = output.reshape(*tokens.shape, -1)
+        if output.dim() == 3 and output.shape[1] == length and length >= POSITIONS_MIN:
+            at = length // 2
+            gradient = _gradient(output[:, at].square().sum(), embedded.found)
+            if gradient is not None:
+                sizes = gradient.abs().amax(dim=(0, 2))
+                before, after = float(sizes[: at + 1].max()), float(sizes[at + 1 :].max())
+                if before > 0:
+                    facts["causal_gradient"] = after / before
+        return facts
+
+
+def _between_rows(output: Tensor | None, given: Tensor) -> dict[str, Any]:
+    if output is None or not output.requires_grad or output.dim() < WIDTH_MIN or given.shape[0] < 2:
+        return {}
+    per_row = output.reshape(given.shape[0], -1) if output.numel() % given.shape[0] == 0 else None
+    if per_row is None:
+        return {}
+    gradient = _gradient(per_row[0].square().sum(), given)
+    if gradient is None:
+        return {}
+    sizes = gradient.abs().reshape(given.shape[0], -1).amax(1)
+    own = float(sizes[0])
+    return {"batch_gradient": float(sizes[1:].max()) / own} if own > 0 else {}
+
+
+def _gradient(value: Tensor, given: Tensor) -> Tensor | None:
+    if not given.requires_grad:
+        return None
+    (gradient,) = torch.autograd.grad(value, given, retain_graph=True, allow_unused=True)
+    return gradient if gradient is not None and bool(gradient.isfinite().all()) else None
+
+
+def _logits(output: Any, rows: int) -> Tensor | None:
+    """The first output with a gradient that has something for each row."""
+    if isinstance(output, Tensor):
+        return output if output.is_floating_point() and output.dim() > 1 else None
+    parts = list(output.values()) if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else []
+    found = [part for part in (_logits(value, rows) for value in parts) if part is not None]
+    return next(iter(found), None)
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)
