@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402 (torch is optional for an install of steadytrain)
 
 from steadytrain.lab.operands import Kinds  # noqa: E402
-from steadytrain.lab.repro import trail as trails  # noqa: E402
+from steadytrain.lab.repro import held  # noqa: E402
 from steadytrain.lab.repro.arguments import CannotWriteError, Device, Ref, from_json, source, to_json  # noqa: E402
-from steadytrain.lab.repro.cone import cuts, program_of, wanted_by  # noqa: E402
+from steadytrain.lab.repro.cone import cuts, lacks_values, program_of, wanted_by  # noqa: E402
 from steadytrain.lab.repro.program import (  # noqa: E402
     Program,
     Step,
@@ -185,13 +185,14 @@ def test_a_capture_beyond_its_memory_names_what_a_second_one_has_to_keep(monkeyp
         return ((weight * 3 + 1 - 1) / 3).sqrt().sum()
 
     whole, culprit = traced(forward, weight=weight)
-    monkeypatch.setattr(trails, "KEPT_BYTES_MAX", 600)
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 600)
     first, culprit = traced(forward, weight=weight)
-    assert first.overflowed
-    assert not first.kept
-    wanted = wanted_by(first, list(cuts(first, culprit.number, culprit.kind)))
-    second, culprit = traced(forward, wanted, weight=weight)
-    assert 0 < len(second.kept) < len(whole.kept)
+    found = list(cuts(first, culprit.number, culprit.kind))
+    assert first.held.overflowed
+    assert lacks_values(first, found)
+    second, culprit = traced(forward, wanted_by(first, found), weight=weight)
+    assert not lacks_values(second, found)
+    assert 0 < len(second.held) < len(whole.held)
     assert any(shows_fault(program) for program in programs(second, culprit))
 
 

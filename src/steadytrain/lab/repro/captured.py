@@ -31,11 +31,13 @@ TENSORS = "captured.pt"
 class Request:
     """What to capture: ``before`` operations more than needed; ``update`` looks at the script's own updates.
 
-    ``keep`` are the numbers of operations, and of backward nodes, whose inputs are needed; None keeps all.
+    ``whole_lead`` lets the script make all of its own steps first, and not only one. ``keep`` are the numbers of
+    operations, and of backward nodes, whose inputs are needed; None keeps all.
     """
 
     before: int
     update: bool = False
+    whole_lead: bool = False
     keep: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
@@ -58,7 +60,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.capture.scene import Scene
     from steadytrain.capture.watcher import Watcher
     from steadytrain.lab.investigate import LoopLap
-    from steadytrain.lab.rehearse import BundleRehearsal
+    from steadytrain.lab.rehearse import BundleRehearsal, lead_in_steps
     from steadytrain.lab.relaunch import NEW_PROCESS
     from steadytrain.lab.repro.trail import Trail
 
@@ -73,7 +75,13 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
         _leave(folder, request, finding, laps[0].culprit() if laps else None, trail)
 
     settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe")
-    Watcher(settings, tell=_tell, rehearsal=BundleRehearsal(bundle, done, lap=lap))
+    lead = lead_in_steps(bundle) if request.whole_lead else 1
+
+    class _Rehearsal(BundleRehearsal):
+        def begins_after(self, step: int) -> bool:
+            return step >= lead
+
+    Watcher(settings, tell=_tell, rehearsal=_Rehearsal(bundle, done, lap=lap))
 
 
 def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
@@ -100,7 +108,7 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
     import torch
 
     from steadytrain.lab.repro.arguments import CannotWriteError
-    from steadytrain.lab.repro.cone import Cut, cuts, program_of, wanted_by
+    from steadytrain.lab.repro.cone import Cut, cuts, lacks_values, program_of, wanted_by
     from steadytrain.lab.repro.program import program_to_json
 
     if finding.located is None or culprit is None:
@@ -117,7 +125,7 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
         found += cuts(trail, culprit.number, culprit.kind, before=request.before)
     except CannotWriteError as refusal:
         why = str(refusal)
-    if trail.overflowed:
+    if lacks_values(trail, found):
         wanted = wanted_by(trail, found)
         return {"why": None, "programs": [], "keep": [sorted(wanted.operations), sorted(wanted.nodes)]}
     for cut in found:

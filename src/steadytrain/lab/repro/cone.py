@@ -96,6 +96,16 @@ def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
     )
 
 
+def lacks_values(trail: Trail, found: Sequence[Cut]) -> bool:
+    """Whether a cut needs a value that was let go because the step is too large to be held as a whole."""
+    return trail.held.overflowed and any(name not in trail.held for cut in found for name in _come_in(cut))
+
+
+def _come_in(cut: Cut) -> set[str]:
+    read = {name for entry in cut.entries for name in _read(entry)} | {name for name in cut.gradients if name}
+    return read - {name for entry in cut.entries for name in _made(entry)}
+
+
 def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
     """The programs of a cut: one, or in backward one for each input whose gradient may hold the fault.
 
@@ -211,7 +221,7 @@ def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Te
     def take(name: str) -> None:
         if name in made or name in inputs:
             return
-        tensor = trail.kept.get(name)
+        tensor = trail.held.get(name)
         if tensor is None:
             raise CannotWriteError("an input is no plain tensor (sparse, quantized or sharded), so it was not kept")
         if name not in cut.filled:
@@ -254,7 +264,7 @@ def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, to
 
 def _device(trail: Trail, names: Iterable[str]) -> str:
     """Where the operations ran: single numbers on the CPU may go with tensors that are elsewhere."""
-    devices = [trail.devices[name] for name in names if name in trail.devices]
+    devices = [trail.held.devices[name] for name in names if name in trail.held.devices]
     return next((device for device in devices if device != "cpu"), "cpu")
 
 

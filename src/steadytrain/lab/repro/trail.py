@@ -2,8 +2,9 @@
 
 A *value* is what a tensor held between two writes: the same memory read the same way, written by nobody meanwhile. So
 a tensor that autograd saved and unpacked again is the value it was when the forward made it. The trail knows the kinds
-of non-finite numbers in each value, and keeps copies of the values that operations were called with, within a bound:
-a run that is beyond it is captured again with the few operations named that are needed (``wanted``).
+of non-finite numbers in each value, and holds the values that operations were called with, within a bound: a run that
+is beyond it, and needs more than what broken operations read, is captured again with the few operations named that are
+needed (``wanted``).
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steadytrain.lab.operands import Kinds, has_own_dispatch, kinds_of, storage_of, unseen
+from steadytrain.lab.operands import Kinds, kinds_of, storage_of, unseen
 from steadytrain.lab.operations import operands_of, operation_of, written_by
 from steadytrain.lab.repro.arguments import Ref, map_leaves
+from steadytrain.lab.repro.held import HeldValues
 from steadytrain.lab.tracer import Observer
-
-KEPT_BYTES_MAX = 512 * 2**20
-"""Copies kept in one run; a model beyond it is captured in two runs."""
 
 OPERATIONS_MAX = 500_000
 """A step of a large model has some ten thousand; beyond this nothing more is noted."""
@@ -72,10 +71,11 @@ class _Storage:
 
 @dataclass(frozen=True)
 class _Open:
-    """An operation that is running."""
+    """An operation that is running. ``read`` has what it reads by name, copies of what it is about to overwrite."""
 
     function: Any
-    raw: tuple[Sequence[Any], Mapping[str, Any]]
+    read: Mapping[str, torch.Tensor]
+    written: Sequence[torch.Tensor]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     node: int | None
@@ -84,7 +84,7 @@ class _Open:
 class Trail(Observer):
     """Follows one traced run. ``entries`` are its operations by number, in order.
 
-    ``kept`` are copies of values on the host by name, ``devices`` where each was.
+    ``held`` are the values by name, as far as they can still be had.
     ``made_by`` maps a backward node to the operation that it differentiates, ``incoming`` to the gradients that came
     into it.
     """
@@ -92,13 +92,10 @@ class Trail(Observer):
     def __init__(self, wanted: Wanted | None = None) -> None:
         self.entries: dict[int, Entry] = {}
         self.values: dict[str, Value] = {}
-        self.kept: dict[str, torch.Tensor] = {}
-        self.devices: dict[str, str] = {}
+        self.held = HeldValues(bounded=wanted is None)
         self.made_by: dict[int, int] = {}
         self.incoming: dict[int, tuple[str | None, ...]] = {}
-        self.overflowed = False
         self._wanted = wanted
-        self._kept_bytes = 0
         self._storages: dict[int, _Storage] = {}
         self._prune_at = PRUNE_FROM
         self._open: _Open | None = None
@@ -111,31 +108,39 @@ class Trail(Observer):
         with unseen():
             self._follow_backward()
             keep = self._wanted is None or number in self._wanted.operations
+            read: dict[str, torch.Tensor] = {}
 
             def refer(value: Any) -> Any:
-                return Ref(self._read(value, keep=keep)) if isinstance(value, torch.Tensor) else value
+                if not isinstance(value, torch.Tensor):
+                    return value
+                name = self._read(value, keep=keep)
+                read[name] = value
+                return Ref(name)
 
+            references = tuple(map_leaves(list(args), refer)), map_leaves(dict(kwargs), refer)
+            written = _written(function, args, kwargs)
+            for tensor in written:
+                self._about_to_write(tensor, read)
             node = torch._C._current_autograd_node()
-            self._open = _Open(
-                function,
-                (args, kwargs),
-                tuple(map_leaves(list(args), refer)),
-                map_leaves(dict(kwargs), refer),
-                None if node is None else int(node._sequence_nr()),
-            )
+            sequence = None if node is None else int(node._sequence_nr())
+            self._open = _Open(function, read, written, *references, sequence)
 
     def after(self, number: int, result: object) -> None:
         opened, self._open = self._open, None
         if opened is None:
             return
         with unseen():
-            written = self._overwrite(number, opened)
+            written = self._overwrite(number, opened.written)
             mine = {id(tensor) for _, _, tensor in written}
             results = []
             for tensor in tensors_of(result):
                 known = id(tensor) in mine or self._known(tensor) is not None
                 results.append(None if known else self._name(tensor, number))
                 self._made_last.append((number, tensor))
+            made = [*(name for name in results if name), *(new for _, new, _ in written)]
+            if self._wanted is None and any(self.values[name].kinds for name in made):
+                for name, tensor in opened.read.items():
+                    self.held.copy(name, tensor)
         self.entries[number] = Entry(
             number,
             opened.function,
@@ -146,18 +151,22 @@ class Trail(Observer):
             opened.node,
         )
 
-    def _overwrite(self, number: int, opened: _Open) -> list[tuple[str, str, torch.Tensor]]:
+    def _about_to_write(self, tensor: torch.Tensor, read: dict[str, torch.Tensor]) -> None:
+        """Keep what ``tensor``, and whatever else shares its memory, holds now."""
+        storage = storage_of(tensor)
+        known = None if storage is None else self._storages.get(storage._cdata)
+        if known is None:
+            return
+        names = set(known.names.values())
+        self.held.overwritten(names)
+        for name in names & read.keys():
+            kept = self.held.get(name)
+            read[name] = read[name].detach().clone() if kept is None else kept
+
+    def _overwrite(self, number: int, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str, torch.Tensor]]:
         """Give new names to the tensors that the operation has written in place."""
-        operation = operation_of(opened.function)
-        operands = operands_of(operation, *opened.raw)
-        names = written_by(operation, operands)
-        tensors = {
-            id(operand.value): operand.value
-            for operand in operands
-            if operand.argument in names and isinstance(operand.value, torch.Tensor)
-        }
         pairs = []
-        for tensor in tensors.values():
+        for tensor in tensors:
             storage = storage_of(tensor)
             old = self._known(tensor)
             if storage is None or old is None:
@@ -168,22 +177,9 @@ class Trail(Observer):
 
     def _read(self, tensor: torch.Tensor, *, keep: bool) -> str:
         name = self._known(tensor) or self._name(tensor, None)
-        if keep and name not in self.kept:
-            self._keep(name, tensor)
+        if keep:
+            self.held.refer(name, tensor)
         return name
-
-    def _keep(self, name: str, tensor: torch.Tensor) -> None:
-        plain = not has_own_dispatch(type(tensor)) and tensor.layout == torch.strided
-        if not plain or tensor.is_meta or tensor.is_quantized or tensor.is_nested or self.overflowed:
-            return
-        self._kept_bytes += tensor.nbytes
-        if self._wanted is None and self._kept_bytes > KEPT_BYTES_MAX:
-            self.overflowed = True
-            self.kept.clear()
-            return
-        resolved = tensor.detach().resolve_conj().resolve_neg()
-        self.kept[name] = resolved.to("cpu", copy=True, memory_format=torch.contiguous_format)
-        self.devices[name] = tensor.device.type
 
     def _known(self, tensor: torch.Tensor) -> str | None:
         storage = storage_of(tensor)
@@ -222,6 +218,15 @@ class Trail(Observer):
             self.incoming[sequence] = tuple(
                 None if gradient is None else self._read(gradient, keep=keep) for gradient in gradients
             )
+
+
+def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a call is about to write, each once."""
+    operation = operation_of(function)
+    operands = operands_of(operation, args, kwargs)
+    names = written_by(operation, operands)
+    values = (operand.value for operand in operands if operand.argument in names)
+    return list({id(value): value for value in values if isinstance(value, torch.Tensor)}.values())
 
 
 def tensors_of(result: object) -> Iterator[torch.Tensor]:
