@@ -221,10 +221,12 @@ def test_memory_stays_within_the_bound_when_the_disk_is_slower(tmp_path: Path, m
     assert "over the bound" in steps[-1]["left_out"]
 
 
-def test_disk_stays_within_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keep_head", [False, True])
+def test_disk_stays_within_the_budget(keep_head: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tape_module, "CHUNK_BYTES", 1 << 16)
     budget = 1 << 19
     tape = Tape(budget)
+    tape.keep_head = keep_head
     for number in range(1, 60):
         tape.fetched(0, torch.full((1 << 12,), float(number)))  # 16 kB, each another one
         tape._forming.step = number
@@ -235,7 +237,8 @@ def test_disk_stays_within_the_budget(tmp_path: Path, monkeypatch: pytest.Monkey
     assert tape.failure is None
     recording = find_recording(tmp_path)
     assert recording.last_step == 59
-    assert recording.chunks[0].first > 1
+    assert 1 < recording.reaches(1) < 20 if keep_head else recording.chunks[0].first > 1
+    assert recording.reaches(50) == 59
 
 
 def test_what_cannot_be_kept_is_named(tmp_path: Path) -> None:

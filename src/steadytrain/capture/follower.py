@@ -10,12 +10,12 @@ and arguments, and puts recorded state into the process. The watcher guards ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.patches import MISSING
@@ -50,6 +50,9 @@ class Follower:
     def backward_begins(self) -> None:
         """An outermost backward is about to run."""
 
+    def loss_seen(self, root: Tensor) -> None:
+        """That backward has ``root``, a single number, at its root."""
+
     def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
         """The look at loss and gradients was made; the update follows, unless it is refused or skipped."""
 
@@ -61,6 +64,14 @@ class Follower:
 
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
+
+    def why_not(self, stream: Stream) -> str | None:
+        """Why the steps of ``stream`` cannot be done again; None where they can."""
+        return "no tape is kept (--rewind-mb 0)"
+
+    def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
+        """What puts all of ``stream`` from before ``onset`` to its last step into a bundle, in whatever thread."""
+        return lambda bundle: None
 
     def close(self, *, finished: bool, grave: bool) -> None:
         """The run is over: whether it came to its end (or was stopped by us), and with a critical symptom."""

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from steadytrain.capture.discover import named_tensors, plain_name
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState
 from steadytrain.model import Incident, Window
-from steadytrain.store.bundle import seal, write_json
+from steadytrain.store.bundle import SCALARS_NAME, seal, write_json
 from steadytrain.store.segments import write_window
 from steadytrain.store.tree import encode, opaque_types
 
@@ -36,12 +36,18 @@ def write_bundle(
     fetched: Sequence[tuple[int, Any]],
     random_states: Mapping[str, RandomState],
     diff: str | None,
+    scalars: Window | None = None,
 ) -> None:
-    """Everything but the state, sealed. Raises ``OSError`` when the disk does not take it."""
+    """Everything but the state, sealed. Raises ``OSError`` when the disk does not take it.
+
+    ``scalars``: more steps than ``window`` has, without their tensors.
+    """
     folder.mkdir(parents=True, exist_ok=False)
     write_json(folder / "incident.json", incident.to_json())
     write_json(folder / "environment.json", dict(environment))
     write_window(folder / "window", window)
+    if scalars is not None:
+        write_window(folder / SCALARS_NAME, scalars)
     _write_batches(folder, batches, fetched)
     _write_tree(folder / "rng", {name: random_tree(state) for name, state in random_states.items()})
     if diff:

@@ -63,7 +63,7 @@ def freeze_incident(
         path,
         incident=incident,
         window=stream.history.recent(),
-        environment=_environment(books.settings, stream, roots),
+        environment={**process_facts(books.settings), **script_facts(stream, roots)},
         batches=batches,
         fetched=seen.fetched,
         random_states=random_states,
@@ -99,8 +99,8 @@ def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: S
     return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB{without}", True
 
 
-def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
-    main = sys.modules.get("__main__")
+def process_facts(settings: Settings) -> dict[str, Any]:
+    """How the process was started and what it runs on: nothing of it changes while it trains."""
     command = environment.command_facts()
     return {
         **command,
@@ -112,6 +112,13 @@ def _environment(settings: Settings, stream: Stream, roots: Sequence[nn.Module])
         "numerics": environment.numerics(),
         "git": settings.description.get("git"),
         "sources": sources.source_digests(),
+    }
+
+
+def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
+    """What is known of the script's own things, as they stand now: the training thread's to ask."""
+    main = sys.modules.get("__main__")
+    return {
         "configuration": environment.configuration(roots, vars(main) if main else {}),
         "model": {
             **environment.model_facts(roots, stream.parameters),

@@ -24,18 +24,21 @@ from steadytrain.capture.streams import Seen, Stream
 from steadytrain.capture.tape import Tape
 from steadytrain.store.bundle import seal, write_json
 from steadytrain.store.tape import (
+    LEAD_STEPS,
     REPLAY_FILE,
     REPLAY_FOLDER,
+    Recording,
     find_recording,
-    recording_files,
     remove_recording,
 )
 
 TAPE_SHARE = 0.25
 """Of the disk's budget, for the tape; snapshots get the rest."""
 
-LEAD_STEPS = 8
-"""Steps of the tape that are kept before the oldest snapshot: what a loader fetched ahead belongs to a step before."""
+HELD_SHARE = 0.25
+"""Of the budget, for what one incident of a symptom holds beside what it needs; it stays when the run goes on."""
+
+NOT_WHOLE = "the last steps could not be written"
 
 
 class Rewind(Follower):
@@ -47,6 +50,7 @@ class Rewind(Follower):
         self.tape = Tape(int(size_bytes_max * TAPE_SHARE))
         self.snapshots = snapshots or Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
         self.linked = False
+        self._size_bytes_max = size_bytes_max
         self._note = note
         self._keep = keep
         self._folder: Path | None = None
@@ -107,6 +111,7 @@ class Rewind(Follower):
             return
         self.snapshots.begin(stream, self._folder, list(self.scalers.values()))
         self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
+        self.tape.keep_head = self.snapshots.keeps_first
 
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
@@ -118,8 +123,32 @@ class Rewind(Follower):
             self.tape.step_ended(folder)
             self.snapshots.settle()
             whole = self.tape.flush()
-        link_recording(folder, bundle, note=self._off or (None if whole else "the last steps could not be written"))
+        wrong = link_recording(find_recording(folder), bundle)
+        seal_recording(bundle, note=wrong or self._off or (None if whole else NOT_WHOLE))
         self.linked = True
+
+    def why_not(self, stream: Stream) -> str | None:
+        if self._off is None and self._stream is not None and stream is not self._stream:
+            return f"only the steps of {self._stream.name} are on the tape"
+        return self._off
+
+    def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
+        """The last snapshot before the onset and what follows it; of the older ones as many as may be."""
+        off = self.why_not(stream)
+        last, share = stream.step, int(self._size_bytes_max * HELD_SHARE)
+
+        def link(bundle: Path) -> None:
+            if off is not None:
+                seal_recording(bundle, note=off)
+                return
+            whole = self.tape.flush()
+            with self.snapshots.files:
+                part = find_recording(folder).around(onset, last=last, size_bytes_max=share)
+                wrong = link_recording(part, bundle)
+            seal_recording(bundle, note=wrong or (None if whole else NOT_WHOLE))
+            self.linked = True
+
+        return link
 
     def close(self, *, finished: bool, grave: bool) -> None:
         self._off = self._off or "the run is over"
@@ -150,22 +179,29 @@ def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: b
     return Rewind(settings.rewind_bytes_max, note=note, keep=settings.keep_rewind)
 
 
-def link_recording(run: Path, bundle: Path, *, note: str | None) -> None:
-    """Put the recording of ``run`` into the bundle, as hard links where the file system has them, and seal it."""
+def link_recording(recording: Recording, bundle: Path) -> str | None:
+    """Put its files into the bundle, as hard links where the file system has them; what went wrong, in words."""
     target = bundle / REPLAY_FOLDER
     target.mkdir(exist_ok=True)
     try:
-        for name in recording_files(run):
+        for name in recording.files():
             place = target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(run / name, place)
+                os.link(recording.folder / name, place)
             except FileNotFoundError:
                 continue  # the oldest was thinned out meanwhile
             except OSError:
-                shutil.copyfile(run / name, place)
+                shutil.copyfile(recording.folder / name, place)
     except OSError as error:
-        note = f"not all of the recording could be put into the bundle: {error}"
+        return f"not all of the recording could be put into the bundle: {error}"
+    return None
+
+
+def seal_recording(bundle: Path, *, note: str | None) -> None:
+    """Say what of a recording lies in the bundle, and seal it again."""
+    target = bundle / REPLAY_FOLDER
+    target.mkdir(exist_ok=True)
     found = find_recording(bundle)
     document = {
         "format": "steadytrain.replay",

@@ -59,11 +59,14 @@ COPIED_BYTES_MAX = 4 << 20
 SPARE = f"spare{PART}"
 """A file that was written before is written over: new pages cost twice the time (120 MB: 0.26 s against 0.12 s)."""
 
+FIRST_SHARE = 1 / 6
+"""Of the budget of snapshots (an eighth of the whole): up to this size the first one stays for the life of the run."""
+
 FAILURES_MAX = 3
 STEP_TIMES = 16
 CLOSE_WAIT_S = 5.0
-HORIZON_DEFAULT = 2000
-"""Steps to rewind where the optimizer has no second moment: as with ``beta2 = 0.999``."""
+HORIZON_MIN = 2000
+"""Steps to rewind at least, as with ``beta2 = 0.999``: a slow fault is known hundreds of steps after it began."""
 
 
 @dataclass
@@ -99,7 +102,13 @@ class Snapshots:
         self.asked = 0
         self.taken = 0
         self.oldest = 0
-        """The step of the oldest snapshot that is kept."""
+        """The step of the oldest snapshot that is kept, beside the run's first."""
+
+        self.keeps_first = False
+        """Whether the run's first snapshot stays."""
+
+        self.files = threading.Lock()
+        """Held while snapshots are taken away, and by who wants them to stay meanwhile."""
 
         self.every = every_steps
         self._cost_share = cost_share
@@ -112,8 +121,10 @@ class Snapshots:
         self._folder: Path | None = None
         self._condition = threading.Condition()
         self._stopping = False
+        self._tidied_s = 0.0
         self._thread: threading.Thread | None = None
-        self._horizon = HORIZON_DEFAULT
+        self._horizon = HORIZON_MIN
+        self._first: int | None = None
 
     # -- the training thread ---------------------------------------------------------------------------------------
 
@@ -203,8 +214,7 @@ class Snapshots:
         self._job = None
         self.busy_s += job.busy_s
         if job.error is not None:
-            self.failure = job.error
-            self.note = f"no more snapshots: {job.error}"
+            self._give_up(job.error)
             return
         if job.whole:
             self.taken += 1
@@ -218,10 +228,14 @@ class Snapshots:
                     f"{self.typical_step_s * 1000:.0f} ms; a replay begins at the last whole one"
                 )
             return
-        cost = self.stall_s + self.busy_s
+        cost = self.stall_s + self.busy_s + self._tidied_s
         typical = self.typical_step_s
         if typical > 0:
             self.every = max(self.every, math.ceil(cost / self.taken / (self._cost_share * typical)))
+
+    def _give_up(self, error: Exception) -> None:
+        self.failure = error
+        self.note = f"no more snapshots: {error}"
 
     def _obstacle(self, size: int, folder: Path) -> str | None:
         if 2 * size > self._size_bytes_max:
@@ -263,12 +277,26 @@ class Snapshots:
                 pass
             except Exception as error:
                 job.error = error
-            if not job.whole:
-                shutil.rmtree(_part(job.folder), ignore_errors=True)
             job.busy_s = time.thread_time() - started
             with self._condition:
+                # The gate need not wait for what is tidied up now.
                 job.over = True
                 self._condition.notify_all()
+            started = time.thread_time()
+            try:
+                self._tidy(job)
+            except Exception as error:
+                self._give_up(error)
+            self._tidied_s += time.thread_time() - started
+
+    def _tidy(self, job: _Job) -> None:
+        if not job.whole:
+            shutil.rmtree(_part(job.folder), ignore_errors=True)
+            return
+        if self._first is None:
+            self._first = job.step
+        with self.files:
+            self._thin()
 
     @property
     def _waiting(self) -> bool:
@@ -293,22 +321,26 @@ class Snapshots:
             shutil.rmtree(job.folder, ignore_errors=True)
             os.replace(folder, job.folder)
             job.whole = True
-        self._thin()
 
     def _thin(self) -> None:
         assert self._folder is not None
         shots = find_snapshots(self._folder.parent)
         tape = find_chunks(self._folder.parent)
         for shot in shots[:-1]:
-            if tape and shot.step + 1 < tape[0].first:  # the steps after it are not on the tape any more
-                remove_snapshot(shot)
+            following = shot.step + 1
+            if tape and following < tape[-1].first and not any(one.first <= following <= one.last for one in tape):
+                remove_snapshot(shot)  # the steps after it are not on the tape any more
         shots = find_snapshots(self._folder.parent)
         sizes = {shot.step: shot.tensors.stat().st_size for shot in shots}
-        kept = thinned(sizes, horizon_steps=self._horizon, size_bytes_max=self._size_bytes_max)
+        always = {step for step in sizes if step == self._first and sizes[step] <= FIRST_SHARE * self._size_bytes_max}
+        self.keeps_first = bool(always)
+        left = self._size_bytes_max - sum(sizes[step] for step in always)
+        others = {step: size for step, size in sizes.items() if step not in always}
+        kept = always | thinned(others, horizon_steps=self._horizon, size_bytes_max=left)
         for shot in shots:
             if shot.step not in kept:
                 _retire(shot)
-        self.oldest = min(kept)
+        self.oldest = min(kept - always, default=min(kept))
 
 
 def _retire(shot: Snapshot) -> None:
@@ -349,10 +381,10 @@ def thinned(sizes: Mapping[int, int], *, horizon_steps: int, size_bytes_max: int
 
 
 def horizon(optimizers: Sequence[torch.optim.Optimizer]) -> int:
-    """Steps over which the slowest second moment forgets: ``2 / (1 - beta2)``."""
+    """Steps over which the slowest second moment forgets, ``2 / (1 - beta2)``, or more."""
     betas = [group["betas"][1] for one in optimizers for group in one.param_groups if _has_betas(group)]
     slowest = max((float(beta) for beta in betas), default=0.0)
-    return math.ceil(2 / (1 - slowest)) if 0.0 < slowest < 1.0 else HORIZON_DEFAULT
+    return max(HORIZON_MIN, math.ceil(2 / (1 - slowest))) if slowest < 1.0 else HORIZON_MIN
 
 
 def _has_betas(group: Mapping[str, Any]) -> bool:

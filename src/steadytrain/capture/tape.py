@@ -29,7 +29,16 @@ from steadytrain.capture.gate import Measurement
 from steadytrain.capture.recorder import MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.capture.streamed import can_be_written, write_tensors
 from steadytrain.capture.streams import Stream
-from steadytrain.store.tape import PART, TAPE_FOLDER, TAPE_FORMAT, TAPE_VERSION, chunk_name, find_chunks, remove_chunk
+from steadytrain.store.tape import (
+    PART,
+    TAPE_FOLDER,
+    TAPE_FORMAT,
+    TAPE_VERSION,
+    Chunk,
+    chunk_name,
+    find_chunks,
+    remove_chunk,
+)
 from steadytrain.store.tree import encode, opaque_types
 
 RING_BYTES_MAX = 64 << 20
@@ -41,6 +50,11 @@ CHUNK_S = 2.0
 """A chunk is written when it has this much, or is this old: what a killed process loses."""
 
 CHUNK_STEPS_MAX = 512
+HEAD_STEPS = 2048
+HEAD_SHARE = 0.25
+"""The first steps stay for the life of the run, up to this many and this much of the tape's budget: with the snapshot
+after the first step they make an early onset replayable whenever it is found."""
+
 CALLS_MAX = 256
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
@@ -101,6 +115,9 @@ class Tape:
         self.keep_from = 0
         """Chunks of which the last step lies before this one are not needed any more."""
 
+        self.keep_head = True
+        """Whether the run's first steps stay all the same."""
+
         self.busy_s = 0.0
         """Processor time that the thread has taken."""
 
@@ -112,9 +129,11 @@ class Tape:
         self._pending_bytes = 0
         self._writing_bytes = 0
         self._condition = threading.Condition()
-        self._flushing = False
+        self._wanted = 0
+        self._first = 0
+        self._taken = 0
+        self._written = 0
         self._stopping = False
-        self._idle = True
         self._folder: Path | None = None
         self._thread: threading.Thread | None = None
         self._random = RandomTable()
@@ -178,6 +197,7 @@ class Tape:
                 self._condition.notify_all()
         if self._thread is None:
             self._folder = folder / TAPE_FOLDER
+            self._first = step.step
             self._thread = threading.Thread(target=self._work, name="steadytrain-tape", daemon=True)
             self._thread.start()
 
@@ -191,13 +211,24 @@ class Tape:
         return self._forming.size_bytes + self._pending_bytes + self._writing_bytes
 
     def flush(self, wait_s: float = FLUSH_WAIT_S) -> bool:
-        """Let everything in the ring be written; whether it was, within ``wait_s``."""
+        """Let everything that is in the ring now be written; whether it was, within ``wait_s``. Any thread may wait."""
         with self._condition:
             if self._thread is None:
                 return not self._pending
-            self._flushing = True
+            last = self._last_in_ring()
+            self._wanted = max(self._wanted, last)
             self._condition.notify_all()
-            return self._condition.wait_for(lambda: self._idle and not self._pending, wait_s) and self.failure is None
+            self._condition.wait_for(lambda: self._written >= last or not self._writes, wait_s)
+            return self._written >= last and self.failure is None
+
+    @property
+    def _writes(self) -> bool:
+        """Whether the thread is going to write what is in the ring."""
+        return self.failure is None and not (self._stopping and not self._pending)
+
+    def _last_in_ring(self) -> int:
+        """The last step that is not on disk yet, else the last that is."""
+        return self._pending[-1].step if self._pending else self._taken
 
     def close(self, *, write: bool) -> None:
         """End the thread. Without ``write`` what is in the ring is thrown away."""
@@ -219,10 +250,12 @@ class Tape:
                 steps = self._take()
                 stopping = self._stopping and not self._pending
             started = time.thread_time()
+            written = self._written
             try:
                 if steps:
                     self._write(steps)
                     self._prune()
+                    written = steps[-1].step
             except Exception as error:
                 with self._condition:
                     self.failure = error
@@ -232,9 +265,7 @@ class Tape:
             self.busy_s += time.thread_time() - started
             with self._condition:
                 self._writing_bytes = 0
-                self._idle = True
-                if not self._pending:
-                    self._flushing = False
+                self._written = written
                 self._condition.notify_all()
             if stopping:
                 return
@@ -245,7 +276,7 @@ class Tape:
         if not self._pending:
             return False
         full = self._pending_bytes >= CHUNK_BYTES or len(self._pending) >= CHUNK_STEPS_MAX
-        return self._flushing or full
+        return full or self._pending[0].step <= self._wanted
 
     def _take(self) -> list[TapeStep]:
         """The next consecutive steps, about a chunk of them."""
@@ -257,7 +288,9 @@ class Tape:
             steps.append(self._pending.popleft())
             size += steps[-1].size_bytes
         self._pending_bytes -= size
-        self._writing_bytes, self._idle = size, not steps
+        self._writing_bytes = size
+        if steps:
+            self._taken = steps[-1].step
         return steps
 
     def _write(self, steps: Sequence[TapeStep]) -> None:
@@ -277,16 +310,30 @@ class Tape:
         os.replace(part, self._folder / f"{name}.json")
 
     def _prune(self) -> None:
-        """Within the budget, and nothing that no snapshot needs; the newest chunk stays."""
+        """Within the budget, and nothing that no snapshot needs; the newest chunk stays, and so do the first steps."""
         assert self._folder is not None
         chunks = find_chunks(self._folder.parent)
         sizes = [chunk.document.stat().st_size + chunk.tensors.stat().st_size for chunk in chunks]
         total = sum(sizes)
-        for chunk, size in zip(chunks[:-1], sizes, strict=False):
+        head = self._head(chunks, sizes)
+        for chunk, size in zip(chunks[head:-1], sizes[head:], strict=False):
             if total <= self._size_bytes_max and chunk.last >= self.keep_from:
                 return
             remove_chunk(chunk)
             total -= size
+
+    def _head(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> int:
+        """How many of the oldest chunks are the run's beginning, without a gap, within what it may take."""
+        head, reached, total = 0, 0, 0
+        for chunk, size in zip(chunks, sizes, strict=True):
+            total += size
+            joined = not head or chunk.first <= reached + 1
+            if not self.keep_head or not joined or chunk.last > self._first + HEAD_STEPS:
+                break
+            if total > HEAD_SHARE * self._size_bytes_max:
+                break
+            head, reached = head + 1, chunk.last
+        return head
 
 
 class RandomTable:

@@ -68,6 +68,7 @@ from steadytrain.capture.scene import Investigator, Lap, Rehearsal, Scene
 from steadytrain.capture.sink import NoSink, Sink
 from steadytrain.capture.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.streams import Seen, Stream
+from steadytrain.capture.symptom_incidents import SymptomIncidents
 from steadytrain.model import (
     Action,
     Finding,
@@ -155,6 +156,8 @@ class Watcher:
         self._scalers: dict[int, Any] = {}
         self._follower = follower or recorder_of(settings, self._note, recording=rehearsal is None)
         self._follower.scalers = self._scalers
+        self._symptom_incidents = SymptomIncidents(self._books, self.guard, self._follower, tell, self.incidents.append)
+        self._observed = 0
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
         self._activations = Activations(self.guard, in_graph=settings.in_graph)
@@ -322,6 +325,7 @@ class Watcher:
             elif accumulates and len(scalars) == 1 and len(self._seen.losses) < LOSSES_MAX:
                 self._seen.losses.append(loss_term(scalars[0]))
                 self._saw_loss = True
+                self._follower.loss_seen(scalars[0])
                 self._look_at_loss(scalars[0])
             if not self._stream_of and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
                 self._tell_hand_written()
@@ -620,6 +624,7 @@ class Watcher:
         found = self._books.look(stream)
         self._books.tell_symptoms(found)
         instruments.raised(found, stream.step)
+        self._symptom_incidents.looked(stream, found)
         if stream.own_steps == 1:
             self._modules.settle()
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
@@ -645,8 +650,9 @@ class Watcher:
         symptoms = self._books.detect(stream)
         self._books.tell_symptoms(symptoms)
         self._instruments(stream).raised(symptoms, measured.record.step)
-        if len(self.incidents) >= OBSERVED_INCIDENTS_MAX:
+        if self._observed >= OBSERVED_INCIDENTS_MAX:
             return
+        self._observed += 1
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
         why = "policy observe: nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
         path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
@@ -664,6 +670,7 @@ class Watcher:
             self._books, self.guard, stream, self._seen, self._ring, measured, symptoms, action, finding
         )
         self.incidents.append(path)
+        self._symptom_incidents.frozen(symptoms)
         with self.guard.part("putting the recording into the bundle"):
             self._follower.incident(stream, self._books.begin().path, path)
         return path, incident
@@ -845,7 +852,11 @@ class Watcher:
         if self.stopped is None:
             with self.guard.part("the last look of the detectors"):
                 for stream in self.streams:
-                    self._books.tell_symptoms(self._books.detect(stream))
+                    found = self._books.detect(stream)
+                    self._books.tell_symptoms(found)
+                    self._symptom_incidents.looked(stream, found)
+        with self.guard.part("freezing symptoms at the end"):
+            self._symptom_incidents.close(self.streams if self.stopped is None else ())
         for stream in self.streams:
             self._instruments(stream).finish()
         with self.guard.part("closing the tape"):
@@ -864,6 +875,7 @@ class Watcher:
         self._closed = True
         self._books.forget()
         self._follower.forget()
+        self._symptom_incidents.forget()
 
     @property
     def detector_names(self) -> list[str]:

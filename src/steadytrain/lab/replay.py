@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,19 @@ from steadytrain.errors import UsageError
 from steadytrain.lab.moved import Moved, moved_bundle, moved_environment
 from steadytrain.lab.relaunch import run_recorded
 from steadytrain.levels import LEVELS
-from steadytrain.model import Window
-from steadytrain.store.bundle import is_bundle, open_bundle
+from steadytrain.model import Incident, Window
+from steadytrain.store.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.store.tape import Recording, find_recording
 
 if TYPE_CHECKING:
     from steadytrain.lab.judgement import Replayed
+    from steadytrain.lab.recurrence import StepNumbers
     from steadytrain.lab.step_trace import StepTrace
 
 MODULE = "steadytrain.lab.replay"
 NOT_GIVEN = "-"
+CameAgain = Callable[["Mapping[int, StepNumbers]"], "bool | None"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,16 @@ class Source:
     path: Path
     environment: Mapping[str, Any]
     recording: Recording
-    incident_step: int | None
+    incident: Incident | None
+    came_again: CameAgain | None
+    """Of a symptom of finite values: whether it came, by the steps that were done again."""
+
     step_s: float
     """Time of a step of the recorded run, infinite where that is not known."""
+
+    @property
+    def incident_step(self) -> int | None:
+        return self.incident.step if self.incident is not None else None
 
     def own_steps(self, before: int, lead_s: float) -> int:
         """How many steps the launched script makes by itself: all of those before, if they fit into ``lead_s``."""
@@ -60,9 +69,22 @@ def open_source(path: Path, moved: Moved) -> Source:
     recording = find_recording(path)
     if is_bundle(path):
         bundle = moved_bundle(open_bundle(path), moved)
-        return Source(path, bundle.environment, recording, bundle.incident.step, _step_s(bundle.window))
+        incident = bundle.incident
+        return Source(path, bundle.environment, recording, incident, _came_again(bundle), _step_s(bundle.window))
     run = open_run(path)
-    return Source(path, moved_environment(run.description, moved), recording, None, _step_s(run.scalars()))
+    return Source(path, moved_environment(run.description, moved), recording, None, None, _step_s(run.scalars()))
+
+
+def _came_again(bundle: Bundle) -> CameAgain | None:
+    if bundle.incident.kind != "symptom":
+        return None
+
+    def judge(replayed: Mapping[int, StepNumbers]) -> bool | None:
+        from steadytrain.lab.recurrence import came_again
+
+        return came_again(bundle.incident.symptoms[0], bundle.scalars, bundle.window, replayed)
+
+    return judge
 
 
 def _step_s(window: Window) -> float:
@@ -105,6 +127,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
             final=final,
             done=done,
             trace_step=_step(trace),
+            came_again=opened.came_again if last == opened.incident_step else None,
         )
         # Here nothing is a guest: an error of ours would give a wrong answer if the script went on.
         Guard.reraise = True

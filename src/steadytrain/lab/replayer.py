@@ -12,11 +12,10 @@ What the script itself came with is looked at before it is replaced: other batch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from steadytrain.capture.digests import digest
 from steadytrain.capture.discover import module_names
@@ -27,19 +26,20 @@ from steadytrain.capture.patches import MISSING
 from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.capture.tape import random_keys
+from steadytrain.lab.feeding import Merging, evaluated_between, norms_of
 from steadytrain.lab.investigate import plain_module
 from steadytrain.lab.judgement import Difference, Replayed
 from steadytrain.lab.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
+from steadytrain.lab.recurrence import StepNumbers
 from steadytrain.lab.restoring import differences, restore_groups, restore_state, state_differences
 from steadytrain.lab.step_trace import StepTrace
 from steadytrain.store.tape import Recording, Snapshot
-from steadytrain.store.tree import Opaque
 
 SHORT_LEAD = (
     "the script made only its first step by itself: what it decides by its own count was not as it was (--lead-s)"
 )
-NAMES_MAX = 3
 Done = Callable[[Replayed | str, StepTrace | None], None]
+CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
 
 
 class Replayer(Follower):
@@ -53,6 +53,8 @@ class Replayer(Follower):
         final: weights as they were recorded at the gate of ``until``, None where that is not known.
         done: called at the gate of ``until``, before its update.
         trace_step: a step of which every operation is written down.
+        came_again: whether a symptom of finite values came, by the steps that were done again; without it what is
+            looked for is a loss or gradient that is not finite.
     """
 
     replays = True
@@ -67,7 +69,10 @@ class Replayer(Follower):
         final: Tensors | None,
         done: Done,
         trace_step: int | None = None,
+        came_again: CameAgain | None = None,
     ) -> None:
+        self._came_again = came_again
+        self._numbers: dict[int, StepNumbers] = {}
         self._recording = recording
         self._steps = RecordedSteps(recording)
         self._state = RecordedState(snapshot)
@@ -86,7 +91,7 @@ class Replayer(Follower):
         self._call = 0
         self._compared = 0
         self._difference: Difference | None = None
-        self._symptom = False
+        self._symptom: bool | None = False
         self._same_batches: bool | None = None
         self._unasked = False
         self._notes: list[str] = []
@@ -118,7 +123,7 @@ class Replayer(Follower):
             return MISSING
         recorded = self._recorded_batch(dataset, given)
         if recorded is not MISSING:
-            merged = _Merging()
+            merged = Merging()
             merged.put(recorded, batch)
             self._same_batches = self._same_batches is not False and merged.same
         return recorded
@@ -169,7 +174,7 @@ class Replayer(Follower):
             self._note("inputs that were too large to copy were changed in place after use: the script's own are used")
             return None
         inputs = step.value(recorded["inputs"])
-        merged = _Merging()
+        merged = Merging()
         given = merged.put(inputs["args"], tuple(args)), merged.put(inputs["kwargs"], dict(kwargs))
         same = self._same_batches is not False and merged.same
         self._same_batches = same
@@ -220,9 +225,12 @@ class Replayer(Follower):
             self._cannot(f"step {self._now}: the optimizer evaluates its closure several times, which no tape holds")
         self._compare(step, measured)
         self._compared += 1
+        if self._came_again is not None:
+            norms = dict(zip(measured.tensor_names, measured.record.gradient_norms.tolist(), strict=True))
+            self._numbers[self._now] = StepNumbers(measured.record.scalars, norms)
         if self._now == self._until:
-            self._symptom = measured.is_incident
             self._compare_final(stream)
+            self._symptom = self._symptom_came(measured)
             self._end()
         restore_groups(step.value(step.document["groups"]), stream)
 
@@ -235,7 +243,7 @@ class Replayer(Follower):
             last = self._recorded()
             self._now += 1
             self._call = 0
-            if _evaluated_between(last, self._recorded()):
+            if evaluated_between(last, self._recorded()):
                 self._prepare_random()
             return
         self._own_steps += 1
@@ -245,7 +253,7 @@ class Replayer(Follower):
         if self._own_steps_wanted == 1:
             self._given.update(self._first_fetched)
         before = self._steps.step(self._first - 1)
-        if before is not None and _evaluated_between(before, self._recorded()):
+        if before is not None and evaluated_between(before, self._recorded()):
             self._prepare_random()
 
     # -- what is done at each moment -------------------------------------------------------------------------------
@@ -296,7 +304,7 @@ class Replayer(Follower):
             name = f"loss {number}" if len(losses) > 1 else "loss"
             if there != here:
                 self._differs("forward", name, _number(there), _number(here))
-        norms = _norms(measured)
+        norms = norms_of(measured)
         for name, there in step.gradient_norms.items():
             here = norms.get(name, "absent")
             if there != here:
@@ -317,6 +325,12 @@ class Replayer(Follower):
         for name, recorded, now in differences(there, here):
             self._differs("optimizer", name, recorded, now, step=self._now - 1)
             break
+
+    def _symptom_came(self, measured: Measurement) -> bool | None:
+        """The same bits have the same symptom; other ones may have it all the same."""
+        if self._came_again is None:
+            return measured.is_incident
+        return self._difference is None or self._came_again(self._numbers)
 
     # -- what comes out --------------------------------------------------------------------------------------------
 
@@ -352,67 +366,6 @@ class Replayer(Follower):
         if self._trace is not None:
             self._trace.end()
         return self._trace
-
-
-def _evaluated_between(last: RecordedStep, following: RecordedStep) -> bool:
-    """Whether the recorded run called its model between the two steps (an evaluation), which this one need not do."""
-    calls, then = last.calls[-1:], following.calls[:1]
-    return not calls or not then or calls[0]["random_after"] != then[0]["random_before"]
-
-
-class _Merging:
-    """Recorded inputs over the script's own: each tensor with the layout and device that the script gave it."""
-
-    def __init__(self) -> None:
-        self.same = True
-        self.not_kept: list[str] = []
-
-    def put(self, recorded: Any, own: Any) -> Any:
-        if isinstance(recorded, Opaque):
-            if len(self.not_kept) < NAMES_MAX and not recorded.type_name.endswith("WithHistory"):
-                self.not_kept.append(recorded.type_name)
-            return own
-        if isinstance(recorded, Tensor):
-            return self._tensor(recorded, own)
-        if isinstance(recorded, Mapping) and isinstance(own, Mapping):
-            self.same &= recorded.keys() == own.keys()
-            merged = {key: self.put(value, own.get(key)) for key, value in recorded.items()}
-            return merged if type(own) is dict else _rebuilt(own, merged)
-        if isinstance(recorded, (list, tuple)) and isinstance(own, (list, tuple)):
-            self.same &= len(recorded) == len(own)
-            values = [self.put(value, own[at] if at < len(own) else None) for at, value in enumerate(recorded)]
-            return values if type(own) is list else type(own)(*values) if hasattr(own, "_fields") else tuple(values)
-        self.same &= recorded == own
-        return recorded
-
-    def _tensor(self, recorded: Tensor, own: Any) -> Tensor:
-        if not isinstance(own, Tensor):
-            self.same = False
-            return recorded
-        if own.shape != recorded.shape or own.dtype != recorded.dtype:
-            self.same = False
-            return recorded.to(own.device)
-        self.same = self.same and digest(own) == digest(recorded)
-        placed = torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device=own.device)
-        if _overlaps(own):
-            placed = torch.empty_like(recorded, device=own.device)
-        return placed.copy_(recorded)
-
-
-def _overlaps(tensor: Tensor) -> bool:
-    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
-
-
-def _rebuilt(own: Any, merged: dict[str, Any]) -> Any:
-    try:
-        return type(own)(merged)
-    except Exception:  # a mapping of the script's own kind
-        return merged
-
-
-def _norms(measured: Measurement) -> dict[str, str]:
-    values: Sequence[float] = measured.record.gradient_norms.tolist()
-    return {name: float(norm).hex() for name, norm in zip(measured.tensor_names, values, strict=True)}
 
 
 def _number(text: str) -> str:

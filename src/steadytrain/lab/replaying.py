@@ -23,7 +23,7 @@ from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.trace_comparison import Part, TracedOperation, first_part
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
-from steadytrain.store.tape import Recording, find_recording
+from steadytrain.store.tape import Recording, find_recording, recording_note
 
 STEPS_MODULE = "steadytrain.lab.replay"
 LOOP_MODULE = "steadytrain.lab.replay_loop"
@@ -100,13 +100,17 @@ def plan(
     if is_bundle(source):
         bundle = open_bundle(source)
         environment, step = bundle.environment, bundle.incident.step
+        onset = bundle.incident.onset_step
+        if bundle.incident.kind == "symptom" and not recording.starts():
+            note = recording_note(source) or "it has no snapshot with the steps after it"
+            raise UsageError(f"{source}: {note}; nothing to replay from")
         if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
             check(moved_environment(environment, moved))
             return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
     else:
-        environment, step = open_run(source).description, None
-    snapshot, last = recording.choose(first=first, until=until or step)
+        environment, step, onset = open_run(source).description, None, None
+    snapshot, last = recording.choose(first=first, until=until or step, onset=onset)
     check(moved_environment(environment, moved))
     return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s, loop)
 

@@ -1,9 +1,9 @@
 """The incident bundle: one folder that holds all that is needed to look into an incident elsewhere.
 
-``incident.json`` (the document of ``show --json``), ``window`` (the steps before it), ``environment.json``,
-``batches``, ``rng``, ``model`` and ``optimizer`` (a JSON tree plus safetensors each), ``source.diff``. Opening one
-runs no code, follows no path that leads outside, and checks every file against ``manifest.json``, which is written
-last: a bundle whose writing was cut off has none and says so.
+``incident.json`` (the document of ``show --json``), ``window`` (the steps before it), ``scalars`` (of a symptom: more
+steps without their tensors), ``environment.json``, ``batches``, ``rng``, ``model`` and ``optimizer`` (a JSON tree plus
+safetensors each), ``source.diff``. Opening one runs no code, follows no path that leads outside, and checks every file
+against ``manifest.json``, which is written last: a bundle whose writing was cut off has none and says so.
 
 The tensor files are written by the live half, which has torch; this half reads their headers only.
 """
@@ -26,6 +26,9 @@ from steadytrain.store.segments import read_segment
 
 BUNDLE_VERSION = 1
 MANIFEST = "manifest.json"
+SCALARS_NAME = "scalars"
+"""A longer window than ``window``, without gradient norms: what detectors that look far back were shown."""
+
 RECORDING = "replay"
 """The one folder in a bundle: tape and snapshots of the steps before the incident (``store/tape.py``)."""
 
@@ -46,6 +49,12 @@ class Bundle:
     @property
     def finding(self) -> Finding:
         return self.incident.finding
+
+    @property
+    def scalars(self) -> Window:
+        """The longest window of scalars that was kept."""
+        longer = self.path / f"{SCALARS_NAME}.steps"
+        return read_segment(longer) if longer.is_file() else self.window
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -41,6 +41,9 @@ MODEL_LEAD = "model/"
 PART = ".part"
 """The end of a name that is being written."""
 
+LEAD_STEPS = 8
+"""Steps of the tape that are kept before the oldest snapshot: what a loader fetched ahead belongs to a step before."""
+
 DOCUMENT_BYTES_MAX = 256 << 20
 _CHUNK_NAME = re.compile(r"(\d{6,})-(\d{6,})\.json")
 _SNAPSHOT_NAME = re.compile(r"step-(\d{6,})")
@@ -106,10 +109,41 @@ class Recording:
     def chunk_of(self, step: int) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.first <= step <= chunk.last), None)
 
-    def choose(self, *, first: int | None, until: int | None) -> tuple[Snapshot, int]:
+    def files(self) -> Iterator[Path]:
+        """Every file, by its path from the folder."""
+        for chunk in self.chunks:
+            yield from (chunk.tensors.relative_to(self.folder), chunk.document.relative_to(self.folder))
+        for shot in self.snapshots:
+            yield from (shot.tensors.relative_to(self.folder), shot.document.relative_to(self.folder))
+
+    def around(self, onset: int, *, last: int, size_bytes_max: int) -> Recording:
+        """What is needed to do the steps from ``onset`` to ``last`` again, and what came before as far as it may be.
+
+        That is the newest snapshot before ``onset`` from which the tape reaches ``last`` (the oldest after it where
+        there is none), and all that follows. Older ones join, newest first, within ``size_bytes_max`` for all.
+        """
+        able = [shot for shot in self.snapshots if shot.step < last <= self.reaches(shot.step + 1)]
+        before = [shot for shot in able if shot.step < onset]
+        kept = [*before[-1:], *(shot for shot in able if shot.step >= onset)]
+        if not kept:
+            return Recording(self.folder, (), ())
+        for shot in reversed(before[:-1]):
+            part = self._from([shot, *kept], last)
+            if sum((self.folder / name).stat().st_size for name in part.files()) > size_bytes_max:
+                break
+            kept = [shot, *kept]
+        return self._from(kept, last)
+
+    def _from(self, snapshots: list[Snapshot], last: int) -> Recording:
+        first = snapshots[0].step + 1 - LEAD_STEPS
+        chunks = tuple(chunk for chunk in self.chunks if chunk.last >= first and chunk.first <= last)
+        return Recording(self.folder, chunks, tuple(snapshots))
+
+    def choose(self, *, first: int | None, until: int | None, onset: int | None = None) -> tuple[Snapshot, int]:
         """The snapshot to begin from and the last step to replay.
 
-        ``until`` is by default the last step on the tape, ``first`` the step after the newest snapshot before it.
+        ``until`` is by default the last step on the tape, ``first`` the step after the newest snapshot before it; with
+        ``onset`` after the newest before that, from which the tape reaches there.
 
         Raises:
             UsageError: no snapshot, or no tape from it to there.
@@ -125,7 +159,8 @@ class Recording:
             before = [start for start in starts if start <= last]
             if not before:
                 raise UsageError(f"step {last}: the first step that can be replayed is {starts[0]}")
-            first = before[-1]
+            able = [start for start in before if onset is not None and start <= onset and self.reaches(start) >= last]
+            first = able[-1] if able else before[-1]
         if first not in starts:
             raise UsageError(f"step {first}: replays begin after a snapshot, so at one of {_listed(starts)}")
         if last < first:
@@ -150,6 +185,15 @@ def find_recording(source: Path) -> Recording:
     """The recording of a bundle or of a run folder; empty where nothing was kept."""
     folder = source / REPLAY_FOLDER if (source / REPLAY_FOLDER).is_dir() else source
     return Recording(folder, tuple(find_chunks(folder)), tuple(find_snapshots(folder)))
+
+
+def recording_note(source: Path) -> str | None:
+    """What a bundle says of its recording where that is not whole, or not there."""
+    try:
+        note = json.loads((source / REPLAY_FOLDER / REPLAY_FILE).read_text(encoding="utf-8")).get("note")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return None
+    return note if isinstance(note, str) else None
 
 
 def find_chunks(folder: Path) -> list[Chunk]:
@@ -190,17 +234,10 @@ def read_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return _read(snapshot.document, snapshot.tensors, SNAPSHOT_FORMAT, SNAPSHOT_VERSION)
 
 
-def recording_files(folder: Path) -> Iterator[Path]:
-    """Every file of the recording under ``folder``, by path from there; parts are none."""
-    for chunk in find_chunks(folder):
-        yield from (chunk.tensors.relative_to(folder), chunk.document.relative_to(folder))
-    for shot in find_snapshots(folder):
-        yield from (shot.tensors.relative_to(folder), shot.document.relative_to(folder))
-
-
 def size_bytes(folder: Path) -> int:
     """Disk that the recording under ``folder`` takes."""
-    return sum((folder / name).stat().st_size for name in recording_files(folder))
+    recording = find_recording(folder)
+    return sum((recording.folder / name).stat().st_size for name in recording.files())
 
 
 def remove_chunk(chunk: Chunk) -> None:
