@@ -1,0 +1,185 @@
+"""``steadytrain check-data``: checks of training data by itself, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.data_checks.contract import Finding, Tell
+    from steadytrain.data_checks.walk import Report
+
+FAILED_STATUS = 1
+FAST_ROWS = 10_000
+EXAMPLES_SHOWN = 3
+
+_STYLES = {"fail": "bold red", "warn": "bold yellow", "not-run": "dim", "pass": "green"}
+
+
+@click.command()
+@click.argument("what", metavar="PATH|MODULE:DATASET")
+@click.option(
+    "--tokenizer", metavar="PATH|NAME", help="A tokenizer.json, its folder, or a name cached on this machine."
+)
+@click.option("--text", metavar="FIELD", help="Field with the text, where it is not guessed right.")
+@click.option("--labels", metavar="FIELD", help="Field with the labels: one a row, or one a token.")
+@click.option(
+    "--length", type=click.IntRange(min=1), metavar="N", help="Context in tokens: what is cut; rows of a .bin."
+)
+@click.option("--dtype", metavar="TYPE", help="Numbers in a .bin file: uint16 (assumed), uint32, int32, ...")
+@click.option(
+    "--vocabulary", type=click.IntRange(min=1), metavar="N", help="Rows of the embedding, if not the tokenizer's."
+)
+@click.option("--against", metavar="PATH", help="A test split that must share no row with the data.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Look at the first N rows only.")
+@click.option("--fast", is_flag=True, help=f"Look at the first {FAST_ROWS:,} rows only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+def command(
+    what: str,
+    tokenizer: str | None,
+    text: str | None,
+    labels: str | None,
+    length: int | None,
+    dtype: str | None,
+    vocabulary: int | None,
+    against: str | None,
+    limit: int | None,
+    fast: bool,
+    as_json: bool,
+) -> int:
+    """Check training data before it is trained on.
+
+    PATH is JSON Lines (also .gz), Parquet, Arrow, a dataset that Hugging Face's datasets saved, tokens in .bin or .npy,
+    CSV, or a folder of such files; MODULE:DATASET any iterable or dataset that Python can import. It is read once, some
+    rows at a time. docs/check-data.md tells what is looked for.
+
+    Ends with status 0, 1 when a check failed, 2 when the data cannot be read.
+    """
+    from steadytrain.data_checks.contract import Circumstances, Options
+    from steadytrain.data_checks.opening import Wanted
+    from steadytrain.data_checks.tokenizing import tokenizer_at
+    from steadytrain.data_checks.walk import look_at
+
+    _check_dtype(dtype)
+    if fast:
+        limit = min(limit or FAST_ROWS, FAST_ROWS)
+    known = tokenizer_at(tokenizer) if tokenizer is not None else None
+    size = vocabulary if vocabulary is not None else known.size if known is not None and known.size else None
+    circumstances = Circumstances(known, size, length)
+    wanted = Wanted(what, limit, text, labels, Options(dtype, length))
+    other = Wanted(against, None, text, labels, Options(dtype, length)) if against is not None else None
+    with _progress() as tell:
+        report = look_at(wanted, circumstances, against=other, tell=tell)
+    if as_json:
+        click.echo(json.dumps(document(report), indent=1, allow_nan=False))
+    else:
+        _print(report)
+    return FAILED_STATUS if report.status == "fail" else 0
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The ``steadytrain.data/1`` document."""
+    tokenizer = report.circumstances.tokenizer
+    return {
+        "schema": "steadytrain.data/1",
+        "source": report.source.name,
+        "kind": report.source.kind,
+        "files": len(report.source.files),
+        "bytes": report.source.size_bytes,
+        "rows": report.rows,
+        "tokens": report.tokens,
+        "whole": report.whole,
+        "status": report.status,
+        "fields": report.roles.to_json(),
+        "tokenizer": None
+        if tokenizer is None
+        else {"name": tokenizer.name, "size": tokenizer.size, "digests": tokenizer.parts},
+        "findings": [finding.to_json() for finding in report.findings],
+        "notes": list(report.notes),
+    }
+
+
+def _check_dtype(dtype: str | None) -> None:
+    from steadytrain.data_checks.formats.token_file import DTYPES
+
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype}: not a type of tokens; one of {', '.join(DTYPES)}")
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda name, done, size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda name, done, size: bar.update(task, description=name, completed=done, total=size or None)
+
+
+# Text.
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, emoji=False, markup=False)
+    with console.capture() as printed:
+        for line in _head(report):
+            console.print(Text(line))
+        for status in ("fail", "warn", "pass"):
+            for finding in report.of_status(status):
+                told = f"  {finding.check}: {finding.judgement.message}"
+                console.print(Text.assemble((f"{status:>4}", _STYLES[status]), told))
+                if status != "pass":
+                    for line in _details(finding):
+                        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 8)))
+        skipped = report.of_status("not-run")
+        if skipped:
+            console.print()
+        for finding in skipped:
+            console.print(Text(f"not run  {finding.check}: {finding.judgement.message}", style="dim"))
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+
+
+def _head(report: Report) -> Iterator[str]:
+    rows = f"{report.rows:,} rows" if report.whole else f"the first {report.rows:,} rows"
+    tokens = f", {report.tokens:,} tokens" if report.tokens is not None else ""
+    name = Path(report.source.name).name or report.source.name
+    yield f"{name}: {rows}{tokens}, {report.source.kind}"
+    roles = report.roles.to_json()
+    if roles:
+        told = (f"{what} {', '.join(name) if isinstance(name, list) else name}" for what, name in roles.items())
+        yield "  fields: " + "; ".join(told)
+    for note in report.notes:
+        yield f"  {note}"
+    yield ""
+
+
+def _details(finding: Finding) -> Iterator[str]:
+    for example in finding.judgement.examples[:EXAMPLES_SHOWN]:
+        identity = f", id {example.identity}" if example.identity is not None else ""
+        why = f" ({example.why})" if example.why else ""
+        yield f"row {example.row}, {example.place}{identity}{why}: {example.text}"
+    yield f"Next: {finding.next}"
