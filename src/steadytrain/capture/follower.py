@@ -82,3 +82,71 @@ class Follower:
     @property
     def memory_bytes(self) -> int:
         return 0
+
+
+class Beside(Follower):
+    """Two followers of the same steps: ``first``, whose answers count, and a ``guest`` that only looks."""
+
+    def __init__(self, first: Follower, guest: Follower) -> None:
+        self._first = first
+        self._guest = guest
+        self.replays = first.replays or guest.replays
+        self.scalers = guest.scalers = first.scalers
+
+    def fetch_begins(self, dataset: int) -> Any:
+        self._guest.fetch_begins(dataset)
+        return self._first.fetch_begins(dataset)
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        self._guest.fetched(dataset, batch)
+        return self._first.fetched(dataset, batch)
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        self._guest.call_begins(module, call, args, kwargs)
+        return self._first.call_begins(module, call, args, kwargs)
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        self._first.forward_ended(call, random)
+        self._guest.forward_ended(call, random)
+
+    def backward_begins(self) -> None:
+        self._first.backward_begins()
+        self._guest.backward_begins()
+
+    def loss_seen(self, root: Tensor) -> None:
+        self._first.loss_seen(root)
+        self._guest.loss_seen(root)
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        self._first.gate(stream, seen, measured)
+        self._guest.gate(stream, seen, measured)
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        self._first.step_ended(stream, folder)
+        self._guest.step_ended(stream, folder)
+
+    def updated(self, stream: Stream) -> None:
+        self._first.updated(stream)
+        self._guest.updated(stream)
+
+    def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
+        self._first.incident(stream, folder, bundle)
+        self._guest.incident(stream, folder, bundle)
+
+    def why_not(self, stream: Stream) -> str | None:
+        return self._first.why_not(stream)
+
+    def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
+        return self._first.hold(stream, folder, onset=onset)
+
+    def close(self, *, finished: bool, grave: bool) -> None:
+        self._first.close(finished=finished, grave=grave)
+        self._guest.close(finished=finished, grave=grave)
+
+    def forget(self) -> None:
+        self._first.forget()
+        self._guest.forget()
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._first.memory_bytes + self._guest.memory_bytes

@@ -21,7 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from steadytrain.capture.discover import find_model, name_parameters, optimizer_
 from steadytrain.capture.earlier import history_of
 from steadytrain.capture.evidence import Moment, evidence_of, write_evidence
 from steadytrain.capture.failopen import Guard, Tell
-from steadytrain.capture.follower import Follower
+from steadytrain.capture.follower import Beside, Follower
 from steadytrain.capture.frames import loop_lines
 from steadytrain.capture.gate import Measurement, measure, reason
 from steadytrain.capture.history import History
@@ -179,6 +179,18 @@ class Watcher:
         self._told_hand_written = False
         self._loads = Loads(self.guard, self._note, self.set_fact)
         self._patches = Patches(self)
+
+    def follow(self, guest: Follower) -> None:
+        """One more that is told of every step, and changes nothing."""
+        self._follower = Beside(self._follower, guest)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is called meanwhile is our own doing and not the script's."""
+        return self._ourselves()
+
+    def read_by_number(self, number: int) -> int | None:
+        """The ``id`` of the data set that is the ``number``-th that the script reads from."""
+        return next((key for key, known in self._datasets.items() if known == number), None)
 
     # -- what the script does --------------------------------------------------------------------------------------
 
