@@ -67,7 +67,9 @@ def from_bundle(bundle: Bundle) -> Report:
         ("git", git(environment.get("git"))),
     )
     commands = [Command("keep this as a page", f"steadytrain report {target} -o report.html")]
-    if incident.finding.located is None:
+    if incident.kind == "symptom":
+        commands.insert(0, Command("find the first step that left its course", f"steadytrain onset {target}"))
+    elif incident.finding.located is None:
         commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
     commands += _explanations(incident.symptoms)
     return Report(

@@ -8,7 +8,7 @@ from pathlib import Path
 from steadytrain.errors import UsageError
 from steadytrain.model import BadTensor, Incident, Located
 from steadytrain.report.values import IncidentPart, Place
-from steadytrain.report.wording import Fact, clean, count, enumerated, number
+from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
 from steadytrain.store.bundle import open_for_report
 
 INCIDENTS_MAX = 8
@@ -46,7 +46,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         path=str(path),
         step=incident.step,
         place=_place(located) if located else None,
-        why=clean(incident.finding.why),
+        why=clean(incident.finding.why) if incident.kind == "nonfinite" else "",
         losses=losses,
         parameters=tuple(parameters),
         action=_action_sentence(incident),
@@ -56,6 +56,9 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
 
 def incident_verdict(incident: Incident) -> str:
     located = incident.finding.located
+    if incident.kind == "symptom" and incident.symptoms:
+        first = incident.symptoms[0]
+        return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if located is None:
         what = clean(incident.symptoms[0].message) if incident.symptoms else "a value was not finite"
         return f"Step {count(incident.step)}: {what}"

@@ -51,9 +51,9 @@ def renderable(report: Report) -> Group:
 def _incident(incident: IncidentPart) -> RenderableType:
     lines: list[tuple[str, Text]] = []
     place = incident.place
-    if place is None:
+    if place is None and incident.why:
         lines.append(("first bad op", Text(f"not known: {incident.why}")))
-    else:
+    elif place is not None:
         lines.append(("first bad op", Text(f"{place.operation} gave {place.produced} in the {place.phase}")))
         lines.append(("module", Text(place.module)))
         lines.append(("line", Text(place.line)))

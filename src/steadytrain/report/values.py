@@ -55,7 +55,8 @@ class Place:
 
 @dataclass(frozen=True)
 class IncidentPart:
-    """One incident as shown; ``place`` is None where the operation is not known and ``why`` says why."""
+    """One incident as shown; ``place`` is None where the operation is not known and ``why`` says why ("" where nothing
+    was not finite)."""
 
     title: str
     path: str
