@@ -1,0 +1,74 @@
+"""A cut between the loss and the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.causes.signs import (
+    enumerated,
+    fact,
+    first_name,
+    listed,
+    not_finite,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class DetachedGraph(Cause):
+    """The graph is cut: no gradient reaches parameters that the loss depends on.
+
+    Means:
+        A `detach`, a `.data`, a trip through NumPy or `torch.tensor(x)`, or a block under `no_grad` ends backward
+        there. What lies before keeps its first weights, has no gradient at all, and the rest learns to live with it.
+
+    Causes:
+        - `detach` or `.item()` on something that is still needed
+        - an encoder that is called under `torch.no_grad`
+        - a cast of the output that makes a new tensor (Automodel PR 1527), a recomputation without
+          `use_reentrant=False`
+
+    Next:
+        1. Go to the line that is named and take the cut away.
+        2. Assert after backward that every trainable parameter has a gradient.
+        3. If the cut is meant, freeze these parameters and leave them out of the optimizer.
+    """
+
+    base_rate = 6.0
+    rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
+    expects = column("script", removed=("reattach",))
+    confirming = ("reattach",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
+    grade = "A"
+    source = "Automodel PR 1527; Liger #968; trl #3926"
+
+    def signature(self, case: Case) -> Signature:
+        cut = bool(fact(case, "detached_calls") or fact(case, "no_grad_calls") or fact(case, "modules_output_detached"))
+        lost = fact(case, "parameters_without_gradient")
+        return Signature(
+            (
+                *when(
+                    bool(lost) and cut,
+                    CERTAIN,
+                    f"no gradient reaches {enumerated(lost or ())}",
+                    "fact parameters_without_gradient",
+                    invariant=True,
+                ),
+                *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
+                *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
+                *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
+                *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
+                *ruled_out(surveyed(case) and not lost, "a gradient reaches every trainable parameter"),
+                *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),
+            ),
+            layer=first_name(case, "parameters_without_gradient"),
+        )

@@ -1,0 +1,60 @@
+"""The answer is among the inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, FAIR, Cause, Intervention, Signature
+from steadytrain.causes.interventions import CLEAN_ROWS
+from steadytrain.causes.signs import fact, listed, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class LabelLeakage(Cause):
+    """An input tells the label.
+
+    Means:
+        One column of the input, or the label itself, is enough to answer. Training looks too good; what it learned is
+        worth nothing where the column is not there.
+
+    Causes:
+        - the target or something computed from it among the features
+        - rows of the test set in the training set
+        - an identifier that was given in the order of the classes
+
+    Next:
+        1. Look at the column that is named: would it be known at the time of prediction?
+        2. Take it out and see the loss of a model that must really learn.
+        3. Split by group or by time, not by row.
+    """
+
+    base_rate = 3.0
+    rivals = ("causal-leak", "label-misalignment", "repeated-data")
+    expects = column("script")
+    confirming = ("shuffle-column",)
+    spared = ("learning-rate-third",)
+    interventions = (
+        Intervention("drop-column", 4, "take the column that tells the label out of the inputs", "shuffle-column"),
+        CLEAN_ROWS,
+    )
+    grade = "A"
+    source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(case, "labels_leaked", CERTAIN, "an input alone tells the label: {names}", invariant=True),
+                *symptom(case, FAIR, "loss-collapse", "validation-gap"),
+                *when(
+                    surveyed(case) and not fact(case, "labels_leaked"),
+                    -FAIR,
+                    "no single input tells the label",
+                    "fact labels_leaked",
+                ),
+                *ruled_out(not_finite(case), "a leak makes nothing infinite", "symptoms"),
+            )
+        )

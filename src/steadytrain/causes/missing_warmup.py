@@ -1,0 +1,68 @@
+"""Full steps from the first one on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.causes.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
+from steadytrain.causes.signs import above, fact, holds, ruled_out, symptom, when
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class MissingWarmup(Cause):
+    """The learning rate is at its peak from the first step on.
+
+    Means:
+        Adam's second moment has seen a few gradients only, and curvature is highest at the beginning, so the first
+        steps go too far. Warm-up lowers sharpness (2406.09405); without it more seeds fail (2006.04884).
+
+    Causes:
+        - no warm-up, or one that was counted in other units (epochs, micro-batches)
+        - no bias correction
+        - a resume with fresh moments and the full rate
+
+    Next:
+        1. Warm up over 1 to 10 percent of the steps.
+        2. A lower peak, if the run is short.
+        3. See that the optimizer corrects its bias.
+    """
+
+    base_rate = 8.0
+    rivals = (
+        "learning-rate-too-high",
+        "second-moment-lag",
+        "bad-initialization",
+        "stale-optimizer-state",
+        "uninitialized-parameters",
+    )
+    expects = column("rate", removed=("longer-warmup", "rewarm"))
+    confirming = ("longer-warmup",)
+    spared = ("drop-batch", "float32", "fresh-data")
+    interventions = (LONGER_WARMUP, LOWER_RATE, CLIP)
+    grade = "A"
+    source = "2006.05987; 2006.04884; 2406.09405"
+
+    def signature(self, case: Case) -> Signature:
+        early = case.onset <= WARM_UP_STEPS
+        return Signature(
+            (
+                *when(
+                    early and fact(case, "warmup_seen") is False,
+                    STRONG,
+                    f"it began at step {case.onset}, and the rate was at its peak from the first step on",
+                    "fact warmup_seen",
+                ),
+                *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
+                *ruled_out(not early, f"it began at step {case.onset}, long after any warm-up", "symptoms"),
+                *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
+                *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients"),
+            ),
+        )
+
+
+WARM_UP_STEPS = 100

@@ -1,0 +1,60 @@
+"""Padding that is learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.causes.interventions import CLEAN_ROWS
+from steadytrain.causes.signs import above, fact, measured, ruled_out, surveyed
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class PaddingInLoss(Cause):
+    """Padding counts in the loss.
+
+    Means:
+        Labels at padded places are not ignored, so the model learns to predict padding. The loss looks far too good, as
+        padding is easy, and changes with the length of the batch. The contrary is as bad: a padding id that is the end
+        token's, ignored by value, and the model never learns to stop.
+
+    Causes:
+        - labels that are a copy of the inputs without a mask
+        - `pad_token = eos_token`, and masking by value (transformers #23530, TRL #976)
+        - a loss that is not told `ignore_index`
+
+    Next:
+        1. Count labels equal to the padding id.
+        2. Set labels to -100 by the attention mask, not by value.
+        3. Compare the loss of the same rows padded to two lengths: it must not change.
+    """
+
+    base_rate = 6.0
+    rivals = ("no-supervised-tokens", "loss-function-misuse", "label-misalignment", "repeated-data")
+    expects = column("script")
+    confirming = ("ignore-padding",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("mask-padding", 4, "ignore labels at padded places", "ignore-padding"), CLEAN_ROWS)
+    grade = "A"
+    source = "transformers #23530; TRL #976; Megatron-Bridge #4660"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(
+                    case,
+                    "pad_supervised_share",
+                    0.01,
+                    CERTAIN,
+                    "{value} of the labels are padding and count in the loss",
+                    invariant=True,
+                ),
+                *above(case, "pad_share", 0.3, HINT, "{value} of the inputs are padding"),
+                *ruled_out(surveyed(case) and fact(case, "pad_id") is None, "the inputs have no padding"),
+                *ruled_out(measured(case, "pad_supervised_share") == 0.0, "no label is padding"),
+            )
+        )

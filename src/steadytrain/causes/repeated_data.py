@@ -1,0 +1,70 @@
+"""The same samples again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
+from steadytrain.causes.interventions import FRESH_DATA, ONE_WORKER, SEEDS
+from steadytrain.causes.signs import above, measured, not_finite, ruled_out, symptom
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class RepeatedData(Cause):
+    """The run sees the same samples again and again without meaning to.
+
+    Means:
+        Batches come twice within what should be one pass. The training loss sinks below its trend, as samples are
+        recognised, and jumps back when new ones come; held-out loss does not follow.
+
+    Causes:
+        - the loader begins anew on resume (Lightning #18780)
+        - workers or ranks with the same seed: each draws the same augmentations or rows
+        - a data set that was joined with itself; an iterator that is made anew each step
+
+    Next:
+        1. Print the ids of the samples of some steps, and count duplicates.
+        2. Save the loader's state, or skip what was seen, on resume.
+        3. `worker_init_fn` and a generator of its own for each worker and rank.
+    """
+
+    base_rate = 5.0
+    rivals = ("label-leakage", "unshuffled-data", "causal-leak", "padding-in-loss")
+    expects = column("script", removed=("fresh-data",))
+    confirming = ("fresh-data",)
+    spared = ("learning-rate-third",)
+    interventions = (FRESH_DATA, SEEDS, ONE_WORKER)
+    grade = "A"
+    source = "Lightning #18780; ml-engineering book; pytorch PR 56488 on equal seeds of workers"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(
+                    case,
+                    "repeated_batches",
+                    0.1,
+                    CERTAIN,
+                    "{value} of the batches are bit for bit an earlier one",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "repeated_rows",
+                    0.2,
+                    STRONG,
+                    "{value} of the rows are bit for bit an earlier one within one pass",
+                    invariant=True,
+                ),
+                *symptom(case, HINT, "validation-gap", "loss-collapse"),
+                *ruled_out(
+                    measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,
+                    "no batch came twice",
+                ),
+                *ruled_out(not_finite(case), "repetition makes nothing infinite", "symptoms"),
+            ),
+        )

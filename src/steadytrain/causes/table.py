@@ -1,0 +1,57 @@
+"""What each trial does to an incident of each kind: the table of likelihoods that the engine thinks with.
+
+A row is a trial, a column a kind of cause: ``+`` the trial removes the symptom, ``-`` the symptom persists, ``o``
+either. The first ten columns are those of the published interventions that the project's own experiments were compared
+with (a byte-level GPT, two seeds, six incidents, eleven trials); ``make bench-trials`` measures them again. Two lessons
+of these stand in the table as they came out: a lower learning rate helps against nearly everything, so it tells next to
+nothing; and clearing the moments with a re-warm also hides a bad batch, so it counts only beside the re-warm alone.
+
+``script`` is a fault in the script itself (a gradient that is not cleared, a wrong loss): nothing but its own trial
+removes it, though what makes steps smaller may hide it. A cause begins with a column and names its own exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from steadytrain.causes.contract import Expectation
+
+Column = Literal[
+    "data", "rate", "moments", "state", "logits", "half", "kernel", "transient", "ranks", "shift", "operation", "script"
+]
+COLUMNS: tuple[Column, ...] = (
+    "data",
+    "rate",
+    "moments",
+    "state",
+    "logits",
+    "half",
+    "kernel",
+    "transient",
+    "ranks",
+    "shift",
+    "operation",
+    "script",
+)
+
+#                              data rate moments state logits half kernel transient ranks shift operation script
+MATRIX: Mapping[str, str] = {
+    "unchanged": "- - - - - - - + - - - -",
+}
+
+_MEANS: Mapping[str, Expectation] = {"+": "removed", "-": "persists", "o": "either"}
+
+
+def column(
+    name: Column, *, removed: tuple[str, ...] = (), persists: tuple[str, ...] = (), either: tuple[str, ...] = ()
+) -> Mapping[str, Expectation]:
+    """What every trial of the table does where the cause is of this kind, with the exceptions of one cause."""
+    at = COLUMNS.index(name)
+    common = {trial: _MEANS[row.split()[at]] for trial, row in MATRIX.items()}
+    own: tuple[tuple[tuple[str, ...], Expectation], ...] = (
+        (removed, "removed"),
+        (persists, "persists"),
+        (either, "either"),
+    )
+    return {**common, **{trial: expectation for trials, expectation in own for trial in trials}}

@@ -1,0 +1,68 @@
+"""Weights that are what memory held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.signs import enumerated, fact, first_name, listed, surveyed, symptom, when
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class UninitializedParameters(Cause):
+    """Parameters were never given values: they hold whatever was in memory.
+
+    Means:
+        `torch.empty`, or a key that was missing when weights were loaded, leaves zeros, subnormal or huge numbers. It
+        differs from run to run and may be zero for a while. No training cures a weight of 1e30.
+
+    Causes:
+        - a new head or token that the loaded weights do not have (transformers #46002, #30953)
+        - `to_empty` on a meta device without `reset_parameters`
+        - a parameter made with `torch.empty` in one's own module
+
+    Next:
+        1. Initialise what is named.
+        2. Look at missing keys when weights are loaded; load strictly.
+        3. Fill empty memory with NaN in a test: `torch.use_deterministic_algorithms(True)`.
+    """
+
+    base_rate = 10.0
+    rivals = ("bad-initialization", "nonfinite-input", "tokenizer-mismatch", "token-out-of-range", "missing-warmup")
+    expects = column("script", removed=("reinitialize",))
+    confirming = ("reinitialize",)
+    spared = ("drop-batch", "float32")
+    interventions = (Intervention("reinitialize", 5, "initialise what was left as it was", "reinitialize"),)
+    grade = "A"
+    source = "transformers #46002, #30953, #40001; nanochat PR 686; TransformerLens #902"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(
+                    case, "parameters_strange", CERTAIN, "values that no initialisation gives: {names}", invariant=True
+                ),
+                *when(
+                    bool(fact(case, "parameters_nonfinite")) and case.onset <= EARLY_STEPS,
+                    CERTAIN,
+                    f"not finite at the first step: {enumerated(fact(case, 'parameters_nonfinite') or ())}",
+                    "fact parameters_nonfinite",
+                    invariant=True,
+                ),
+                *symptom(case, HINT, "nonfinite-weight", "exploding-gradients"),
+                *when(
+                    surveyed(case) and not fact(case, "parameters_strange") and not fact(case, "parameters_nonfinite"),
+                    -STRONG,
+                    "all parameters begin with usual values",
+                    "fact parameters_strange",
+                ),
+            ),
+            layer=first_name(case, "parameters_strange") or first_name(case, "parameters_nonfinite"),
+        )
+
+
+EARLY_STEPS = 16

@@ -1,0 +1,75 @@
+"""Batches in the order of the data set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.causes.interventions import SEEDS
+from steadytrain.causes.signs import above, below, fails, holds, not_finite, ruled_out, symptom
+from steadytrain.causes.table import column
+
+if TYPE_CHECKING:
+    from steadytrain.trials.case import Case
+
+
+@final
+class UnshuffledData(Cause):
+    """Batches follow each other in the order of the data set, so neighbours are alike.
+
+    Means:
+        The model learns one source or label after the other and forgets the last one: the training loss moves in waves
+        or steps while held-out loss does not improve. Healthy batches are draws from all of the data.
+
+    Causes:
+        - `shuffle=False`, or a sampler without `set_epoch` (pytorch #31771)
+        - a shuffle buffer that is small against the runs in the file
+        - a weak permutation: a linear congruence with a small stride (Marin 32B)
+
+    Next:
+        1. Shuffle the data set once on disk, and again every epoch.
+        2. Print the share of each label or source over 100 batches.
+        3. Give each worker and rank its own seed, and the epoch to the sampler.
+    """
+
+    base_rate = 14.0
+    rivals = ("data-shift", "repeated-data", "learning-rate-too-high", "forgetting")
+    expects = column("shift", removed=("reorder",), persists=("fresh-data",), either=("fresh-data",))
+    confirming = ("reorder",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (Intervention("shuffle", 4, "shuffle the data", "reorder"), SEEDS)
+    grade = "A"
+    source = "pytorch #5059, #31771; Marin 32B retrospective; Lightning #20412"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(
+                    case,
+                    "labels_sorted",
+                    2.0,
+                    CERTAIN,
+                    "neighbouring labels are equal {value} times as often as after a shuffle",
+                    invariant=True,
+                ),
+                *fails(case, "loader_shuffles", FAIR, "the data loader does not shuffle"),
+                *above(
+                    case,
+                    "label_mix_change",
+                    6.0,
+                    FAIR,
+                    "the share of a label changed by {value} standard errors between halves",
+                ),
+                *holds(case, "loader_shuffles", -FAIR, "the data loader shuffles"),
+                *symptom(case, FAIR, "oscillation"),
+                *symptom(case, HINT, "divergence", "plateau", "no-learning"),
+                *below(
+                    case,
+                    "labels_sorted",
+                    1.3,
+                    -FAIR,
+                    "neighbouring labels are equal {value} times as often as after a shuffle",
+                ),
+                *ruled_out(not_finite(case), "order makes nothing infinite", "symptoms"),
+            ),
+        )
