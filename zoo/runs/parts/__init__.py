@@ -1,0 +1,1 @@
+"""What the scripts of this folder share: texts, digits and small models."""
