@@ -102,8 +102,8 @@ def plan(
         environment, step = bundle.environment, bundle.incident.step
         onset = bundle.incident.onset_step
         if bundle.incident.kind == "symptom" and not recording.starts():
-            note = recording_note(source) or "it has no snapshot with the steps after it"
-            raise UsageError(f"{source}: {note}; nothing to replay from")
+            note = recording_note(source) or bundle.incident.state_note
+            raise UsageError(f"{source}: it has no snapshot with the steps after it ({note}); nothing to replay from")
         if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
             check(moved_environment(environment, moved))
