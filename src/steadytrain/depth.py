@@ -71,6 +71,10 @@ class Stack:
     def block(self, index: int | np.intp) -> str:
         return f"{self.name}{self.numbers[index]}"
 
+    def spoken(self, index: int | np.intp) -> str:
+        """The name of a block within a sentence, where a bare number would be taken for one."""
+        return self.block(index) if self.name else f"block {self.numbers[index]}"
+
 
 @lru_cache(maxsize=8)
 def stacks(names: tuple[str, ...]) -> tuple[Stack, ...]:

@@ -132,8 +132,8 @@ class ExplodingGradients(Detector):
                         severity="warning",
                         first_step=episode.first_step,
                         last_step=episode.last_step,
-                        message=f"the gradient of {profile.stack.block(0)} was {typical:.3g} times that of "
-                        f"{profile.stack.block(len(norms) - 1)} {episode.when()}",
+                        message=f"the gradient of {profile.stack.spoken(0)} was {typical:.3g} times that of "
+                        f"{profile.stack.spoken(len(norms) - 1)} {episode.when()}",
                         signals=("gradient_norms",),
                         tensors=tuple(large[:NAMES_MAX]),
                         numbers={"ratio": typical, "blocks": float(len(norms)), "blocks_above": float(len(large))},

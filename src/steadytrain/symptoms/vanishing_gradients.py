@@ -72,8 +72,8 @@ class VanishingGradients(Detector):
             severity="critical" if typical < self.critical_ratio else "warning",
             first_step=episode.first_step,
             last_step=episode.last_step,
-            message=f"the gradient of {profile.stack.block(0)} was {typical:.2g} times that of "
-            f"{profile.stack.block(len(norms) - 1)} {episode.when()}; {len(weak)} of {len(norms)} blocks lie below "
+            message=f"the gradient of {profile.stack.spoken(0)} was {typical:.2g} times that of "
+            f"{profile.stack.spoken(len(norms) - 1)} {episode.when()}; {len(weak)} of {len(norms)} blocks lie below "
             f"{self.depth_ratio:g}",
             signals=("gradient_norms",),
             tensors=tuple(weak[:NAMES_MAX]),
