@@ -261,12 +261,15 @@ def watch(
     return Watch(watcher, borrowed="", model=model)
 
 
-def run_target(target: Target, options: Options) -> int:
-    """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused."""
+def run_target(target: Target, options: Options, *, guest: Callable[[Watcher], None] | None = None) -> int:
+    """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused.
+
+    ``guest`` is called with the watcher once that stands, and may let something follow the steps beside it.
+    """
     settings = _settings(target.name, target.stem, target.command, options, is_module=target.is_module)
     arm_children(settings)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {settings['run_dir']}")
-    after_import("torch", lambda: _arm(settings))
+    after_import("torch", lambda: _arm(settings, guest))
     return execute(target, lambda how, status, error: _finish_run(settings, how, status, error))
 
 
@@ -287,9 +290,11 @@ def tell(text: str) -> None:
     print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
 
-def _arm(settings: dict[str, Any]) -> None:
+def _arm(settings: dict[str, Any], guest: Callable[[Watcher], None] | None = None) -> None:
     try:
-        _attach(settings)
+        watcher = _attach(settings)
+        if guest is not None:
+            guest(watcher)
     except Exception as error:
         tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
 

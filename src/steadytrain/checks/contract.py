@@ -280,10 +280,12 @@ class Subject:
 class Check(ABC):
     """The contract of a check. Subclasses are final; their fields are thresholds, with ``about`` in their metadata.
 
+    ``quick`` tells that a check which costs minutes has a form for ``--fast`` (``subject.thorough`` is False then).
     ``cost`` and ``source`` (paper, issue, or measurement behind the rule) are shown by ``steadytrain explain``.
     """
 
     cost: ClassVar[Cost] = "seconds"
+    quick: ClassVar[bool] = False
     source: ClassVar[str] = ""
 
     @abstractmethod

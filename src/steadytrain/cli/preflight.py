@@ -1,0 +1,179 @@
+"""``steadytrain preflight``: look for faults before the first update."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steadytrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.capture.launch import Target
+    from steadytrain.lab.preflight.session import Wanted
+
+FAILED_STATUS = 1
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module, run as `python -m` runs it.")
+@click.option("--checks", "only", multiple=True, metavar="A,B", help="Only these checks; all by default.")
+@click.option("--skip", multiple=True, metavar="A,B", help="Not these checks.")
+@click.option("--full/--fast", "thorough", default=False, help="Take minutes for longer trials, or less than one.")
+@click.option("--then-run", is_flag=True, help="Where no check failed, go on into a watched run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.preflight/1).")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write the outcome as JUnit XML too.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Write the outcome as SARIF 2.1.0 too.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    help="A document of an earlier preflight: what it found is known and quiet until it changes. "
+    "Written where there is none.",
+)
+@click.option("--wait-s", default=900.0, show_default=True, help="Longest time up to the script's first step.")
+@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for the run of --then-run.")
+@click.option("--name", default=None, help="Name of the run of --then-run.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    as_module: bool,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    thorough: bool,
+    then_run: bool,
+    as_json: bool,
+    junit: Path | None,
+    sarif: Path | None,
+    baseline: Path | None,
+    wait_s: float,
+    runs_dir: str,
+    name: str | None,
+    script: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Run SCRIPT, unchanged, to its first optimizer steps and check what it is about to train.
+
+    The checks work on copies; what the script has is put back to the last bit. Then the process ends, without the
+    script's exit code. Ends with status 1 when a check failed, 2 when nothing could be checked. What the script prints
+    goes to stderr. Put options before SCRIPT.
+    """
+    from steadytrain.capture.launch import module_target, script_target
+    from steadytrain.lab.preflight.session import Wanted, check_names, run_script
+
+    target = module_target(script, arguments) if as_module else script_target(script, arguments)
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"preflight needs PyTorch and {sys.executable} has none; install torch in this environment")
+    if wait_s <= 0:
+        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    if as_json and then_run:
+        raise UsageError("--json with --then-run: stdout is the script's; the document lies in the run folder")
+    _check_names(wanted := Wanted(check_names(only), check_names(skip), thorough))
+    known = _read_baseline(baseline)
+    writers = {"junit": junit, "sarif": sarif}
+    if then_run:
+        return _then_run(target, wanted, known, baseline, writers, runs_dir, name)
+    stdout = os.dup(1)
+    os.dup2(2, 1)  # what the script prints is not the outcome
+
+    def emit(document: dict[str, Any]) -> int:
+        from steadytrain.report.preflight import as_text, fails
+
+        document = _settle(document, known, baseline, writers)
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n" if as_json else as_text(document)
+        sys.stdout.flush()
+        _write_all(stdout, text.encode())
+        return FAILED_STATUS if fails(document) else 0
+
+    run_script(target, wanted, emit, wait_s=wait_s)
+    return FAILED_STATUS
+
+
+def _then_run(
+    target: Target,
+    wanted: Wanted,
+    known: dict[str, Any] | None,
+    baseline: Path | None,
+    writers: dict[str, Path | None],
+    runs_dir: str,
+    name: str | None,
+) -> int:
+    from steadytrain.attach import Options, run_target
+    from steadytrain.lab.preflight.session import guest
+    from steadytrain.report.preflight import as_text, fails
+
+    seen: list[dict[str, Any]] = []
+
+    def take(document: dict[str, Any]) -> None:
+        document = _settle(document, known, baseline, writers)
+        seen.append(document)
+        print(as_text(document), file=sys.stderr, end="", flush=True)
+        if fails(document):
+            print("steadytrain: a check failed: the run does not begin (--skip, --baseline)", file=sys.stderr)
+            raise SystemExit(FAILED_STATUS)
+
+    status = run_target(target, Options(runs_dir=runs_dir, name=name), guest=guest(target.name, wanted, take))
+    if not seen:
+        raise UsageError(f"{target.name}: the script came to no optimizer step; nothing was checked")
+    return status
+
+
+def _settle(
+    document: dict[str, Any], known: dict[str, Any] | None, baseline: Path | None, writers: dict[str, Path | None]
+) -> dict[str, Any]:
+    """Compare with the baseline, and write the files that were asked for."""
+    from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
+
+    if baseline is not None and known is None:
+        _write(baseline, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    if known is not None:
+        document = with_baseline(document, known)
+    for kind, path in writers.items():
+        if path is not None:
+            _write(path, as_junit(document) if kind == "junit" else as_sarif(document))
+    return document
+
+
+def _check_names(wanted: Wanted) -> None:
+    """Names that are no check's are told before the script is started; without importing torch."""
+    if not (wanted.only or wanted.skip):
+        return
+    from steadytrain.check_pages import check_names
+
+    ours = set(check_names())
+    if not {*wanted.only, *wanted.skip} <= ours:
+        from steadytrain.lab.preflight.finding import chosen
+
+        chosen(wanted.only, wanted.skip)
+
+
+def _read_baseline(path: Path | None) -> dict[str, Any] | None:
+    if path is None or not path.exists():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: not a baseline ({error}); name a document of `preflight --json`") from None
+    if not isinstance(document, dict) or document.get("schema") != "steadytrain.preflight/1":
+        raise UsageError(f"{path}: not a baseline; name a document of `preflight --json`")
+    return document
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"steadytrain: warning: {path} cannot be written ({error.strerror})", file=sys.stderr)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
