@@ -59,7 +59,7 @@ class TokenizerRoundTrip(DataCheck):
             back = self.circumstances.tokenizer.decode(ids.tolist())
             self._tried += 1
             self._exact += back == text
-            if _normal(back) == _normal(text):
+            if back == text or _normal(back) == _normal(text):
                 self._alike += 1
             elif len(self._examples) < EXAMPLES_MAX:
                 row = part.rows[place]

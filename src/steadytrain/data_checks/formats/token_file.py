@@ -80,8 +80,7 @@ def _mapped(path: Path, options: Options) -> np.ndarray[Any, Any]:
                 raise UsageError(f"{path}: an array of {mapped.dtype} with shape {mapped.shape}; numbers are looked at")
             return mapped
         with path.open("rb") as file:
-            head = np.frombuffer(file.read(4), "<u4")
-        header = _HEADERS.get(int(head[0])) if len(head) else None
+            header = _HEADERS.get(int.from_bytes(file.read(4), "little"))
         dtype = np.dtype(options.dtype or header or "uint16")
         offset = _HEADER_BYTES if header is not None else 0
         size = path.stat().st_size - offset
