@@ -19,7 +19,7 @@ from steadytrain.errors import UsageError
 from steadytrain.model import Finding, Symptom, Window
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
-from steadytrain.store.tape import find_recording
+from steadytrain.store.tape import Recording, find_recording
 from steadytrain.trials.contract import Entry, Json, Lead
 
 Aim = Literal["finite", "excess", "progress"]
@@ -52,9 +52,9 @@ class Case:
     """An incident (or a run with symptoms) as trials see it.
 
     ``symptom`` is the one that is tried to remove; ``onset`` the step with which it began, ``step`` the one at which it
-    was seen. ``begins`` are the steps of the snapshots that a re-run can begin after, ``taped`` the first and the last
-    step on the tape. ``facts`` are what a survey found, by the names of ``steadytrain.trials.facts``; ``finding`` is
-    the first bad operation of a bundle.
+    was seen. ``begins`` are the steps of the snapshots that a re-run can begin after, ``taped`` the stretches of steps
+    on the tape, first and last of each, oldest first. ``facts`` are what a survey found, by the names of
+    ``steadytrain.trials.facts``; ``finding`` is the first bad operation of a bundle.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Case:
     window: Window
     environment: Mapping[str, Any]
     begins: tuple[int, ...]
-    taped: tuple[int, int] | None
+    taped: tuple[tuple[int, int], ...]
     step_s: float
     facts: Mapping[str, Json] = field(default_factory=dict)
     after: int | None = None
@@ -83,7 +83,7 @@ class Case:
     @property
     def replayable(self) -> str | None:
         """Why nothing can be re-run from a snapshot, None where it can."""
-        if self.taped is None:
+        if not self.taped:
             return "no tape of its steps was kept"
         return None if self.begins else "no snapshot before the steps on the tape was kept"
 
@@ -128,9 +128,9 @@ class Case:
 
     def recorded(self, begin: int) -> list[int | None]:
         """The steps from ``begin`` to the end of a trial: from the tape as far as it reaches, then the script's own."""
-        assert self.taped is not None
         last = max(self.onset, begin + 1) + self.steps_after
-        return [step if step <= self.taped[1] else None for step in range(begin + 1, last + 1)]
+        reached = next((end for first, end in self.taped if first <= begin + 1 <= end), begin)
+        return [step if step <= reached else None for step in range(begin + 1, last + 1)]
 
     def schedule(
         self,
@@ -162,10 +162,8 @@ class Case:
 
     def healthy_steps(self) -> list[int]:
         """Steps on the tape before the onset, newest last; a run that was never well has those that it has."""
-        if self.taped is None:
-            return []
-        before = list(range(self.taped[0], min(self.onset, self.taped[1] + 1)))
-        return before or [step for step in range(self.taped[0], self.taped[1] + 1) if step != self.step]
+        taped = [step for first, last in self.taped for step in range(first, last + 1)]
+        return [step for step in taped if step < self.onset] or [step for step in taped if step != self.step]
 
     def probe_steps(self) -> list[int]:
         """The fixed probe set: recorded steps from before the snapshot where there are any: no trial trains on them."""
@@ -190,7 +188,8 @@ class Case:
             return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
         onset = min(max(self.onset - begin - 1, 0), count)
         after = [onset + (1 << power) for power in range(10)]
-        return {0, onset, *(place for place in after if place < count)}
+        # Not right before the onset: a script that plants its fault by its own counter would plant it in the probes.
+        return {0, max(onset - 1, 0), *(place for place in after if place < count)}
 
     # -- what was seen ---------------------------------------------------------------------------------------------
 
@@ -247,9 +246,6 @@ def open_case(
     assert began is not None
     seen = step if step is not None else began
     seconds = window.series("step_s").values
-    taped = None
-    if recording.chunks and recording.last_step is not None:
-        taped = (recording.chunks[0].first, recording.last_step)
     return Case(
         path=path,
         symptom=leading,
@@ -259,11 +255,22 @@ def open_case(
         window=window,
         environment=environment,
         begins=tuple(start - 1 for start in recording.starts()),
-        taped=taped,
+        taped=_stretches(recording),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
         finding=finding,
     )
+
+
+def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
+    """The steps on the tape without gaps; chunks may overlap."""
+    found: list[tuple[int, int]] = []
+    for chunk in recording.chunks:
+        if found and chunk.first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], chunk.last))
+        else:
+            found.append((chunk.first, chunk.last))
+    return tuple(found)
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:

@@ -1,0 +1,105 @@
+"""Stand-ins for functions of torch while a trial runs: what a change puts in place of a loss, an attention, a softmax.
+
+torch asks its function mode about every call, however the script came by the function (``from ... import``, a method, a
+module), so nothing of the script is patched. Two functions call others inside of torch; those are replaced by name as
+well. Without a stand-in no mode is entered, and the process is as it would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+StandIn = Callable[..., Any]
+"""Called with the original function, then with the arguments of the call."""
+
+_INNER = {
+    "scaled_dot_product_attention": functional.scaled_dot_product_attention,
+    "softmax": functional.softmax,
+}
+"""Functions that ``torch.nn.functional`` itself calls by these names (``multi_head_attention_forward``)."""
+
+SOFTMAX = (functional.softmax, torch.softmax, torch.Tensor.softmax)
+ATTENTION = (functional.scaled_dot_product_attention,)
+LOSSES = tuple(
+    getattr(functional, name)
+    for name in (
+        "cross_entropy",
+        "nll_loss",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "kl_div",
+        "gaussian_nll_loss",
+        "poisson_nll_loss",
+        "cosine_embedding_loss",
+        "margin_ranking_loss",
+        "triplet_margin_loss",
+        "hinge_embedding_loss",
+        "soft_margin_loss",
+        "multi_margin_loss",
+        "ctc_loss",
+    )
+)
+
+
+class Functions(TorchFunctionMode):
+    """The table of stand-ins. :meth:`replace` enters the mode; it stays until :meth:`end`, or the process is over."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._table: dict[Any, StandIn] = {}
+        self._inner: dict[str, Any] = {}
+        self._entered = False
+        self._inside = False
+
+    def replace(self, functions: Iterable[Callable[..., Any]], stand_in: StandIn) -> None:
+        for function in functions:
+            self._table[function] = stand_in
+            for name, inner in _INNER.items():
+                if inner is function:
+                    self._put_inner(name, inner)
+        if not self._entered:
+            self._entered = True
+            self.__enter__()  # type: ignore[no-untyped-call]
+
+    def end(self) -> None:
+        if self._entered:
+            self._entered = False
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        for name, original in self._inner.items():
+            setattr(functional, name, original)
+        self._inner.clear()
+        self._table.clear()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        stand_in = self._table.get(func)
+        if stand_in is None or self._inside:
+            return func(*args, **(kwargs or {}))
+        return self._call(stand_in, func, args, kwargs or {})
+
+    def _put_inner(self, name: str, original: Any) -> None:
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            stand_in = self._table.get(original)
+            if stand_in is None or self._inside:
+                return original(*args, **kwargs)
+            return self._call(stand_in, original, args, kwargs)
+
+        self._inner[name] = original
+        setattr(functional, name, inner)
+
+    def _call(self, stand_in: StandIn, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._inside = True
+        try:
+            return stand_in(function, *args, **kwargs)
+        finally:
+            self._inside = False

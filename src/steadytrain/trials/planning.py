@@ -1,0 +1,52 @@
+"""How most trials are planned: the recorded steps from the snapshot on, with a change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from steadytrain.trials.case import Case
+from steadytrain.trials.contract import Change, Json, NotApplicable, Spec, Trial
+
+
+def planned(
+    trial: Trial,
+    case: Case,
+    *changes: Change,
+    steps: Sequence[int | None] | None = None,
+    refused: Collection[int] = (),
+    begin: int | None = None,
+) -> tuple[Spec, ...] | NotApplicable:
+    """One spec from the case's snapshot (or ``begin``), ``changes`` made from there on.
+
+    Where no snapshot lies before the onset, the script's own first steps are run instead, which is only the same where
+    the recorded run began with them, too; what needs recorded steps does not apply there.
+    """
+    start = begin if begin is not None else case.begin
+    if start is None or case.replayable is not None:
+        if steps is not None or refused:
+            return NotApplicable(case.replayable or "no snapshot lies before the onset, so no step can be chosen")
+        return from_the_beginning(trial, case, *changes)
+    schedule = case.schedule(start, steps, refused=refused)
+    return (Spec(trial.name, 0, start, schedule, changes, case.lead(start)),)
+
+
+def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec, ...] | NotApplicable:
+    """The script from its own beginning to some steps after the onset, its own batches, nothing restored."""
+    count = case.onset + case.steps_after
+    if count * case.step_s > OWN_S_MAX:
+        return NotApplicable(f"it takes {count} steps from the script's beginning, more than {OWN_S_MAX:g} s")
+    return (Spec(trial.name, 0, None, case.own_schedule(count), changes),)
+
+
+def change(kind: str, **values: Json) -> Change:
+    return Change(kind.replace("_", "-"), values)
+
+
+def fact(facts: Mapping[str, Json], name: str, default: Json) -> Json:
+    """A fact, or ``default`` where it is not known."""
+    value = facts.get(name)
+    return default if value is None else value
+
+
+OWN_S_MAX = 120.0
+"""Longest time of a trial that begins with the script itself."""
