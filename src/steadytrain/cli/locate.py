@@ -34,20 +34,27 @@ def command(incident: str | None, runs_dir: str, wait_s: float, as_json: bool) -
         raise UsageError("locate needs PyTorch to run the step again; `steadytrain show` works without it")
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    from steadytrain.lab import relaunch
+    from steadytrain.lab import locating, relaunch
+    from steadytrain.store.step_look import keep_look
 
     recorded = bundle.incident.finding
-    again = relaunch.locate_again(bundle, wait_s=wait_s)
-    kept = relaunch.keep_better(bundle, again)
+    found = locating.find_again(bundle, wait_s=wait_s)
+    again = found.finding
+    relaunch.keep_better(bundle, again)
+    if found.look is not None:
+        keep_look(path, found.look)
     if as_json:
-        click.echo(json.dumps(relaunch.located_document(path, recorded, again), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(locating.document(path, recorded, found), indent=1, ensure_ascii=False))
     else:
         from steadytrain.capture.message import finding_lines
+        from steadytrain.report.look import look_facts
 
-        finding = relaunch.best(recorded, again)
         click.echo(f"step {bundle.incident.step} of {bundle.incident.run}: {relaunch.verdict(recorded, again)}")
-        click.echo("\n".join(finding_lines(finding)))
-        if kept:
-            click.echo(f"  kept in              {path}")
+        click.echo("\n".join(finding_lines(relaunch.best(recorded, again))))
+        for fact in look_facts(found.look) if found.look is not None else ():
+            click.echo(f"  {fact.label:<20} {fact.value}".rstrip())
+        for note in found.notes:
+            click.echo(f"  {'note':<20} {note}")
+        click.echo(f"  {'kept in':<20} {path}")
     named = recorded.located or again.located or relaunch.is_named_input(recorded) or relaunch.is_named_input(again)
     return 0 if named else NOT_LOCATED_STATUS

@@ -18,18 +18,24 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from steadytrain.errors import UsageError
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
+from steadytrain.store.step_look import StepLook
+
+if TYPE_CHECKING:
+    from steadytrain.capture.scene import Scene
 
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
 
 
-def locate_again(bundle: Bundle, *, wait_s: float) -> Finding:
+def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | None]:
     """Launch the recorded command again and search the failing step; takes at most ``wait_s`` seconds.
+
+    Beside the finding comes what else was looked at, None where the script did not come to its step.
 
     Raises:
         UsageError: the bundle does not hold what is needed, or the script is gone.
@@ -38,8 +44,10 @@ def locate_again(bundle: Bundle, *, wait_s: float) -> Finding:
         result = Path(scratch) / "result.json"
         why = launch_again(bundle, "steadytrain.lab.relaunch", [str(result)], result, wait_s=wait_s)
         if why is not None:
-            return Finding(None, f"not searched: {why}")
-        return Finding.from_json(json.loads(result.read_text(encoding="utf-8")))
+            return Finding(None, f"not searched: {why}"), None
+        document = json.loads(result.read_text(encoding="utf-8"))
+    look = StepLook.from_json(document["look"]) if document["look"] else None
+    return Finding.from_json(document["finding"]), look
 
 
 def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: Path, *, wait_s: float) -> str | None:
@@ -50,7 +58,10 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     Raises:
         UsageError: the bundle does not hold what is needed, or the script is gone.
     """
-    folder = _folder_to_run_in(bundle)
+    folder = folder_to_run_in(bundle)
+    if not (bundle.path / "model.safetensors").is_file():
+        note = bundle.incident.state_note
+        raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
     log = result.parent / "output.txt"
     command = [sys.executable, "-m", module, str(bundle.path.absolute()), *arguments]
     with log.open("wb") as output:
@@ -73,7 +84,12 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     return f"the launched script ended with {done.returncode} before its step{said}"
 
 
-def _folder_to_run_in(bundle: Bundle) -> str | None:
+def folder_to_run_in(bundle: Bundle) -> str | None:
+    """Where the recorded command ran.
+
+    Raises:
+        UsageError: it is not known what was run, or it is gone.
+    """
     environment = bundle.environment
     script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
     if not script and not module:
@@ -82,9 +98,6 @@ def _folder_to_run_in(bundle: Bundle) -> str | None:
         raise UsageError(f"{script}: the script is gone; the incident can be shown, but not run again")
     if folder and not Path(folder).is_dir():
         raise UsageError(f"{folder}: the folder that the script ran in is gone")
-    if not (bundle.path / "model.safetensors").is_file():
-        note = bundle.incident.state_note
-        raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
     return folder
 
 
@@ -119,19 +132,29 @@ def run_recorded(source: Launchable, attach: Callable[[], None]) -> int:
 def _attach(bundle: Bundle, result_path: Path) -> None:
     from steadytrain.capture import watcher as watchers
     from steadytrain.capture.books import Settings
+    from steadytrain.lab.compiled_graphs import intercept
+    from steadytrain.lab.looking import LookingLap
     from steadytrain.lab.rehearse import BundleRehearsal
 
     def tell(text: str) -> None:
         print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
+    laps: list[LookingLap] = []
+
+    def lap(scene: Scene) -> LookingLap:
+        laps.append(LookingLap(scene, step=bundle.incident.step, method=NEW_PROCESS))
+        return laps[-1]
+
     def done(finding: Finding) -> None:
-        write_json(result_path, finding.to_json())
+        look = laps[-1].look if laps else None
+        write_json(result_path, {"finding": finding.to_json(), "look": look.to_json() if look else None})
         sys.stdout.flush()
         # Not through the script's own exit code: it may save, and these are not the run's weights to save.
         os._exit(0)
 
+    intercept()
     settings = Settings(run_dir=result_path.parent / "unused", run_name="locate", policy="observe")
-    watchers.launched = watchers.Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done))
+    watchers.launched = watchers.Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done, lap=lap))
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:
@@ -165,18 +188,6 @@ def verdict(recorded: Finding, again: Finding) -> str:
 def best(recorded: Finding, again: Finding) -> Finding:
     """The search that names an operation, the newer one where both do."""
     return again if again.located is not None or recorded.located is None else recorded
-
-
-def located_document(path: Path, recorded: Finding, again: Finding) -> Mapping[str, Any]:
-    """The ``steadytrain.locate/1`` document."""
-    return {
-        "schema": "steadytrain.locate/1",
-        "incident": str(path),
-        **best(recorded, again).to_json(),
-        "recorded": recorded.to_json(),
-        "again": again.to_json(),
-        "verdict": verdict(recorded, again),
-    }
 
 
 if __name__ == "__main__":

@@ -99,6 +99,11 @@ class Replayer(Follower):
         self._base: dict[int, int] = {}
         self._first_fetched = self._steps.first_fetched(self._first)
 
+    @property
+    def step_now(self) -> int | None:
+        """The recorded step that is being done again, None before the first of them."""
+        return self._now if self._jumped else None
+
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:

@@ -1,0 +1,111 @@
+"""The ladder: the largest absolute value of every module's output in one step, in the order of the forward.
+
+By hooks that read and change nothing. One reduction for each output, and one fetch from the device at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from steadytrain.capture.recorder import tensors_in
+from steadytrain.lab.operands import _compact, _numbers, unseen
+from steadytrain.store.step_look import Ladder, Rung
+
+RUNGS_MAX = 2000
+"""Modules in a ladder; of a larger model the first ones that run."""
+
+
+@dataclass
+class _Seen:
+    kind: str
+    dtype: torch.dtype
+    largest: Tensor
+
+
+@dataclass(frozen=True)
+class StepRungs:
+    """One step: for each module in order its class, dtype and largest absolute value."""
+
+    step: int
+    values: Mapping[str, tuple[str, torch.dtype, float]]
+
+
+class LadderTaker:
+    """Watches the modules between :meth:`begin` and :meth:`end`."""
+
+    def __init__(self, modules: Mapping[nn.Module, str]) -> None:
+        self._modules = dict(modules)
+        self._handles: list[RemovableHandle] = []
+        self._seen: dict[str, _Seen] = {}
+
+    def begin(self) -> None:
+        self._seen = {}
+        for module, path in self._modules.items():
+            try:
+                self._handles.append(module.register_forward_hook(self._hook(path)))
+            except (RuntimeError, AttributeError):  # a scripted module takes no hooks
+                continue
+
+    def end(self, step: int) -> StepRungs:
+        """Takes the hooks out; may be called twice, the second time there is nothing."""
+        while self._handles:
+            self._handles.pop().remove()
+        seen, self._seen = self._seen, {}
+        return StepRungs(
+            step, {path: (one.kind, one.dtype, float(one.largest)) for path, one in _in_order(seen).items()}
+        )
+
+    def _hook(self, path: str) -> Any:
+        def look(module: nn.Module, args: Any, output: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
+            with unseen():
+                for tensor in tensors_in(output):
+                    self._look(path, type(module).__name__, tensor)
+
+        return look
+
+    def _look(self, path: str, kind: str, tensor: Tensor) -> None:
+        values = _compact(_numbers(tensor))
+        if values is None or not values.is_floating_point() or values.numel() == 0:
+            return
+        largest = torch.stack(torch.aminmax(values)).abs().max().to(torch.float64)
+        known = self._seen.get(path)
+        if known is None:
+            if len(self._seen) < RUNGS_MAX:
+                self._seen[path] = _Seen(kind, tensor.dtype, largest)
+        elif torch.finfo(tensor.dtype).max <= torch.finfo(known.dtype).max:  # of several outputs the narrowest counts
+            same = tensor.dtype == known.dtype
+            known.dtype = tensor.dtype
+            known.largest = torch.maximum(known.largest, largest.to(known.largest.device)) if same else largest
+
+
+def ladder_of(steps: Sequence[StepRungs]) -> Ladder | None:
+    """The ladder over ``steps``, the last of which is the one looked at; None where no module was seen in it."""
+    last = steps[-1] if steps else None
+    if last is None or not last.values:
+        return None
+    rungs = [
+        Rung(
+            module=path,
+            kind=kind,
+            dtype=str(dtype).removeprefix("torch."),
+            limit=float(torch.finfo(dtype).max),
+            largest=tuple(step.values[path][2] if path in step.values else None for step in steps),
+        )
+        for path, (kind, dtype, _) in last.values.items()
+    ]
+    return Ladder(tuple(step.step for step in steps), tuple(rungs))
+
+
+def _in_order(seen: Mapping[str, _Seen]) -> dict[str, _Seen]:
+    """As they ended: a module comes after those inside it."""
+    assert all(math.isfinite(torch.finfo(one.dtype).max) for one in seen.values())
+    return dict(seen)
