@@ -75,7 +75,7 @@ def command(
             raise UsageError(f"{option} {name}: MODULE:NAME is wanted")
     loop = None if step_fn is None or build is None else (step_fn, build)
     place = Moved.parse(moved)
-    source = _source(incident, Path(runs_dir))
+    source = recorded_source(incident, Path(runs_dir))
     if importlib.util.find_spec("torch") is None:
         raise UsageError("replay needs PyTorch to run the steps again; `steadytrain show` works without it")
     asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, loop=loop)
@@ -96,7 +96,7 @@ def command(
     return judgement.status(replays, looked_for=asked.looked_for)
 
 
-def _source(incident: str | None, runs_dir: Path) -> Path:
+def recorded_source(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or a run that has none but a tape."""
     from steadytrain.store.bundle import is_bundle
     from steadytrain.store.folder import find, newest, newest_incident, open_run

@@ -144,7 +144,7 @@ def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], J
 def _once(asked: Plan, *, trace_step: int | None) -> Output:
     with tempfile.TemporaryDirectory(prefix="steadytrain-replay-") as scratch:
         result = Path(scratch) / "result.json"
-        _launch(asked, _command(asked, result, trace_step), result)
+        launch(asked, _command(asked, result, trace_step), result)
         document = _read(result)
         if "cannot" in document:
             raise CannotReplayError(str(document["cannot"]))
@@ -167,7 +167,7 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
     return ["-m", STEPS_MODULE, *places, *steps, str(asked.lead_s)]
 
 
-def _launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
+def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
     log = result.parent / "output.txt"
     with log.open("wb") as output:
         try:

@@ -1,0 +1,67 @@
+"""``steadytrain onset``: the first step at which something measurable left its course before a symptom."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from steadytrain.errors import UsageError
+
+
+@click.command()
+@click.argument("incident", required=False)
+@click.option("--until", type=int, metavar="STEP", help="Look before this step; by default before the symptom's first.")
+@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
+@click.option(
+    "--lead-s",
+    default=120.0,
+    show_default=True,
+    help="The script makes the steps before the first by itself where they take no more than this; else only one.",
+)
+@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
+def command(
+    incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: str, wait_s: float, as_json: bool
+) -> int:
+    """Replay the steps before a symptom, measure all of them, and name what left its course first.
+
+    INCIDENT is a bundle, or a run (its last incident; a run without one as far as its tape reaches); by default the
+    newest run. Measured in every step: the batch, outputs of modules, attention logits, the loss and that of each row,
+    gradients, updates and second moments. Ends with status 1 when something left its course, 0 when nothing did, 125
+    when that cannot be told.
+    """
+    from steadytrain.cli.replay import recorded_source
+    from steadytrain.lab.moved import Moved
+    from steadytrain.lab.onset import finding
+
+    if wait_s <= 0:
+        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    if not lead_s >= 0:
+        raise UsageError(f"--lead-s {lead_s}: must not be negative")
+    if until is not None and until < 1:
+        raise UsageError(f"--until {until}: steps count from 1")
+    place = Moved.parse(moved)
+    source = recorded_source(incident, Path(runs_dir))
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("onset needs PyTorch to run the steps again; `steadytrain show` works without it")
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"steadytrain: {text}", err=True)
+
+    try:
+        onset = finding.find_onset(source, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, tell=tell)
+    except finding.CannotReplayError as refusal:
+        click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
+        return finding.CANNOT_TELL_STATUS
+    document = finding.document_of(onset)
+    if as_json:
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    else:
+        click.echo("\n".join(finding.lines(document)))
+    return onset.status

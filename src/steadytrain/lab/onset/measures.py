@@ -1,0 +1,95 @@
+"""What is measured of every step on the way to a symptom, in the order in which a step computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Phase = Literal["batch", "forward", "loss", "backward", "optimizer"]
+PHASES: tuple[Phase, ...] = ("batch", "forward", "loss", "backward", "optimizer")
+
+Direction = Literal["up", "down", "both"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that is measured, of one tensor or of the step.
+
+    ``ratio``: it is compared by ratios (a scale), else by differences. ``least`` is the smallest ratio or difference
+    that counts however quiet the quantity was. ``limit`` is the value from which no healthy course is known: what grew
+    into it slowly is traced back to where its growth began.
+    """
+
+    phase: Phase
+    words: str
+    direction: Direction = "up"
+    ratio: bool = True
+    least: float = 2.0
+    limit: float | None = None
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "input_rms": Quantity("batch", "root mean square of the input", "both"),
+    "input_abs_max": Quantity("batch", "largest magnitude in the input", least=4.0),
+    "input_rarity": Quantity(
+        "batch", "mean rarity of the tokens, nats, by how often they came before", "up", False, 1.0
+    ),
+    "input_commonest_share": Quantity("batch", "share of the commonest token in the batch", least=3.0),
+    "target_rms": Quantity("batch", "root mean square of the targets", "both"),
+    "target_abs_max": Quantity("batch", "largest magnitude among the targets", least=4.0),
+    "target_rarity": Quantity(
+        "batch", "mean rarity of the labels, nats, by how often they came before", "up", False, 1.0
+    ),
+    "target_commonest_share": Quantity("batch", "share of the commonest label in the batch", least=3.0),
+    "output_std": Quantity("forward", "standard deviation of the output"),
+    "output_abs_max": Quantity("forward", "largest magnitude of the output", least=3.0),
+    # A healthy half-precision model stays well below a tenth of 65504 (zoo/layers/healthy_half_precision.py: 0.02).
+    "headroom": Quantity("forward", "largest magnitude of the output over the largest number of its dtype", limit=0.1),
+    # Dehghani et al. 2023 (arXiv 2302.05442): training diverges where attention logits pass about 50.
+    "attention_logit_max": Quantity("forward", "largest input of attention's softmax", limit=50.0),
+    "attention_entropy": Quantity("forward", "entropy of attention, nats", "down", least=3.0),
+    "log_z": Quantity("forward", "mean logsumexp of the logits, nats", "both", False, 4.0),
+    "loss": Quantity("loss", "loss"),
+    "row_loss_max": Quantity("loss", "largest loss of a row", least=3.0),
+    "row_loss_share": Quantity("loss", "share of the largest row in the loss", least=3.0),
+    "gradient_norm": Quantity("backward", "L2 norm of the gradient"),
+    "update_ratio": Quantity("optimizer", "norm of the update over norm of the weight"),
+    # Wortsman et al. 2023 (arXiv 2304.13013): an RMS of 2.3 comes before loss spikes.
+    "gradient_to_second_moment": Quantity(
+        "optimizer", "RMS of the gradient over the root of its second moment", least=1.5, limit=2.3
+    ),
+    "weight_norm": Quantity("optimizer", "L2 norm of the weight", least=1.5),
+}
+
+TENSOR_COLUMNS: Mapping[str, str] = {
+    "update_ratio": "update_ratio",
+    "gradient_to_second_moment": "gradient_to_second_moment",
+    "weight_norm": "weight_norm",
+}
+"""Quantity by column of the table ``tensors``."""
+
+MODULE_COLUMNS: Mapping[str, str] = {
+    "std": "output_std",
+    "abs_max": "output_abs_max",
+    "headroom": "headroom",
+    "attention_logit_max": "attention_logit_max",
+    "attention_entropy": "attention_entropy",
+    "log_z_mean": "log_z",
+}
+"""Quantity by column of the table ``modules``."""
+
+HALF_HEADROOM = 1e-6
+"""A headroom below it is that of a dtype with the range of float32, which nothing reaches."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A quantity of one tensor, module or input; "" is the step's own."""
+
+    quantity: str
+    tensor: str
+
+    @property
+    def phase(self) -> Phase:
+        return QUANTITIES[self.quantity].phase
