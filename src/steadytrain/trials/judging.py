@@ -62,7 +62,7 @@ def excess_of(outcome: Outcome) -> Excess | None:
 
 def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays)."""
-    control = next((one for one in controls if one.ran and not one.spec.changes), None)
+    control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
     ran = [one for one in outcomes if one.ran]
     if not ran:
         why = next((one.why_not for one in outcomes if one.why_not), "nothing was run")

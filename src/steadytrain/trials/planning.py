@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from steadytrain.trials.case import Case
-from steadytrain.trials.contract import Change, Json, NotApplicable, Spec, Trial
+from steadytrain.trials.contract import Change, NotApplicable, Spec, Trial
 
 
 def planned(
@@ -38,14 +38,22 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
     return (Spec(trial.name, 0, None, case.own_schedule(count), changes),)
 
 
-def change(kind: str, **values: Json) -> Change:
-    return Change(kind.replace("_", "-"), values)
+def in_half(case: Case) -> bool:
+    """Whether anything is computed in 16 bits; True as well where that is not known."""
+    autocast, dtypes = case.facts.get("autocast_dtype"), case.facts.get("parameter_dtypes")
+    if autocast is None and dtypes is None:
+        return True
+    halves = ("float16", "bfloat16")
+    return any(half in f"{autocast} {dtypes}" for half in halves)
 
 
-def fact(facts: Mapping[str, Json], name: str, default: Json) -> Json:
-    """A fact, or ``default`` where it is not known."""
-    value = facts.get(name)
-    return default if value is None else value
+def suspect_module(case: Case) -> str | None:
+    """The module in which the first bad operation stands, or which the symptom names first."""
+    located = case.finding.located if case.finding is not None else None
+    if located is not None and located.module:
+        return located.module
+    tensors = case.symptom.tensors if case.symptom is not None else ()
+    return tensors[0].rpartition(".")[0] or tensors[0] if tensors else None
 
 
 OWN_S_MAX = 120.0

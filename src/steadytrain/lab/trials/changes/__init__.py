@@ -1,4 +1,4 @@
-"""One file per change, found by being there: what a trial does to a launched script.
+"""One class per change, in files by subject, found by being there: what a trial does to a launched script.
 
 A change is a dataclass whose fields are its values, checked when it is made. Its methods are called at the moments of a
 step, in the order below; each says by ``touch`` that something was really different, and a trial whose changes touched
@@ -17,7 +17,7 @@ import math
 import pkgutil
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.trials.launched import Launched
@@ -84,7 +84,7 @@ def make(change: Change) -> LiveChange:
     if change.kind not in kinds:
         raise UsageError(f"no change is called {change.kind!r}; one of {', '.join(sorted(kinds))}")
     cls = kinds[change.kind]
-    known = {one.name: one for one in fields(cls)}
+    known = {one.name: one for one in fields(cls) if one.init}
     for name in change.values:
         if name not in known:
             raise UsageError(f"{change.kind}: no value {name!r}; it has {', '.join(known) or 'none'}")
@@ -122,8 +122,11 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if hint == list[str] and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
-        return value
+    if get_origin(hint) is list:
+        entries = get_args(hint)[0]
+        if isinstance(value, list) and all(isinstance(entry, entries) for entry in value):
+            return value
+        raise UsageError(f"{kind}: {name} {value!r}: must be a list of {entries.__name__}")
     if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
         return value
     raise UsageError(f"{kind}: {name} {value!r}: must be {getattr(hint, '__name__', hint)}")

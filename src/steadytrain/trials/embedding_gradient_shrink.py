@@ -1,0 +1,27 @@
+"""A tenth of the gradient of embeddings."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.trials.case import Case
+from steadytrain.trials.contract import Change, NotApplicable, Spec, Trial
+from steadytrain.trials.planning import planned
+
+
+@final
+class EmbeddingGradientShrink(Trial):
+    """A tenth of the gradient of embeddings.
+
+    Changes:
+        Gradients of embedding weights times 0.1.
+
+    Tells:
+        Spikes that come from the embedding.
+
+    Beware:
+        Slower progress of rare words.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return planned(self, case, Change("shrink-gradients", {"layers": ["*embed*", "*wte*", "*emb*"], "factor": 0.1}))

@@ -1,0 +1,30 @@
+"""The learning rate warmed up again, moments left as they are."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.trials.case import Case
+from steadytrain.trials.contract import Change, NotApplicable, Spec, Trial
+from steadytrain.trials.planning import planned
+
+REWARM_STEPS = 10
+"""As in the measured matrix, whose incident came ten steps after the snapshot; the control has the same."""
+
+
+@final
+class Rewarm(Trial):
+    """The learning rate warmed up again, moments left as they are.
+
+    Changes:
+        The rate rises over some steps after the snapshot.
+
+    Tells:
+        The control of reset-moments.
+
+    Beware:
+        A smaller rate for a while, which hides much.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return planned(self, case, Change("ramp-learning-rate", {"steps": REWARM_STEPS}))
