@@ -84,6 +84,11 @@ def broken() -> tuple[Broken, ...]:
 
 def detector_name(cls: type[Detector]) -> str:
     """The kebab name that every place derives: ``LossSpike`` is ``loss-spike`` in ``symptoms/loss_spike.py``."""
+    return kebab(cls)
+
+
+def kebab(cls: type) -> str:
+    """The name of a plug-in by its class."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
 
 
@@ -116,9 +121,9 @@ def explain(name: str) -> str:
     found = explanation(name)
     parts = [f"{found.name}: {found.summary}"]
     for title, text in _sections(found):
-        parts.append(f"{title}:\n{_indent(text)}")
+        parts.append(f"{title}:\n{indented(text)}")
     if found.thresholds:
-        lines = [_indent(_wrap(f"{t.name} = {t.value}: {t.about}.")) for t in found.thresholds]
+        lines = [indented(_wrap(f"{t.name} = {t.value}: {t.about}.")) for t in found.thresholds]
         parts.append("Thresholds:\n" + "\n".join(lines))
     if found.needs:
         parts.append(f"Reads: {', '.join(found.needs)}")
@@ -153,7 +158,7 @@ def catalog_page() -> str:
 
 def explanation_of(detector: Detector) -> Explanation:
     """The explanation of one detector, with the values that it has."""
-    summary, sections = _split(inspect.cleandoc(type(detector).__doc__ or ""))
+    summary, sections = split_docstring(inspect.cleandoc(type(detector).__doc__ or ""))
     return Explanation(
         name=detector_name(type(detector)),
         summary=summary,
@@ -230,7 +235,7 @@ def _load(entry_point: EntryPoint, taken: set[str]) -> Detector | Broken:
 # The docstring as parts.
 
 
-def _split(text: str) -> tuple[str, dict[str, str]]:
+def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     """First sentence and sections of a cleaned docstring. A section is a heading with a colon over indented lines."""
     paragraphs: dict[str, list[str]] = {"": []}
     current = ""
@@ -250,7 +255,8 @@ def _sections(entry: Explanation) -> Iterator[tuple[str, str]]:
     return ((title, text) for title, text in zip(SECTIONS, texts, strict=True) if text)
 
 
-def _indent(text: str) -> str:
+def indented(text: str) -> str:
+    """``text`` two spaces to the right."""
     return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
 
 

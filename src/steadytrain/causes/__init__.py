@@ -1,8 +1,9 @@
-"""One file per cause, found by walking this package (``steadytrain.catalog``).
+"""One file per cause, found by walking this package (``catalog``).
 
 | file | what it is |
 |---|---|
 | ``contract`` | what a cause promises: signature, expectations of trials, proof, interventions |
+| ``catalog`` | finds causes and reads their docstrings |
 | ``table`` | what each trial does to each kind of cause, in one table |
 | ``signs`` | how a cause reads a case |
 | ``interventions`` | changes that may mend it, fast to invasive |
@@ -16,5 +17,5 @@ from steadytrain.causes.contract import Cause, Intervention, Sign, Signature
 
 __all__ = ["SHARED", "Cause", "Intervention", "Sign", "Signature"]
 
-SHARED = ("contract", "interventions", "signs", "table")
+SHARED = ("catalog", "contract", "interventions", "signs", "table")
 """The files of this package that are no causes."""

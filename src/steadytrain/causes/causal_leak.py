@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, Cause, Intervention, Signature
 from steadytrain.causes.interventions import MATH_ATTENTION
-from steadytrain.causes.signs import above, fact, layer_of, measured, ruled_out, surveyed, symptom, when
+from steadytrain.causes.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -45,13 +45,15 @@ class CausalLeak(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *above(
-                    case,
-                    "causal_gradient",
-                    1e-6,
-                    CERTAIN,
-                    "outputs depend on later inputs: {value} of the gradient to earlier ones",
-                    invariant=True,
+                *equivalence(
+                    above(
+                        case,
+                        "causal_gradient",
+                        1e-6,
+                        CERTAIN,
+                        "outputs depend on later inputs: {value} of the gradient to earlier ones",
+                        invariant=True,
+                    )
                 ),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import EAGER, EXAMPLE
-from steadytrain.causes.signs import above, below, fact, first_name, listed, ruled_out, surveyed
+from steadytrain.causes.signs import above, below, equivalence, fact, first_name, listed, ruled_out, surveyed
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ class CompiledCodeMismatch(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *above(
-                    case,
-                    "compiled_difference",
-                    100.0,
-                    CERTAIN,
-                    "compiled and eager differ by {value} roundings on the same batch",
-                    invariant=True,
+                *equivalence(
+                    above(
+                        case,
+                        "compiled_difference",
+                        100.0,
+                        CERTAIN,
+                        "compiled and eager differ by {value} roundings on the same batch",
+                        invariant=True,
+                    )
                 ),
                 *below(
                     case,

@@ -45,7 +45,7 @@ class Sign:
 
     ``source`` is where it was seen (``fact labels_shift``, ``symptom loss-spike``, ``finding``, ``window``).
     ``invariant`` marks a rule that every sound run keeps and that was seen broken: with it, one trial that mends just
-    this is proof.
+    this is proof. ``equivalence`` marks one whose test has its own control, so that it is proof by itself.
     """
 
     what: str
@@ -53,6 +53,7 @@ class Sign:
     source: str
     numbers: Mapping[str, float] = field(default_factory=dict)
     invariant: bool = False
+    equivalence: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class Signature:
         """The gravest of the rules that were seen broken."""
         broken = [sign for sign in self.signs if sign.invariant and sign.weight > 0]
         return max(broken, key=lambda sign: sign.weight, default=None)
+
+    @property
+    def broken_equivalence(self) -> Sign | None:
+        """An equivalence that does not hold, where its control does."""
+        return next((sign for sign in self.signs if sign.equivalence and sign.weight > 0), None)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import EXAMPLE, MATH_ATTENTION
-from steadytrain.causes.signs import fact, layer_of, listed, operation, ruled_out, surveyed, when
+from steadytrain.causes.signs import equivalence, fact, layer_of, listed, operation, ruled_out, surveyed, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ class CustomOperationFault(Cause):
         wrong = error > 0.01
         return Signature(
             (
-                *when(
-                    wrong,
-                    CERTAIN,
-                    f"backward of {name} is off by {error:.2g} of its derivative",
-                    "fact custom_gradient_error",
-                    invariant=True,
+                *equivalence(
+                    when(
+                        wrong,
+                        CERTAIN,
+                        f"backward of {name} is off by {error:.2g} of its derivative",
+                        "fact custom_gradient_error",
+                        invariant=True,
+                    )
                 ),
                 *when(
                     worst is not None and not wrong,

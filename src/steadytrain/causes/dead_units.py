@@ -81,7 +81,7 @@ class DeadUnits(Cause):
 
 def _worst(case: Case) -> tuple[str | None, float]:
     """The layer with most units at an end, and their share; 0 where the survey saw none."""
-    shares = {}
+    shares: dict[str, float] = {}
     for name in ("dead_units", "saturated_units"):
         found = fact(case, name)
         shares |= found if isinstance(found, dict) else {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS
-from steadytrain.causes.signs import above, fact, symptom, when
+from steadytrain.causes.signs import above, equivalence, fact, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -57,8 +57,15 @@ class LabelMisalignment(Cause):
         text = f"the model predicts the token at t+{best} best, by {margin:.2g} nats"
         return Signature(
             (
-                *when(
-                    best not in (None, 1) and margin > 0.1, CERTAIN, text, "fact label_shift", invariant=True, **numbers
+                *equivalence(
+                    when(
+                        best not in (None, 1) and margin > 0.1,
+                        CERTAIN,
+                        text,
+                        "fact label_shift",
+                        invariant=True,
+                        **numbers,
+                    )
                 ),
                 *when(
                     best == 1 and margin > 0.1,
@@ -86,7 +93,7 @@ class LabelMisalignment(Cause):
         )
 
 
-def _best_shift(case: Case) -> tuple[int | None, float, dict[str, float]]:
+def _best_shift(case: Case) -> tuple[int | None, float, dict[str, Any]]:
     """The shift at which the model predicts best, by how much, and all of them."""
     losses = fact(case, "label_shift")
     if not isinstance(losses, dict) or len(losses) < 2:

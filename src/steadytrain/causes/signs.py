@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.causes.contract import RULED_OUT, Sign
@@ -120,6 +121,11 @@ def ruled_out(reached: bool, what: str, source: str = "facts") -> Signs:
 def when(condition: bool, weight: float, what: str, source: str, *, invariant: bool = False, **numbers: float) -> Signs:
     """Any other observation."""
     return (Sign(what, weight, source, numbers, invariant),) if condition else ()
+
+
+def equivalence(signs: Signs) -> Signs:
+    """The same signs, marked as a test that has its own control."""
+    return tuple(replace(sign, equivalence=True) for sign in signs)
 
 
 def surveyed(case: Case) -> bool:

@@ -35,10 +35,62 @@ COLUMNS: tuple[Column, ...] = (
     "script",
 )
 
-#                              data rate moments state logits half kernel transient ranks shift operation script
+#                                  data rate mom. state logit half kern. trans. ranks shift oper. script
 MATRIX: Mapping[str, str] = {
-    "unchanged": "- - - - - - - + - - - -",
+    "unchanged":                      "-   -    -    -     -     -    -     +      -     -     -     -",
+    "perturbed":                      "-   -    o    -     -     o    -     +      -     -     o     -",
+    "other-seed":                     "-   -    o    -     -     o    -     +      -     -     o     -",
+    "drop-batch":                     "+   -    o    -     -     -    -     +      -     -     o     -",
+    "fresh-data":                     "+   -    o    -     -     o    -     +      -     +     o     -",
+    "synthetic-batch":                "+   -    o    -     -     o    -     +      -     +     o     o",
+    "reorder":                        "o   -    o    -     -     o    -     +      -     -     o     -",
+    "healthy-state":                  "-   +    +    +     +     o    o     +      +     -     o     o",
+    "learning-rate-third":            "+   +    +    +     +     o    o     +      o     o     o     o",
+    "learning-rate-tenth":            "+   +    +    +     +     o    o     +      o     o     o     o",
+    "learning-rate-zero":             "o   o    o    o     o     o    o     +      o     o     o     o",
+    "longer-warmup":                  "+   +    +    +     +     o    o     +      o     o     o     o",
+    "clip":                           "o   o    o    o     o     o    -     +      -     o     o     o",
+    "update-clipping":                "o   o    +    +     o     -    -     +      -     -     o     o",
+    "beta2-lower":                    "-   -    +    +     -     -    -     +      -     -     o     -",
+    "epsilon-up":                     "-   o    +    o     -     -    -     +      -     -     o     o",
+    "epsilon-down":                   "-   -    -    -     -     -    -     +      -     -     o     -",
+    "reset-moments":                  "o   o    +    +     -     -    -     +      -     -     o     -",
+    "rewarm":                         "o   o    o    o     o     -    -     +      -     -     o     o",
+    "weight-decay-higher":            "-   -    -    -     o     -    -     +      -     -     -     -",
+    "weight-decay-lower":             "-   -    -    -     o     -    -     +      -     -     -     -",
+    "all-safe":                       "-   -    -    -     o     +    +     +      o     -     o     -",
+    "float32":                        "-   -    -    -     o     +    o     +      -     -     -     -",
+    "bfloat16":                       "-   -    -    -     o     +    o     +      -     -     -     -",
+    "float64-loss":                   "-   -    -    -     -     o    -     +      -     -     o     -",
+    "loss-scale-down":                "-   -    -    -     -     o    -     +      -     -     -     -",
+    "loss-scale-up":                  "-   -    -    -     -     -    -     +      -     -     -     -",
+    "eager":                          "-   -    -    -     -     o    +     +      -     -     -     -",
+    "math-attention":                 "-   -    -    -     -     o    +     +      -     -     o     -",
+    "attention-softcap":              "-   o    -    -     +     o    -     +      -     -     -     -",
+    "qk-clip":                        "-   o    -    -     +     o    -     +      -     -     -     -",
+    "z-loss":                         "-   -    -    -     o     o    -     +      -     -     -     -",
+    "freeze-layer":                   "o   o    o    o     o     o    o     +      -     o     o     o",
+    "one-worker":                     "-   -    -    -     -     o    -     +      +     -     -     -",
+    "one-rank":                       "-   -    -    -     -     o    -     +      +     -     -     -",
+}  # fmt: skip
+"""What cannot be said for a trial that is not here is that it removes anything but its own cause."""
+
+ALIKE: Mapping[str, str] = {
+    "learning-rate-third": "smaller steps",
+    "learning-rate-tenth": "smaller steps",
+    "longer-warmup": "smaller steps",
+    "rewarm": "smaller steps",
+    "clip": "smaller steps",
+    "all-safe": "numerics",
+    "float32": "numerics",
+    "bfloat16": "numerics",
+    "eager": "numerics",
+    "math-attention": "numerics",
+    "unchanged": "control",
+    "perturbed": "control",
+    "other-seed": "control",
 }
+"""Trials that change nearly the same thing: together they count as one."""
 
 _MEANS: Mapping[str, Expectation] = {"+": "removed", "-": "persists", "o": "either"}
 

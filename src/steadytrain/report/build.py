@@ -2,15 +2,17 @@
 
 A report says what was seen, where and when, what was done about it and what to do next, and also what was not
 looked at: silence is not called health. What comes from the disk is cleaned of control characters, because a run
-may come from a stranger and a terminal obeys escape sequences. Not here: causes. A report names no cause that
-nothing has tested.
+may come from a stranger and a terminal obeys escape sequences. A cause is named where a diagnosis was made, and only as
+that says it.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from steadytrain.diagnosing import stored
 from steadytrain.errors import UsageError
 from steadytrain.model import Action, Symptom, Window, worst
 from steadytrain.report.circumstances import (
@@ -26,6 +28,8 @@ from steadytrain.report.circumstances import (
     run_facts,
 )
 from steadytrain.report.curves import Curve, curve
+from steadytrain.report.diagnosis import DiagnosisPart
+from steadytrain.report.diagnosis import part as diagnosis_part
 from steadytrain.report.health import health
 from steadytrain.report.incidents import TENSORS_MAX, incident_part, incident_verdict, open_incidents
 from steadytrain.report.values import Command, IncidentPart, Report, SymptomRow
@@ -85,6 +89,7 @@ def from_bundle(bundle: Bundle) -> Report:
         commands=_terminal_safe(commands),
         notes=_window_notes(bundle.window),
         environment=environment_sections(environment),
+        diagnosis=_diagnosis([bundle.path]),
     )
 
 
@@ -117,6 +122,7 @@ def from_run(run: RunRecord) -> Report:
     commands = [
         Command("look into the first incident", f"steadytrain show {shlex.quote(part.path)}") for part in incidents[:1]
     ]
+    commands += [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     commands += _explanations([symptom for symptom, _ in seen])
     return Report(
@@ -133,7 +139,14 @@ def from_run(run: RunRecord) -> Report:
         notes=(*sentences(run.facts.get("notes")), *sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
+        diagnosis=_diagnosis([*paths, run.path]),
     )
+
+
+def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
+    """The stored diagnosis of the first of these bundles or runs that has one."""
+    answers = (stored.read(place) for place in places)
+    return next((diagnosis_part(answer) for answer in answers if answer is not None), None)
 
 
 def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from steadytrain.model import Severity
 from steadytrain.report.curves import NOT_FINITE, Curve
+from steadytrain.report.diagnosis import CausePart, DiagnosisPart
 from steadytrain.report.values import IncidentPart, Report
 from steadytrain.report.wording import number
 
@@ -20,6 +21,7 @@ SYMPTOMS_SHOWN_MAX = 8
 INCIDENTS_SHOWN_MAX = 2
 PARAMETERS_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
+CAUSES_SHOWN_MAX = 3
 _LABEL_WIDTH = 16
 STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
 _LABEL_STYLE = "dim"
@@ -37,6 +39,9 @@ def renderable(report: Report) -> Group:
         parts += [Text(), *([Text(heading, style="bold")] if heading else []), _incident(incident)]
     if report.symptoms and not _told_by_incident(report):
         parts += [Text(), _grid(_symptom_lines(report))]
+    if report.diagnosis is not None:
+        parts += [Text(), Text(f"Diagnosis: {report.diagnosis.verdict}", style=STYLES[report.diagnosis.severity])]
+        parts.append(Text(report.diagnosis.why))
     if report.curves:
         parts += [Text(), _grid((curve.title, _spark(curve)) for curve in report.curves)]
     if report.brief:
@@ -46,6 +51,70 @@ def renderable(report: Report) -> Group:
     if report.commands:
         parts += [Text(), *_commands(report)]
     return Group(*parts)
+
+
+def diagnosis(part: DiagnosisPart) -> Group:
+    """What to print for a diagnosis, verdict first."""
+    parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
+    for cause in part.causes[:CAUSES_SHOWN_MAX]:
+        if cause is not part.causes[0] or not part.verdict.startswith(cause.status):
+            parts += [Text(), Text(f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}", style="bold")]
+        else:
+            parts.append(Text())
+        parts.append(_grid(_cause_lines(cause)))
+        if cause is part.causes[0]:
+            parts += _remedies(cause)
+    if part.refuted:
+        parts += [Text(), _grid(_labelled("refuted", part.refuted))]
+    if part.trials:
+        parts += [Text(), Text("Trials", style="bold"), _trials(part)]
+    rest = [
+        *_labelled("symptom", (part.symptom,) if part.symptom else ()),
+        *_labelled("replay", (part.replay,)),
+        *_labelled("batch", part.texts),
+        *_labelled("record next", part.record_next),
+        *_labelled("notes", part.notes),
+    ]
+    return Group(*parts, Text(), _grid(rest))
+
+
+def _cause_lines(cause: CausePart) -> Iterable[tuple[str, Text]]:
+    yield from _labelled("for", cause.supports)
+    yield from _labelled("against", cause.against)
+    yield from _labelled("layer", (cause.layer,) if cause.layer else ())
+    yield from _labelled("rows", (cause.rows,) if cause.rows else ())
+    yield from _labelled("not confirmed", (cause.why.removeprefix("not confirmed: "),) if _unproven(cause) else ())
+
+
+def _unproven(cause: CausePart) -> bool:
+    return cause.why.startswith("not confirmed: ") and cause.status == "likely"
+
+
+def _remedies(cause: CausePart) -> Iterable[RenderableType]:
+    """What to do, fast first; the command that tries it under those that have one."""
+    if not cause.remedies:
+        return
+    yield Text()
+    yield Text("What to do, fast first", style="bold")
+    for remedy in cause.remedies:
+        seen = f" ({remedy.tried} on the replay)" if remedy.tried else ""
+        yield Text(f"  {remedy.what}{seen}")
+        if remedy.command and not remedy.tried:
+            yield Text(f"    {remedy.command}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
+
+
+def _trials(part: DiagnosisPart) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", style=_LABEL_STYLE)
+    for line in part.trials:
+        table.add_row(f"  {line.trial}", Text(line.effect, style="bold" if line.effect == "removed" else ""), line.why)
+    return table
+
+
+def _labelled(label: str, lines: tuple[str, ...]) -> list[tuple[str, Text]]:
+    return [(label if first else "", Text(line)) for first, line in zip(_once(), lines, strict=False)]
 
 
 def _incident(incident: IncidentPart) -> RenderableType:

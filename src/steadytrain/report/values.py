@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from steadytrain.model import Severity
 from steadytrain.report.curves import Curve
+from steadytrain.report.diagnosis import DiagnosisPart
 from steadytrain.report.heat import Heat
 from steadytrain.report.layers import LayerGroup
 from steadytrain.report.wording import Fact
@@ -122,3 +123,4 @@ class Report:
     notes: tuple[str, ...]
     environment: tuple[Section, ...]
     measured: tuple[Measured, ...] = ()
+    diagnosis: DiagnosisPart | None = None

@@ -1,0 +1,226 @@
+"""Finds the causes, and tells what each is.
+
+A cause is found because its file lies in ``steadytrain.causes``, or because an installed distribution names it under
+the entry-point group of the same name. Its name is its class name in kebab case, its documentation its docstring.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import steadytrain.causes
+from steadytrain.catalog import ENTRY_POINTS_MAX, Broken, indented, kebab, split_docstring
+from steadytrain.causes import SHARED
+from steadytrain.causes.contract import Cause, Intervention
+from steadytrain.errors import UsageError
+
+GROUP = "steadytrain.causes"
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class CauseExplanation:
+    """What a cause's docstring and fields say."""
+
+    name: str
+    summary: str
+    means: str
+    causes: str
+    next: str
+    rivals: tuple[str, ...]
+    confirmed_by: tuple[str, ...]
+    spared: tuple[str, ...]
+    interventions: tuple[Intervention, ...]
+    grade: str
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": "steadytrain.explanation/1",
+            "kind": "cause",
+            "name": self.name,
+            "summary": self.summary,
+            "means": self.means,
+            "causes": self.causes,
+            "next": self.next,
+            "rivals": list(self.rivals),
+            "confirmed_by": list(self.confirmed_by),
+            "spared": list(self.spared),
+            "interventions": [
+                {"name": one.name, "rung": one.rung, "what": one.what, "trial": one.trial} for one in self.interventions
+            ],
+            "grade": self.grade,
+            "source": self.source,
+        }
+
+    def text(self) -> str:
+        """For a terminal."""
+        parts = [f"{self.name}: {self.summary}"]
+        parts += [f"{title}:\n{indented(text)}" for title, text in self._sections() if text]
+        return "\n\n".join(parts) + "\n"
+
+    def _sections(self) -> list[tuple[str, str]]:
+        mends = "\n".join(
+            f"{one.rung}. {one.what}" + (f" (trial {one.trial})" if one.trial else "") for one in self.interventions
+        )
+        proof = f"{' or '.join(self.confirmed_by)} removes the symptom" + (
+            f", and {', '.join(self.spared)} does not." if self.spared else "."
+        )
+        return [
+            ("Means", self.means),
+            ("Causes", self.causes),
+            ("Next", self.next),
+            ("Looks like", _wrap(", ".join(self.rivals))),
+            ("Confirmed where", _wrap(proof)),
+            ("Interventions", mends),
+            ("Evidence", _wrap(f"Grade {self.grade}: {self.source}.")),
+        ]
+
+
+@cache
+def causes() -> Mapping[str, Cause]:
+    """Every usable cause by name: the shipped ones in order, then those of other packages."""
+    return {**shipped(), **_third_party()[0]}
+
+
+def broken() -> tuple[Broken, ...]:
+    """The causes of other packages that :func:`causes` left out."""
+    return _third_party()[1]
+
+
+@cache
+def shipped() -> Mapping[str, Cause]:
+    """The causes of this package. That a file holds exactly one, of the right name, is our own promise."""
+    found: dict[str, Cause] = {}
+    for module in pkgutil.iter_modules(steadytrain.causes.__path__):
+        if module.name in SHARED:
+            continue
+        here = importlib.import_module(f"{steadytrain.causes.__name__}.{module.name}")
+        classes = [
+            thing
+            for thing in vars(here).values()
+            if isinstance(thing, type) and issubclass(thing, Cause) and thing.__module__ == here.__name__
+        ]
+        assert len(classes) == 1, f"{here.__name__} holds {len(classes)} causes; one file, one cause"
+        assert kebab(classes[0]) == module.name.replace("_", "-"), f"{classes[0].__name__} in {module.name}.py"
+        found[kebab(classes[0])] = classes[0]()
+    return dict(sorted(found.items()))
+
+
+def explanation(name: str) -> CauseExplanation:
+    """The explanation of the cause called ``name``.
+
+    Raises:
+        UsageError: there is none of that name; the message lists those that are near.
+    """
+    known = causes()
+    if name in known:
+        return explanation_of(name, known[name])
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`steadytrain explain` lists all"
+    raise UsageError(f"no cause is called {name!r}; {hint}")
+
+
+def explanation_of(name: str, cause: Cause) -> CauseExplanation:
+    summary, sections = split_docstring(inspect.cleandoc(type(cause).__doc__ or ""))
+    return CauseExplanation(
+        name=name,
+        summary=summary,
+        means=sections.get("Means", ""),
+        causes=sections.get("Causes", ""),
+        next=sections.get("Next", ""),
+        rivals=cause.rivals,
+        confirmed_by=cause.confirming,
+        spared=cause.spared,
+        interventions=cause.interventions,
+        grade=cause.grade,
+        source=cause.source,
+    )
+
+
+def catalog_page() -> str:
+    """The page ``docs/causes.md``: every shipped cause, in Markdown."""
+    entries = [explanation_of(name, cause) for name, cause in shipped().items()]
+    lines = [
+        "<!-- Generated from the causes' docstrings. To write it anew:",
+        "python -c 'from steadytrain.causes import catalog; print(catalog.catalog_page(), end=\"\")' > docs/causes.md",
+        "-->",
+        "",
+        "# Causes",
+        "",
+        "What steadytrain knows of why a run goes wrong. `steadytrain diagnose` weighs them, tries and tells;",
+        "`steadytrain explain NAME` prints one in a terminal. Rungs of interventions go from 1, fast, to 7, invasive.",
+        "",
+        "Grades of evidence: A seen by several groups, or provable; B one solid paper or report with interventions;",
+        "C a single report; D folklore.",
+        "",
+        "| cause | |",
+        "|---|---|",
+        *(f"| [{entry.name}](#{entry.name}) | {entry.summary} |" for entry in entries),
+    ]
+    for entry in entries:
+        lines += ["", f"## {entry.name}", "", entry.summary]
+        for title, text in (("Means", entry.means), ("Causes", entry.causes), ("Next", entry.next)):
+            lines += ["", f"### {title}", "", text]
+        links = ", ".join(f"[{rival}](#{rival})" for rival in entry.rivals) or "nothing else"
+        confirmed = " or ".join(f"`{trial}`" for trial in entry.confirmed_by)
+        spared = f", and none of {', '.join(f'`{trial}`' for trial in entry.spared)} does" if entry.spared else ""
+        lines += [
+            "",
+            "### Proof and rivals",
+            "",
+            f"Looks like {links}. Confirmed where {confirmed} removes it{spared}.",
+        ]
+        lines += ["", "### Interventions", "", "| rung | | trial |", "|---|---|---|"]
+        lines += [
+            f"| {one.rung} | {one.what} | {f'`{one.trial}`' if one.trial else ''} |" for one in entry.interventions
+        ]
+        lines += ["", f"Evidence {entry.grade}: {entry.source}."]
+    return "\n".join(lines) + "\n"
+
+
+def _third_party() -> tuple[dict[str, Cause], tuple[Broken, ...]]:
+    taken = set(shipped())
+    found: dict[str, Cause] = {}
+    failed: list[Broken] = []
+    declared = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    for entry_point in declared[:ENTRY_POINTS_MAX]:
+        outcome = _load(entry_point, taken)
+        if isinstance(outcome, Broken):
+            failed.append(outcome)
+        else:
+            name = kebab(type(outcome))
+            taken.add(name)
+            found[name] = outcome
+    return found, tuple(failed)
+
+
+def _load(entry_point: EntryPoint, taken: set[str]) -> Cause | Broken:
+    where = f"{entry_point.name} = {entry_point.value}"
+    try:
+        cls = entry_point.load()
+        if not (isinstance(cls, type) and issubclass(cls, Cause)):
+            return Broken(where, f"{cls!r} is not a subclass of steadytrain.causes.Cause")
+        lacking = [
+            name for name in ("base_rate", "expects", "interventions", "grade", "source") if not hasattr(cls, name)
+        ]
+        if lacking:
+            return Broken(where, f"it does not say {', '.join(lacking)}")
+        if kebab(cls) in taken:
+            return Broken(where, f"the name {kebab(cls)} is taken")
+        return cls()
+    except Exception as error:  # whatever another package's import does, it must not cost the diagnosis
+        return Broken(where, f"{type(error).__name__}: {error}")
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, width=WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,287 @@
+"""Diagnose an incident: survey, weigh, try, weigh again, until one cause is proven or nothing more can be told.
+
+::
+
+    open ──► survey ──► signatures ──► control and first trials ──► verdicts ──► weigh ──► next trials ... ──► answer
+
+What runs a script does so in processes of its own (``lab/survey``, ``lab/trials``); the thinking is
+``steadytrain.diagnosing``, which is pure. Finished trials and the survey lie beside the incident and are not made
+again, so a diagnosis that was cut off goes on where it stopped, and one made again gives the same answer. Torch-free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from steadytrain.causes.catalog import causes
+from steadytrain.diagnosing.choosing import choose, cost, leading
+from steadytrain.diagnosing.concluding import Circumstances, conclude
+from steadytrain.diagnosing.model import UNKNOWN, Answer
+from steadytrain.diagnosing.proving import Control, needed, proof
+from steadytrain.diagnosing.stored import keep
+from steadytrain.diagnosing.weighing import Suspect, weigh
+from steadytrain.errors import UsageError
+from steadytrain.lab.moved import Moved
+from steadytrain.lab.survey import CannotSurveyError, survey
+from steadytrain.lab.trials import run_trials
+from steadytrain.store.bundle import is_bundle
+from steadytrain.store.folder import open_run
+from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
+from steadytrain.trials.catalog import trials
+from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.facts import read_facts
+from steadytrain.trials.judging import shows
+
+ROUND_TRIALS = 4
+"""Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
+
+ROUNDS_MAX = 16
+SURVEY_WAIT_S = 300.0
+CONTROL = "unchanged"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. ``budget_s`` bounds the time in which trials are begun."""
+
+    source: Path
+    budget_s: float
+    workers: int
+    engine: str = "local"
+    moved: str = "-"
+
+
+@dataclass
+class _Bench:
+    """The state of one diagnosis: what was planned, what came of it."""
+
+    request: Request
+    case: Case
+    suspects: tuple[Suspect, ...]
+    plans: dict[str, tuple[Spec, ...]]
+    refused: dict[str, str]
+    tell: Tell
+    until: float
+    clock: Callable[[], float]
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    control: Control = field(default=Control(False, False, None, "no trial was run"))
+    spent: bool = False
+
+
+def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Answer:
+    """The answer for a bundle or a run; kept in its folder of trials.
+
+    Raises:
+        UsageError: no such incident, damaged, or an engine that is not there.
+    """
+    began = clock()
+    case, notes = _case(request, tell)
+    bench = _bench(request, case, tell=tell, until=began + request.budget_s, clock=clock)
+    if case.symptom is not None:
+        _try(bench)
+    elif bench.case.facts:
+        bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")
+    answer = conclude(bench.suspects, _table(bench), _circumstances(bench))
+    answer = replace(answer, notes=(*answer.notes, *notes))
+    try:
+        keep(request.source, answer)
+    except OSError as error:
+        tell(f"the diagnosis could not be kept: {error}")
+    return answer
+
+
+# Before the trials.
+
+
+def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
+    """The case with the facts of a survey, and what is to be said about either."""
+    case, notes = _opened(request.source), []
+    facts = read_facts(request.source)
+    if facts is None:
+        tell("looking at the script's own steps")
+        try:
+            facts = survey(
+                request.source,
+                moved=Moved.parse(request.moved),
+                wait_s=min(SURVEY_WAIT_S, max(request.budget_s, 1.0)),
+                lead_s=LEAD_S_MAX,
+                onset=case.onset,
+            )
+        except (CannotSurveyError, UsageError) as error:
+            notes.append(f"No survey: {error}")
+    return (case.with_facts(facts) if facts else case), notes
+
+
+def _opened(source: Path) -> Case:
+    """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
+    try:
+        return open_case(source)
+    except UsageError:
+        if is_bundle(source):
+            raise
+        window = open_run(source).scalars()
+        if not len(window):
+            raise
+        return open_case(source, onset=int(window.steps[-1]))
+
+
+def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
+    plans: dict[str, tuple[Spec, ...]] = {}
+    refused: dict[str, str] = {}
+    for trial in trials():
+        plan = trial.plan(case)
+        if isinstance(plan, NotApplicable):
+            refused[trial.name] = plan.why
+        else:
+            plans[trial.name] = plan
+    return _Bench(request, case, _suspects(case), plans, refused, tell, until, clock)
+
+
+def _suspects(case: Case) -> tuple[Suspect, ...]:
+    return tuple(Suspect(name, cause, cause.signature(case)) for name, cause in causes().items())
+
+
+# The trials.
+
+
+def _try(bench: _Bench) -> None:
+    """Rounds of trials, until a cause is proven, nothing is worth a trial, or the time is spent."""
+    if CONTROL not in bench.plans:
+        bench.control = Control(False, False, None, bench.refused.get(CONTROL, "there is nothing to begin from"))
+        return
+    _run(bench, (CONTROL, *_next(bench, count=ROUND_TRIALS - 1)))
+    for _ in range(ROUNDS_MAX):
+        if not bench.control.shown or _proven(bench):
+            return
+        chosen = _next(bench, count=ROUND_TRIALS)
+        if not chosen:
+            return
+        if bench.clock() >= bench.until:
+            bench.spent = True
+            return
+        _run(bench, chosen)
+
+
+def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    waiting = {trial: cost(specs) for trial, specs in bench.plans.items() if trial not in bench.outcomes}
+    waiting.pop(CONTROL, None)
+    by_name = {suspect.name: suspect for suspect in bench.suspects}
+    needs = [
+        trial
+        for name in leading(belief)
+        for trial in needed(by_name[name], bench.verdicts, waiting)
+        if trial in waiting
+    ]
+    return choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
+
+
+def _run(bench: _Bench, names: Sequence[str]) -> None:
+    """Run the plans of these trials and judge all that were run so far."""
+    specs = [spec for name in names for spec in bench.plans[name]]
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    best = next(iter(belief))
+    bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
+    for name in names:
+        bench.outcomes[name] = []
+    for outcome in run_trials(
+        bench.request.source,
+        specs,
+        workers=bench.request.workers,
+        budget_s=max(0.0, bench.until - bench.clock()),
+        tell=bench.tell,
+        moved=bench.request.moved,
+        engine=bench.request.engine,
+    ):
+        bench.outcomes[outcome.spec.trial].append(outcome)
+    _judge(bench)
+
+
+def _judge(bench: _Bench) -> None:
+    known = {trial.name: trial for trial in trials()}
+    for outcomes in bench.outcomes.values():
+        outcomes.sort(key=lambda one: one.spec.repeat)
+    controls = [
+        outcome
+        for name, outcomes in bench.outcomes.items()
+        if known[name].control
+        for outcome in outcomes
+        if outcome.ran
+    ]
+    bench.control = _control(bench, controls)
+    if bench.control.exact is not None:
+        bench.case = bench.case.with_facts({"replay_exact": bench.control.exact})
+        bench.suspects = _suspects(bench.case)
+    bench.verdicts = {
+        name: _verdict(bench, known[name], controls, outcomes) for name, outcomes in sorted(bench.outcomes.items())
+    }
+
+
+def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
+    runs = bench.outcomes.get(CONTROL, [])
+    first = next((one for one in runs if one.ran), None)
+    if first is None:
+        why = next((one.why_not for one in runs if one.why_not), None)
+        return Control(False, False, None, why or "the unchanged replay did not run")
+    shown, what = shows(bench.case, first, controls)
+    return Control(True, shown, first.exact, what)
+
+
+def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+    """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
+    if trial.name != CONTROL:
+        return trial.judge(bench.case, controls, outcomes)
+    if not bench.control.ran:
+        return Verdict(CONTROL, "not-run", why=bench.control.note)
+    exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
+    judged = trial.judge(bench.case, controls, outcomes)
+    effect: Effect = "persists" if bench.control.shown else "removed"
+    return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
+
+
+def _proven(bench: _Bench) -> bool:
+    """Whether the leading cause is proven."""
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    best = next(iter(belief))
+    if best == UNKNOWN or belief[best] < 0.9:
+        return False
+    suspect = next(one for one in bench.suspects if one.name == best)
+    waiting = [name for name in bench.plans if name not in bench.outcomes]
+    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=bool(bench.case.facts)).proven
+
+
+# After the trials.
+
+
+def _table(bench: _Bench) -> list[Verdict]:
+    """The verdicts, the control first; and of what does not apply, what the leading causes would have needed."""
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    wanted = {
+        trial
+        for suspect in bench.suspects
+        if suspect.name in list(belief)[:2]
+        for trial in (*suspect.cause.confirming, *suspect.cause.spared)
+    }
+    absent = [
+        Verdict(name, "not-run", why=bench.refused[name]) for name in sorted(wanted & set(bench.refused) - {CONTROL})
+    ]
+    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
+    return [*order, *absent]
+
+
+def _circumstances(bench: _Bench) -> Circumstances:
+    symptom = bench.case.symptom
+    told = symptom is not None and symptom.severity != "note"
+    return Circumstances(
+        symptom=f"{symptom.name}: {symptom.message}" if symptom is not None and told else "",
+        control=bench.control,
+        surveyed=bool(bench.case.facts),
+        waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
+        target=str(bench.request.source),
+        spent=bench.spent,
+    )

@@ -1,0 +1,137 @@
+"""A stored or fresh diagnosis as shown: verdict, evidence for and against, the table of trials, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steadytrain.diagnosing.model import SIGNATURE, UNKNOWN, Answer, Diagnosis, Evidence, Status
+from steadytrain.model import Severity
+from steadytrain.report.wording import clean, enumerated
+
+EVIDENCE_MAX = 6
+ROWS_MAX = 8
+TRIALS_MAX = 40
+ROW_TEXT_MAX = 200
+_SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
+
+
+@dataclass(frozen=True)
+class RemedyRow:
+    """An intervention as shown; ``tried`` says what its trial did, in words."""
+
+    rung: int
+    what: str
+    tried: str
+    command: str
+
+
+@dataclass(frozen=True)
+class CausePart:
+    """One cause as shown."""
+
+    name: str
+    status: str
+    confidence: str
+    summary: str
+    why: str
+    supports: tuple[str, ...]
+    against: tuple[str, ...]
+    layer: str
+    rows: str
+    remedies: tuple[RemedyRow, ...]
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """One line of the table of trials as shown."""
+
+    trial: str
+    effect: str
+    why: str
+
+
+@dataclass(frozen=True)
+class DiagnosisPart:
+    """A diagnosis as shown. ``causes`` has those that are still in play, ``refuted`` the others in a line each."""
+
+    verdict: str
+    severity: Severity | None
+    why: str
+    symptom: str
+    replay: str
+    causes: tuple[CausePart, ...]
+    refuted: tuple[str, ...]
+    trials: tuple[TrialLine, ...]
+    record_next: tuple[str, ...]
+    notes: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def part(answer: Answer) -> DiagnosisPart:
+    """What is shown of ``answer``; all that comes from a disk is made safe to print."""
+    in_play = [one for one in answer.diagnoses if one.status != "refuted"]
+    refuted = [one for one in answer.diagnoses if one.status == "refuted"]
+    return DiagnosisPart(
+        verdict=_verdict(answer),
+        severity=_SEVERITIES.get(answer.status),
+        why=clean(answer.why),
+        symptom=clean(answer.symptom),
+        replay=clean(f"{answer.replay}: {answer.replay_note}" if answer.replay_note else answer.replay),
+        causes=tuple(_cause(one) for one in in_play),
+        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted),
+        trials=tuple(
+            TrialLine(clean(row.trial), clean(row.effect), clean(row.why)) for row in answer.trials[:TRIALS_MAX]
+        ),
+        record_next=tuple(map(clean, answer.record_next)),
+        notes=tuple(map(clean, answer.notes)),
+        texts=tuple(
+            clean(f"row {row}: {text}", length_max=ROW_TEXT_MAX) for row, text in list(answer.rows.items())[:ROWS_MAX]
+        ),
+    )
+
+
+def _verdict(answer: Answer) -> str:
+    if answer.verdict == UNKNOWN:
+        return "Cause unknown"
+    confidence = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
+    return clean(f"{answer.status}: {answer.verdict} ({confidence:.2f})")
+
+
+def _cause(one: Diagnosis) -> CausePart:
+    supports = [_told(evidence) for evidence in one.evidence if evidence.verdict == "supports"]
+    against = [_told(evidence) for evidence in one.evidence if evidence.verdict == "refutes"]
+    return CausePart(
+        name=clean(one.cause),
+        status=one.status,
+        confidence=f"{one.confidence:.2f}",
+        summary=clean(one.summary),
+        why=clean(one.why),
+        supports=_few(supports),
+        against=_few(against),
+        layer=clean(one.layer or ""),
+        rows=enumerated([str(row) for row in one.batch_rows], ROWS_MAX),
+        remedies=tuple(
+            RemedyRow(remedy.rung, clean(remedy.what), _tried(remedy.tried), clean(remedy.command or ""))
+            for remedy in one.interventions
+        ),
+    )
+
+
+def _few(lines: Sequence[str]) -> tuple[str, ...]:
+    more = (f"and {len(lines) - EVIDENCE_MAX} more",) if len(lines) > EVIDENCE_MAX else ()
+    return (*lines[:EVIDENCE_MAX], *more)
+
+
+def _told(evidence: Evidence) -> str:
+    return clean(evidence.what if evidence.trial == SIGNATURE else f"{evidence.trial}: {evidence.what}")
+
+
+def _why_refuted(one: Diagnosis) -> str:
+    against = [evidence for evidence in one.evidence if evidence.verdict == "refutes"]
+    return _told(against[0]) if against else "the others explain more"
+
+
+def _tried(effect: str | None) -> str:
+    words = {"removed": "removes it", "persists": "does not help", "worse": "makes it worse", "delayed": "delays it"}
+    return "" if effect is None else words.get(effect, "")
