@@ -88,7 +88,7 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         excess = excess_of(control)
         return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
     excess = excess_of(control)
-    if excess is not None and excess.peak > _floor(excess, controls):
+    if excess is not None and excess.peak > max(_floor(excess, controls), _moved_before(case, control)):
         return True, f"probe loss rises by {excess.peak:.3g}"
     high, by = _highest(case, control)
     return high, f"the loss of a step is {by:.3g} over those before" if high else "nothing rises"
@@ -107,8 +107,9 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
     if case.aim == "progress":
         return _judge_progress(trial, controls, control, outcome, numbers)
     there, here = excess_of(control), excess_of(outcome)
-    if there is not None and here is not None and there.peak > _floor(there, controls):
-        effect = _by_share(here.peak, there.peak, _floor(there, controls))
+    floor = max(_floor(there, controls), _moved_before(case, control)) if there is not None else 0.0
+    if there is not None and here is not None and there.peak > floor:
+        effect = _by_share(here.peak, there.peak, floor)
         if effect == "removed" and short is not None:
             return Verdict(trial, "inconclusive", numbers, short)
         return Verdict(
@@ -172,10 +173,18 @@ def _short(control: Outcome, outcome: Outcome) -> str | None:
 
 
 def _floor(excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What is noise: a share of the level, and the spread of the controls."""
     peaks = [found.peak for one in controls if one.ran and (found := excess_of(one)) is not None and found.finite]
     spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
     # Controls that differ by as much as the symptom itself would make every difference noise.
     return max(FLOOR_SHARE * abs(excess.first), min(SPREADS * spread, REMOVED_SHARE * excess.peak))
+
+
+def _moved_before(case: Case, control: Outcome) -> float:
+    """How far the probe loss went up and down before the onset, in a control: a rise by no more is no symptom."""
+    lead = case.onset - (control.spec.begin or 0) - 1
+    means = [float(np.mean(losses)) for place, losses in _points(control) if place <= lead]
+    return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
 
 
 def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:

@@ -15,6 +15,9 @@ from steadytrain.lab.surveying.labels import ROWS_LISTED_MAX
 ROW_DIGESTS_MAX = 1 << 16
 SCALE_FLOOR = 1e-12
 SHIFT_STEPS_MIN = 2
+SPREAD_FLOOR = 1e-3
+"""Of a share of tokens, or in units of the input: what never varied may vary by so much and mean nothing."""
+
 HISTOGRAM_BINS = 64
 
 
@@ -109,11 +112,12 @@ class Batches:
 
 
 def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
-    """How far the mean of ``after`` is from ``before``, in deviations of single batches; the median over statistics."""
+    """How far the median of ``after`` is from the mean of ``before``, in deviations of single batches; the mean over the
+    eighth of the statistics that are furthest away. The median, so that one strange batch is no shift."""
     if len({one.shape for one in [*before, *after]}) > 1:
         return None
-    known, now = torch.stack(before).double(), torch.stack(after).double().mean(0)
-    spread = known.std(0) + SCALE_FLOOR + 1e-3 * known.mean(0).abs()
+    known, now = torch.stack(before).double(), torch.stack(after).double().median(0).values
+    spread = known.std(0) + SPREAD_FLOOR + 1e-3 * known.mean(0).abs()
     away = (now - known.mean(0)).abs() / spread
     found = float(away.sort().values[-max(1, len(away) // 8) :].mean())
     return found if math.isfinite(found) else None
