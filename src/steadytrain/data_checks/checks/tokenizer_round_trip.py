@@ -59,7 +59,7 @@ class TokenizerRoundTrip(DataCheck):
             back = self.circumstances.tokenizer.decode(ids.tolist())
             self._tried += 1
             self._exact += back == text
-            if back == text or _normal(back) == _normal(text):
+            if back == text or normal(back) == normal(text):
                 self._alike += 1
             elif len(self._examples) < EXAMPLES_MAX:
                 row = part.rows[place]
@@ -84,6 +84,6 @@ class TokenizerRoundTrip(DataCheck):
         return Judgement(status, message, numbers, self._examples)
 
 
-def _normal(text: str) -> str:
+def normal(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(letter for letter in decomposed if not letter.isspace() and not unicodedata.combining(letter))
