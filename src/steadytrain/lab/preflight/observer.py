@@ -38,13 +38,21 @@ VARIABLES_MAX = 4096
 
 @dataclass(frozen=True, eq=False)
 class StepFacts:
-    """What one of the script's own steps came to."""
+    """What one of the script's own steps came to.
+
+    ``gradient_norm`` is before clipping, ``applied_norm`` what the optimizer gets; None where that cannot be read. Of
+    ``clips`` calls of ``clip_grad_norm_`` the last had ``clip_limit``, and saw ``clip_total`` (None: no gradients).
+    """
 
     step: int
     loss: float | None
     learning_rate: float | None
     gradient_norm: float
     micro_batches: int
+    applied_norm: float | None = None
+    clips: int = 0
+    clip_limit: float | None = None
+    clip_total: float | None = None
 
 
 @dataclass(eq=False)
@@ -156,7 +164,7 @@ class Observer(Follower):
             return
         forming, self._forming = self._forming, _Forming()
         self._keep_initial(list(stream.roots()))
-        self._take(forming, seen, measured)
+        self._take(forming, stream, seen, measured)
         self.observed = self._summary(stream, seen)
         late = self._began is not None and time.monotonic() - self._began > self._seconds
         if measured.record.step >= self._steps or late:
@@ -178,7 +186,7 @@ class Observer(Follower):
         for tensor, copy in zip(values.tensors, values.copies, strict=True):
             self._initial[id(tensor)] = (tensor, copy)
 
-    def _take(self, forming: _Forming, seen: Seen, measured: Measurement) -> None:
+    def _take(self, forming: _Forming, stream: Stream, seen: Seen, measured: Measurement) -> None:
         """One batch for each backward of the step."""
         losses = list(seen.losses) if len(seen.losses) == len(forming.backwards) else []
         scales = {float(s.get_scale()) for s in self.scalers.values() if s.is_enabled()}
@@ -200,7 +208,20 @@ class Observer(Follower):
         record = measured.record
         norm = float(sum(n * n for n in record.gradient_norms if n == n and n >= 0.0)) ** 0.5
         loss, rate = record.scalars.get("loss"), record.scalars.get("learning_rate")
-        self._facts.append(StepFacts(step, loss, rate, norm, len(forming.backwards)))
+        clipping = seen.clipping
+        self._facts.append(
+            StepFacts(
+                step,
+                loss,
+                rate,
+                norm,
+                len(forming.backwards),
+                _applied_norm(stream),
+                clipping.clips,
+                clipping.limit,
+                float(clipping.total) if clipping.total is not None else None,
+            )
+        )
 
     def _summary(self, stream: Stream, seen: Seen) -> Observed:
         tensors, copies = zip(*self._initial.values(), strict=True) if self._initial else ((), ())
@@ -337,6 +358,14 @@ def _factor(term: LossTerm, scales: set[float], backward_calls: int) -> float:
     """What the root of backward is multiplied with to be the loss: scaling and accumulation are taken off."""
     factors = [(float(factor.value), factor.power) for factor in term.factors]
     return unscaled(1.0, factors, scales=scales, backward_calls=backward_calls)
+
+
+def _applied_norm(stream: Stream) -> float | None:
+    """The norm of the gradients as the optimizer gets them; None where it divides by the scale itself."""
+    if any(getattr(optimizer, "grad_scale", None) is not None for optimizer in stream.optimizers):
+        return None
+    gradients = [p.grad for p in stream.parameters if p.grad is not None and p.grad.layout == torch.strided]
+    return float(sum(float(gradient.detach().double().square().sum()) for gradient in gradients)) ** 0.5
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
