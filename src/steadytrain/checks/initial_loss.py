@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from steadytrain.checks._scores import best_constant_loss, guess_loss
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
-BATCHES_MAX = 4
+BATCHES_MAX = 2
 
 
 @final

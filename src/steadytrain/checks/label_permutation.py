@@ -1,0 +1,94 @@
+"""Does the model do well on labels that mean nothing?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from steadytrain.checks._inputs import rows_or_refuse
+from steadytrain.checks._scores import best_constant_loss, class_call
+from steadytrain.checks._tokens import token_ids
+from steadytrain.checks._training import fit, without_dropout
+from steadytrain.checks.contract import Batch, CannotError, Check, Cost, Look, Outcome, Subject, failed, not_run, passed
+
+STEPS_MIN = 12
+
+
+@final
+@dataclass(frozen=True)
+class LabelPermutation(Check):
+    """With labels that belong to other rows, the model cannot predict rows that it has not seen.
+
+    Means:
+        The labels are moved on by one row, so that they have nothing to do with the inputs. The model is trained on
+        some batches and then looked at on another. It may learn the first by heart; on the other its loss cannot come
+        below what the best guess costs. If it does, the labels reach the model by a way of their own.
+
+    Causes:
+        - the labels, or something that is computed from them, are among the features
+        - forward gets the labels and uses them for more than the loss
+
+    Next:
+        1. Leave inputs out one by one until the loss on fresh rows goes up.
+        2. Look at what forward does with its labels before the loss.
+    """
+
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
+    source: ClassVar[str] = "permutation test; Zhang et al., Understanding deep learning requires rethinking (2017)"
+
+    steps_max: int = field(default=60, metadata={"about": "steps of the training"})
+    leak_share: float = field(
+        default=0.6, metadata={"about": "a loss on fresh rows below this share of the best guess fails"}
+    )
+
+    def inspect(self, subject: Subject) -> Outcome:
+        if subject.task not in ("classification", "regression"):
+            return not_run(f"the task is {subject.task}: its labels are its inputs, and cannot be moved between rows")
+        without_dropout(subject.model)
+        batches = list(subject.batches)
+        if len(batches) < 2:
+            rows = rows_or_refuse(batches[0], 8)
+            batches = [batches[0].taken(range(rows // 2)), batches[0].taken(range(rows // 2, rows))]
+        moved = [_moved(batch, subject.look(batch)) for batch in batches]
+        found = fit(subject, moved[:-1], steps=self.steps_max, seconds=subject.time_left())
+        with torch.no_grad():
+            look = subject.look(moved[-1])
+        loss, call = float(look.loss.detach()), look.loss_calls[-1]
+        guess = best_constant_loss(call)
+        steps = len(found.losses)
+        numbers = {"trained": found.last, "fresh": loss, "best_guess": guess, "steps": steps}
+        if guess is None or guess < 1e-6:
+            return not_run("what the best guess costs on the fresh labels cannot be told, or they are all the same")
+        if steps < STEPS_MIN:
+            return not_run(f"only {steps} steps fitted into the time; --full gives more", **numbers)
+        text = f"with labels of other rows the loss on fresh rows is {loss:.3g}; the best guess costs {guess:.3g}"
+        if math.isfinite(loss) and loss < self.leak_share * guess:
+            return failed(f"{text}: the labels are seen", **numbers)
+        return passed(text, **numbers)
+
+
+def _moved(batch: Batch, look: Look) -> Batch:
+    """The batch with each label at the next row."""
+    call = class_call(look) or (look.loss_calls[-1] if look.loss_calls else None)
+    if call is None or not isinstance(call.targets, Tensor):
+        raise CannotError("the targets were not seen: no call of a known loss function")
+    wanted = call.targets
+    rows = rows_or_refuse(batch, 2)
+    inputs = {id(tensor) for tensor in token_ids(batch).values()}
+    labels = [t for t in batch.tensors().values() if _is_target(t, wanted, rows) and id(t) not in inputs]
+    labels = labels or [t for name, t in batch.tensors().items() if "label" in name and len(t) == rows]
+    if not labels:
+        raise CannotError("the labels are not among the variables that the loss is computed from")
+    chosen = {id(tensor) for tensor in labels}
+    return batch.mapped(lambda tensor: torch.roll(tensor, 1, 0) if id(tensor) in chosen else tensor)
+
+
+def _is_target(tensor: Tensor, wanted: Tensor, rows: int) -> bool:
+    if tensor.dim() == 0 or len(tensor) != rows or tensor.numel() != wanted.numel():
+        return False
+    return torch.equal(tensor.reshape(-1).double(), wanted.reshape(-1).double().to(tensor.device))
