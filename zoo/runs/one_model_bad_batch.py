@@ -9,7 +9,6 @@ Mended: the damaged page is left out and another one read in its place.
 import sys
 
 import torch
-
 from parts.text import library_text, pages
 from parts.writer import LENGTH, Writer, loss_of
 

@@ -9,7 +9,6 @@ adds nothing): cause dead-units. Mended: the threshold is taken per unit and not
 import sys
 
 import torch
-
 from parts.text import library_text, pages
 from parts.writer import LENGTH, Writer, loss_of
 

@@ -2,14 +2,13 @@
 
 Six scripts have this model, and each another fault; see `parts/writer.py`.
 
-Modelled on the terms that are fine until a count is zero (encodec-pytorch#8, magic_animate#6): cause singular-operation.
+Modelled on terms that are fine until a count is zero (encodec-pytorch#8, magic_animate#6): cause singular-operation.
 Mended: the share is at least 1e-8.
 """
 
 import sys
 
 import torch
-
 from parts.text import SPACE, library_text, pages
 from parts.writer import KINDS, LENGTH, Writer, loss_of
 

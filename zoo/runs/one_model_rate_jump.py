@@ -9,7 +9,6 @@ Mended: the second stage has the rate that was meant.
 import sys
 
 import torch
-
 from parts.text import library_text, pages
 from parts.writer import LENGTH, Writer, loss_of
 

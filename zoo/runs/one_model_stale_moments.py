@@ -10,7 +10,6 @@ import copy
 import sys
 
 import torch
-
 from parts.text import library_text, pages
 from parts.writer import LENGTH, Writer, loss_of
 
