@@ -44,6 +44,9 @@ NO_PROGRESS = frozenset(
 )
 """Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
 
+SAME_STORY_STEPS = 64
+"""Symptoms that begin so close before another are one story with it (``steadytrain.stories``)."""
+
 NOT_FINITE = ("nonfinite-loss", "nonfinite-gradient")
 
 
@@ -167,7 +170,7 @@ class Case:
 
     def probe_steps(self) -> list[int]:
         """The fixed probe set: recorded steps from before the snapshot where there are any: no trial trains on them."""
-        healthy = self.healthy_steps()
+        healthy = [step for step in self.healthy_steps() if step > 1]  # of the first no random state before it is known
         begin = self.begin
         unseen = [step for step in healthy if begin is not None and step <= begin]
         chosen = unseen if len(unseen) >= PROBES else healthy
@@ -242,7 +245,7 @@ def open_case(
     leading = _leading(symptoms, symptom, path)
     if leading is None and onset is None and step is None:
         raise UsageError(f"{path}: no symptom was raised, so there is nothing to try to remove")
-    began = onset if onset is not None else leading.first_step if leading is not None else step
+    began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
     assert began is not None
     seen = step if step is not None else began
     seconds = window.series("step_s").values
@@ -271,6 +274,14 @@ def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
         else:
             found.append((chunk.first, chunk.last))
     return tuple(found)
+
+
+def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
+    """The first step of the symptom, or of one shortly before that it grew out of."""
+    if leading.name in NOT_FINITE:
+        return leading.first_step
+    near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
+    return min(one.first_step for one in (leading, *symptoms) if one.first_step in near and one.severity != "note")
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:

@@ -49,6 +49,9 @@ class Change:
     kind: str
     values: Mapping[str, Json] = field(default_factory=dict)
 
+    def __hash__(self) -> int:
+        return hash((self.kind, json.dumps(dict(self.values), sort_keys=True)))
+
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "values": dict(self.values)}
 

@@ -29,6 +29,9 @@ FLOOR_SHARE = 0.01
 SPREADS = 3.0
 """Spreads of the perturbed controls under which a difference is noise."""
 
+WOBBLES = 2.0
+"""What the probes move before the onset, so many times, is no symptom after it."""
+
 DELAYED_ENTRIES = 3
 """How much later a value that is not finite has to come to be called delayed and not the same."""
 
@@ -88,7 +91,7 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         excess = excess_of(control)
         return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
     excess = excess_of(control)
-    if excess is not None and excess.peak > max(_floor(excess, controls), _moved_before(case, control)):
+    if excess is not None and excess.peak > _floor(case, excess, controls):
         return True, f"probe loss rises by {excess.peak:.3g}"
     high, by = _highest(case, control)
     return high, f"the loss of a step is {by:.3g} over those before" if high else "nothing rises"
@@ -105,9 +108,9 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
     if outcome.first_nonfinite is not None and control.first_nonfinite is None:
         return Verdict(trial, "worse", numbers, "a value is not finite, which the control does not show")
     if case.aim == "progress":
-        return _judge_progress(trial, controls, control, outcome, numbers)
+        return _judge_progress(trial, case, controls, control, outcome, numbers)
     there, here = excess_of(control), excess_of(outcome)
-    floor = max(_floor(there, controls), _moved_before(case, control)) if there is not None else 0.0
+    floor = _floor(case, there, controls) if there is not None else 0.0
     if there is not None and here is not None and there.peak > floor:
         effect = _by_share(here.peak, there.peak, floor)
         if effect == "removed" and short is not None:
@@ -140,12 +143,17 @@ def _judge_finite(
 
 
 def _judge_progress(
-    trial: str, controls: Sequence[Outcome], control: Outcome, outcome: Outcome, numbers: dict[str, float]
+    trial: str,
+    case: Case,
+    controls: Sequence[Outcome],
+    control: Outcome,
+    outcome: Outcome,
+    numbers: dict[str, float],
 ) -> Verdict:
     there, here = excess_of(control), excess_of(outcome)
     if there is None or here is None:
         return Verdict(trial, "inconclusive", numbers, "no probes to judge progress by")
-    floor = _floor(there, controls)
+    floor = _floor(case, there, controls)
     fell, fell_there = -here.final, max(-there.final, 0.0)
     why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
     if fell > PROGRESS_FACTOR * fell_there + floor:
@@ -172,16 +180,21 @@ def _short(control: Outcome, outcome: Outcome) -> str | None:
     return f"it ended {len(control.steps) - len(outcome.steps)} steps before the control: {outcome.ended}"
 
 
-def _floor(excess: Excess, controls: Sequence[Outcome]) -> float:
-    """What is noise: a share of the level, and the spread of the controls."""
-    peaks = [found.peak for one in controls if one.ran and (found := excess_of(one)) is not None and found.finite]
+def _floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What the probe loss moves by without a symptom: from control to control, and before the onset."""
+    ran = [one for one in controls if one.ran]
+    peaks = [found.peak for one in ran if (found := excess_of(one)) is not None and found.finite]
     spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
     # Controls that differ by as much as the symptom itself would make every difference noise.
-    return max(FLOOR_SHARE * abs(excess.first), min(SPREADS * spread, REMOVED_SHARE * excess.peak))
+    spread = min(SPREADS * spread, REMOVED_SHARE * excess.peak)
+    wobble = WOBBLES * max((_moved_before(case, one) for one in ran), default=0.0)
+    return max(FLOOR_SHARE * abs(excess.first), spread, wobble)
 
 
 def _moved_before(case: Case, control: Outcome) -> float:
     """How far the probe loss went up and down before the onset, in a control: a rise by no more is no symptom."""
+    if case.aim == "progress":
+        return 0.0
     lead = case.onset - (control.spec.begin or 0) - 1
     means = [float(np.mean(losses)) for place, losses in _points(control) if place <= lead]
     return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
@@ -189,7 +202,9 @@ def _moved_before(case: Case, control: Outcome) -> float:
 
 def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
     """How far the highest loss of a trained step lies over those before the onset, and whether that is a spike."""
-    losses = [(place, seen.loss) for place, seen in enumerate(outcome.steps) if seen.loss is not None and seen.finite]
+    losses = [
+        (_place(outcome, seen.entry), seen.loss) for seen in outcome.steps if seen.loss is not None and seen.finite
+    ]
     lead = max(case.onset - (outcome.spec.begin or 0) - 1, 0)
     before = [loss for place, loss in losses if place < lead]
     after = [loss for place, loss in losses if place >= lead]
@@ -221,9 +236,9 @@ def first_bad_step(case: Case, outcome: Outcome) -> int | None:
     base, noise = case.typical("loss"), case.loss_noise()
     if base is None or case.aim != "excess":
         return None
-    for place, seen in enumerate(outcome.steps):
+    for seen in outcome.steps:
         if seen.loss is not None and seen.loss > base + SPIKE_NOISES * max(noise, FLOOR_SHARE * abs(base)):
-            return begin + 1 + place
+            return begin + 1 + _place(outcome, seen.entry)
     return None
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 from steadytrain.trials.case import Case
-from steadytrain.trials.contract import NotApplicable, Spec, Trial
+from steadytrain.trials.contract import NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.judging import judge
 from steadytrain.trials.planning import planned
 
 
@@ -23,6 +26,11 @@ class SuspectBatchEarlier(Trial):
     Beware:
         The script's own counters are those of the first steps after the snapshot.
     """
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """The symptom may come from the first step on; that it comes sooner than in the control is no worse."""
+        verdict = judge(self.name, replace(case, onset=(case.begin or 0) + 1), controls, outcomes)
+        return replace(verdict, effect="persists") if verdict.effect == "worse" else verdict
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         begin = case.begin

@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steadytrain.trials.contract import Outcome, Spec
 
+if TYPE_CHECKING:
+    from steadytrain.lab.trials.pool import Pool
+
 Tell = Callable[[str], None]
+_open: dict[tuple[Path, int, str, str], Pool] = {}
 
 
 def run_trials(
@@ -25,6 +31,9 @@ def run_trials(
 ) -> Iterator[Outcome]:
     """Run ``specs`` on the bundle or run ``source``; gives each outcome as it is there, finished ones at once.
 
+    The processes stay where they are for the next call with the same source, until :func:`close_pools`, a call with
+    another one, or the end of this process.
+
     Args:
         source: a bundle or a run folder.
         specs: what to run; one that was run before is not run again, its outcome is read.
@@ -37,7 +46,24 @@ def run_trials(
     Raises:
         UsageError: the script cannot be launched again, or the engine is not there.
     """
+    yield from _pool(source, workers, moved, engine).run(specs, budget_s=budget_s, tell=tell)
+
+
+def close_pools() -> None:
+    """End the processes that trials have left standing."""
+    for pool in _open.values():
+        pool.close()
+    _open.clear()
+
+
+def _pool(source: Path, workers: int, moved: str, engine: str) -> Pool:
     from steadytrain.lab.trials.pool import Pool
 
-    with Pool(source, workers=workers, tell=tell, moved=moved, engine=engine) as pool:
-        yield from pool.run(specs, budget_s=budget_s)
+    key = (source.absolute(), workers, moved, engine)
+    if key not in _open:
+        close_pools()
+        _open[key] = Pool(source, workers=workers, moved=moved, engine=engine)
+    return _open[key]
+
+
+atexit.register(close_pools)

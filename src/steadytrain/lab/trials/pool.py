@@ -49,7 +49,7 @@ KILLED_MAX = 2
 """A trial whose process was killed is begun so often."""
 
 LOG_LINES_SHOWN = 2
-WORKERS_MAX = 64
+WORKERS_MAX = 256
 EARLY = frozenset({"one-worker", "seed-everything", "deterministic"})
 """Changes that need a launch of their own: they act before the script builds its model and loaders."""
 
@@ -60,7 +60,6 @@ class Pool:
     Args:
         source: a bundle or a run folder.
         workers: how many trials run at once.
-        tell: gets a line about each trial.
         moved: ``OLD=NEW`` where the script's files lie elsewhere now.
         engine: ``local`` or ``ray``.
         trial_s_max: bound of one trial, in seconds.
@@ -76,7 +75,6 @@ class Pool:
         source: Path,
         *,
         workers: int = 1,
-        tell: Tell | None = None,
         moved: str = NOT_MOVED,
         engine: str = "local",
         trial_s_max: float = TRIAL_S_MAX,
@@ -93,7 +91,7 @@ class Pool:
         check_launch(environment)
         self._finished = Finished(source, environment) if keep else None
         self._moved = moved
-        self._tell = tell or _nothing
+        self._tell: Tell = _nothing
         self._trial_s_max = trial_s_max
         self._memory_bytes_max = memory_bytes_max or _memory_share(workers)
         self._scratch = tempfile.TemporaryDirectory(prefix="steadytrain-trials-")
@@ -114,8 +112,14 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, specs: Sequence[Spec], *, budget_s: float | None = None) -> Iterator[Outcome]:
-        """Each outcome as it is there: those that were finished before first. The order is that of being finished."""
+    def run(
+        self, specs: Sequence[Spec], *, budget_s: float | None = None, tell: Tell | None = None
+    ) -> Iterator[Outcome]:
+        """Each outcome as it is there: those that were finished before first. The order is that of being finished.
+
+        After ``budget_s`` seconds no trial is begun any more; ``tell`` gets a line about each.
+        """
+        self._tell = tell or _nothing
         until = None if budget_s is None else time.monotonic() + budget_s
         wanted = list(dict.fromkeys(specs))
         todo = []

@@ -44,6 +44,10 @@ from steadytrain.model import number_from_json, number_to_json
 from steadytrain.store.tape import Recording
 from steadytrain.trials.contract import Entry, Outcome, ProbeSeen, Spec, StepSeen
 
+OTHER_INPUTS = (
+    "the script made other inputs than those recorded for a step, and its loss from values of its own: there its own "
+    "batch was used"
+)
 PROBE_S_MAX = 60.0
 RATIO_ELEMENTS_MAX = 64_000_000
 """Of larger models the ratio of update to weights is not measured: it takes a copy of them."""
@@ -114,6 +118,7 @@ class TrialRun(Follower):
         self._given: dict[int, int] = {}
         self._rounds_before = 0
         self._answer = -1
+        self._loss_inside = False
         if begin is None:
             self._take(stage())
             self._next_entry()
@@ -215,6 +220,10 @@ class TrialRun(Follower):
         given = merged.put(inputs["args"], tuple(args)), merged.put(inputs["kwargs"], dict(kwargs))
         for name in merged.not_kept:
             self._note(f"inputs of type {name} are not on the tape; the script's own are used")
+        if not merged.same and not self._loss_inside:
+            # Targets are the script's own: they go with the inputs that it has made, not with those of the tape.
+            self._note(OTHER_INPUTS)
+            return None
         return given
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
@@ -244,6 +253,7 @@ class TrialRun(Follower):
             return
         self.process.stream, self.process.scalers = stream, self.scalers
         self.process.roots = list(stream.roots()) or self.process.roots
+        self._loss_inside = _loss_is_of_model(seen)
         if not self._jumped or self.job is None:
             return
         if self._call == 0:
@@ -276,8 +286,7 @@ class TrialRun(Follower):
         if not finite:
             self.finish()
         if not measured.record.skipped:
-            for change in self.job.changes:
-                change.gate(self.process)
+            self._change(lambda change: change.gate(self.process))
             if sum(parameter.numel() for parameter in stream.parameters) <= RATIO_ELEMENTS_MAX:
                 self._before = [parameter.detach().clone() for parameter in stream.parameters]
 
@@ -516,6 +525,12 @@ class TrialRun(Follower):
         seconds = time.perf_counter() - self.job.began if self.job.began else 0.0
         self.job.report(Outcome(**{**vars(outcome), "seconds": round(seconds, 3)}))
         raise AssertionError("the process was to end")
+
+
+def _loss_is_of_model(seen: Seen) -> bool:
+    """Whether the model itself gave every loss, so that its arguments are all that a loss is made of."""
+    outputs = {node for call in seen.micro_batches for node in call.scalar_outputs}
+    return bool(seen.losses) and all(outputs.intersection(term.nodes) for term in seen.losses)
 
 
 def _read_all(descriptor: int, wait_s: float) -> bytes | None:

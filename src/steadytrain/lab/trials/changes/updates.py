@@ -114,6 +114,7 @@ class ShrinkGradients(LiveChange):
 
     layers: list[str]
     factor: float
+    nothing = "no parameter of such a name has a gradient"
 
     def check(self) -> None:
         at_least("factor", self.factor, 0.0)
