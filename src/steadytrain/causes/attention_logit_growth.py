@@ -35,12 +35,12 @@ class AttentionLogitGrowth(Cause):
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift", "embedding-gradient-spike")
     expects = column("logits")
-    confirming = ("attention-softcap", "qk-clip")
+    confirming = ("attention-softcap",)
     spared = ("drop-batch", "beta2-lower")
     interventions = (
         LOWER_RATE,
         Intervention("attention-softcap", 5, "cap the logits of attention at 50", "attention-softcap"),
-        Intervention("qk-norm", 5, "a norm on queries and keys", "qk-clip"),
+        Intervention("qk-norm", 5, "a norm on queries and keys"),
     )
     grade = "A"
     source = "2302.05442; 2309.14322; 2507.20534; Marin 32B; flash-attention #1876"

@@ -36,9 +36,9 @@ class CausalLeak(Cause):
     base_rate = 9.0
     rivals = ("label-misalignment", "label-leakage", "repeated-data")
     expects = column("script")
-    confirming = ("causal-mask",)
+    confirming = ()
     spared = ("learning-rate-third",)
-    interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)
+    interventions = (Intervention("causal-mask", 5, "give attention its causal mask"), MATH_ATTENTION)
     grade = "A"
     source = "Megatron-LM #2357; transformers PR 46634; nanoVLM PR 204"
 

@@ -42,11 +42,11 @@ class CustomOperationFault(Cause):
         "bad-initialization",
     )
     expects = column("kernel")
-    confirming = ("reference-operation", "math-attention")
+    confirming = ("math-attention",)
     spared = ("learning-rate-third",)
     interventions = (
         MATH_ATTENTION,
-        Intervention("reference-operation", 5, "plain operations in place of the custom one", "reference-operation"),
+        Intervention("reference-operation", 5, "plain operations in place of the custom one"),
         EXAMPLE,
     )
     grade = "A"

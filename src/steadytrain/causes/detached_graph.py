@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.causes.signs import (
     enumerated,
+    equivalence,
     fact,
     first_name,
     listed,
@@ -44,24 +45,28 @@ class DetachedGraph(Cause):
 
     base_rate = 6.0
     rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
-    expects = column("script", removed=("reattach",))
-    confirming = ("reattach",)
+    expects = column("script")
+    confirming = ()
     spared = ("learning-rate-third",)
-    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
+    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut"),)
     grade = "A"
     source = "Automodel PR 1527; Liger #968; trl #3926"
 
     def signature(self, case: Case) -> Signature:
         cut = bool(fact(case, "detached_calls") or fact(case, "no_grad_calls") or fact(case, "modules_output_detached"))
         lost = fact(case, "parameters_without_gradient")
+        # Meant where nobody updates them: a target network, a frozen encoder.
+        orphaned = set(lost or ()) <= set(fact(case, "parameters_not_in_optimizer") or ())
         return Signature(
             (
-                *when(
-                    bool(lost) and cut,
-                    CERTAIN,
-                    f"no gradient reaches {enumerated(lost or ())}",
-                    "fact parameters_without_gradient",
-                    invariant=True,
+                *equivalence(
+                    when(
+                        bool(lost) and cut and not orphaned,
+                        CERTAIN,
+                        f"no gradient reaches {enumerated(lost or ())}, while it reaches all others",
+                        "fact parameters_without_gradient",
+                        invariant=True,
+                    )
                 ),
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),

@@ -45,7 +45,7 @@ class FullyMaskedAttention(Cause):
 
     base_rate = 14.0
     rivals = ("singular-operation", "half-precision-overflow", "bad-batch", "custom-operation-fault")
-    expects = column("operation", either=("drop-batch",))
+    expects = column("operation", removed=("safe-softmax",), either=("drop-batch", "safe-operation"))
     confirming = ("safe-softmax", "drop-batch")
     spared = ("float32", "learning-rate-third")
     interventions = (

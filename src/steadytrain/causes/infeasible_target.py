@@ -40,7 +40,7 @@ class InfeasibleTarget(Cause):
         "no-supervised-tokens",
         "loss-function-misuse",
     )
-    expects = column("script", either=("drop-batch", "fresh-data", "synthetic-batch"))
+    expects = column("script", removed=("scale-targets",), either=("drop-batch", "fresh-data", "synthetic-batch"))
     confirming = ("scale-targets", "drop-batch")
     spared = ("learning-rate-third", "float32")
     interventions = (

@@ -45,9 +45,9 @@ class LabelMisalignment(Cause):
         "tokenizer-mismatch",
     )
     expects = column("script")
-    confirming = ("shift-labels",)
+    confirming = ()
     spared = ("learning-rate-third",)
-    interventions = (Intervention("shift-once", 4, "shift labels exactly once", "shift-labels"), CLEAN_ROWS)
+    interventions = (Intervention("shift-once", 4, "shift labels exactly once"), CLEAN_ROWS)
     grade = "A"
     source = "transformers #47394, #46784, #46898, #32944; amber-train #6; open-instruct #1549"
 

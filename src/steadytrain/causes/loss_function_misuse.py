@@ -35,7 +35,7 @@ class LossFunctionMisuse(Cause):
 
     base_rate = 4.0
     rivals = ("label-misalignment", "shape-broadcast", "learning-rate-too-low", "padding-in-loss", "infeasible-target")
-    expects = column("script")
+    expects = column("script", removed=("loss-from-logits",))
     confirming = ("loss-from-logits",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("loss-from-logits", 5, "give the loss what it takes", "loss-from-logits"),)

@@ -39,8 +39,8 @@ class LossScaleDisagreement(Cause):
         "unsynchronized-gradients",
         "rank-divergence",
     )
-    expects = column("half", removed=("one-rank",))
-    confirming = ("float32", "one-rank")
+    expects = column("half")
+    confirming = ("float32",)
     spared = ("drop-batch",)
     interventions = (BFLOAT16, LOSS_SCALE)
     grade = "B"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS
-from steadytrain.causes.signs import above, fact, measured, ruled_out, surveyed
+from steadytrain.causes.signs import fact, measured, ruled_out, surveyed, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PaddingInLoss(Cause):
 
     base_rate = 6.0
     rivals = ("no-supervised-tokens", "loss-function-misuse", "label-misalignment", "repeated-data")
-    expects = column("script")
+    expects = column("script", removed=("ignore-padding",))
     confirming = ("ignore-padding",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("mask-padding", 4, "ignore labels at padded places", "ignore-padding"), CLEAN_ROWS)
@@ -43,18 +43,23 @@ class PaddingInLoss(Cause):
     source = "transformers #23530; TRL #976; Megatron-Bridge #4660"
 
     def signature(self, case: Case) -> Signature:
+        supervised, padded = measured(case, "pad_supervised_share"), measured(case, "pad_share")
         return Signature(
             (
-                *above(
-                    case,
-                    "pad_supervised_share",
-                    0.01,
+                *when(
+                    padded > PADDED_MIN and supervised > 0.5 * padded,
                     CERTAIN,
-                    "{value} of the labels are padding and count in the loss",
+                    f"{supervised:.0%} of the labels are padding, and {padded:.0%} of the inputs",
+                    "fact pad_supervised_share",
                     invariant=True,
+                    supervised=supervised,
+                    padded=padded,
                 ),
-                *above(case, "pad_share", 0.3, HINT, "{value} of the inputs are padding"),
                 *ruled_out(surveyed(case) and fact(case, "pad_id") is None, "the inputs have no padding"),
                 *ruled_out(measured(case, "pad_supervised_share") == 0.0, "no label is padding"),
             )
         )
+
+
+PADDED_MIN = 0.1
+"""Of the inputs: which id is padding is a guess from how rows end, and runs of a character end rows as well."""

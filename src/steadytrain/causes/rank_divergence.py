@@ -34,7 +34,7 @@ class RankDivergence(Cause):
     base_rate = 8.0
     rivals = ("unsynchronized-gradients", "hardware-fault", "nondeterminism", "loss-scale-disagreement")
     expects = column("ranks")
-    confirming = ("one-rank",)
+    confirming = ()
     spared = ("drop-batch",)
     interventions = (Intervention("broadcast", 4, "broadcast the parameters of one rank"),)
     grade = "A"

@@ -34,10 +34,10 @@ class RouterCollapse(Cause):
 
     base_rate = 8.0
     rivals = ()
-    expects = column("script", removed=("balance-router",))
-    confirming = ("balance-router",)
+    expects = column("script")
+    confirming = ()
     spared = ("drop-batch", "learning-rate-third")
-    interventions = (Intervention("balance-router", 5, "a balancing loss on the router", "balance-router"),)
+    interventions = (Intervention("balance-router", 5, "a balancing loss on the router"),)
     grade = "A"
     source = "2202.08906; 2408.15664; KempnerForge #117; minimind #567"
 

@@ -33,7 +33,7 @@ class ShapeBroadcast(Cause):
 
     base_rate = 2.0
     rivals = ("loss-function-misuse", "learning-rate-too-low", "frozen-parameters")
-    expects = column("script")
+    expects = column("script", removed=("match-shapes",))
     confirming = ("match-shapes",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("match-shapes", 5, "give both sides of the loss one shape", "match-shapes"),)

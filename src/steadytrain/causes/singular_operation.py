@@ -57,7 +57,7 @@ class SingularOperation(Cause):
         "optimizer-epsilon-underflow",
         "custom-operation-fault",
     )
-    expects = column("operation")
+    expects = column("operation", either=("safe-softmax",))
     confirming = ("safe-operation",)
     spared = ("float32",)
     interventions = (

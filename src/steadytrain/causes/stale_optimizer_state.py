@@ -8,7 +8,6 @@ from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.causes.interventions import LONGER_WARMUP, RESET_MOMENTS, UPDATE_CLIPPING
 from steadytrain.causes.signs import (
     above,
-    below,
     fact,
     holds,
     listed,
@@ -84,13 +83,6 @@ class StaleOptimizerState(Cause):
                     CERTAIN,
                     "state of another shape than its parameter: {names}",
                     invariant=True,
-                ),
-                *below(
-                    case,
-                    "second_moment_correlation",
-                    0.2,
-                    FAIR,
-                    "second moments and squared gradients hardly correlate ({value}) in a matrix",
                 ),
                 *above(
                     case,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.causes.interventions import SEEDS
-from steadytrain.causes.signs import above, below, fails, holds, not_finite, ruled_out, symptom
+from steadytrain.causes.signs import above, below, fact, fails, holds, not_finite, ruled_out, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -42,16 +42,19 @@ class UnshuffledData(Cause):
     source = "pytorch #5059, #31771; Marin 32B retrospective; Lightning #20412"
 
     def signature(self, case: Case) -> Signature:
+        # Neighbouring labels of a sequence are neighbours in the text, not in the data set.
+        sequences = fact(case, "token_rows") is not None
+        in_order = above(
+            case,
+            "labels_sorted",
+            2.0,
+            CERTAIN,
+            "neighbouring labels are equal {value} times as often as after a shuffle",
+            invariant=True,
+        )
         return Signature(
             (
-                *above(
-                    case,
-                    "labels_sorted",
-                    2.0,
-                    CERTAIN,
-                    "neighbouring labels are equal {value} times as often as after a shuffle",
-                    invariant=True,
-                ),
+                *(() if sequences else in_order),
                 *fails(case, "loader_shuffles", FAIR, "the data loader does not shuffle"),
                 *above(
                     case,

@@ -34,9 +34,9 @@ class UnsynchronizedGradients(Cause):
     base_rate = 8.0
     rivals = ("rank-divergence", "loss-scale-disagreement")
     expects = column("ranks")
-    confirming = ("one-rank", "synchronize")
+    confirming = ()
     spared = ("drop-batch",)
-    interventions = (Intervention("synchronize", 4, "average gradients over ranks", "synchronize"),)
+    interventions = (Intervention("synchronize", 4, "average gradients over ranks"),)
     grade = "A"
     source = "FunASR #3472; verl #7493; pytorch #69031; TrainCheck 2506.14813"
 

@@ -38,9 +38,6 @@ CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
 SHOWN_MAX = 8
 """Diagnoses in an answer: more are no help to anybody."""
 
-INTERACTING_MIN = 0.1
-"""Each of two causes that met must keep this probability."""
-
 
 @dataclass(frozen=True)
 class Circumstances:
@@ -69,7 +66,7 @@ def conclude(suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Ci
         status = _status(suspect, belief[suspect.name], before[suspect.name], proven, verdicts, known)
         if status is not None:
             diagnoses.append(_diagnosis(suspect, belief[suspect.name], status, proven, verdicts, known))
-    met = _met(suspects, by_name, belief, known)
+    met = _met(suspects, by_name)
     diagnoses.sort(key=lambda one: (STATUSES.index(one.status), -one.confidence, one.cause))
     top = next((one for one in diagnoses if one.status in ("confirmed", "likely")), None)
     return Answer(
@@ -143,7 +140,7 @@ def _diagnosis(
         cause=suspect.name,
         summary=summary_of(suspect),
         status=status,
-        confidence=share,
+        confidence=round(share, 4),
         evidence=(*seen, *tried),
         layer=suspect.signature.layer,
         batch_rows=suspect.signature.batch_rows,
@@ -177,26 +174,21 @@ def _remedies(
     return tuple(sorted(remedies, key=lambda one: (one.rung, one.tried != "removed", one.name)))
 
 
-def _met(
-    suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: Mapping[str, float], known: Circumstances
-) -> str:
-    """That a batch and a state met, where dropping the one and mending the other each removes the symptom."""
-    del known
+def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict]) -> str:
+    """That a batch and a state met, where dropping the one and mending the other each removes the symptom.
+
+    No table of a single cause has that outcome, so it is read from the trials and not from the probabilities.
+    """
     cured = [
         (suspect, trial)
         for suspect in suspects
         for trial in suspect.cause.confirming
-        if trial in verdicts
-        and verdicts[trial].effect == "removed"
-        and not suspect.signature.ruled_out
-        and belief[suspect.name] >= INTERACTING_MIN
+        if suspect.signature.weight > 0 and trial in verdicts and verdicts[trial].effect == "removed"
     ]
     for one, trial in cured:
         for other, mends in cured:
             if trial in other.cause.spared and mends in one.cause.spared:
-                return (
-                    f"{one.name} and {other.name} met: {trial} removes the symptom and so does {mends}; mend the state"
-                )
+                return f"{one.name} and {other.name} met: {trial} removes it, and so does {mends}; mend the state"
     return ""
 
 

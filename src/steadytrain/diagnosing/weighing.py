@@ -68,7 +68,7 @@ def weigh(suspects: Sequence[Suspect], verdicts: Iterable[Verdict]) -> dict[str,
 def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain]) -> float:
     """Sum over kinds of trials of the mean log-likelihood within a kind."""
     kinds: dict[str, list[float]] = {}
-    for trial, outcome in outcomes.items():
+    for trial, outcome in sorted(outcomes.items()):
         expected: Expectation = "either" if cause is None else cause.expected(trial)
         kinds.setdefault(ALIKE.get(trial, trial), []).append(math.log(chance(outcome, expected)))
     return sum(sum(logs) / len(logs) for logs in kinds.values())
