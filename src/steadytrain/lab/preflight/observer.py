@@ -365,7 +365,8 @@ def _applied_norm(stream: Stream) -> float | None:
     if any(getattr(optimizer, "grad_scale", None) is not None for optimizer in stream.optimizers):
         return None
     gradients = [p.grad for p in stream.parameters if p.grad is not None and p.grad.layout == torch.strided]
-    return float(sum(float(gradient.detach().double().square().sum()) for gradient in gradients)) ** 0.5
+    squares = sum(float(gradient.detach().double().square().sum()) for gradient in gradients)
+    return float(squares**0.5)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
