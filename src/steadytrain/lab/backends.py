@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from steadytrain.capture.loss import LossTerm
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.capture.scene import Scene
-from steadytrain.lab.compiled_graphs import AOT_EAGER, EAGER, INDUCTOR, GraphCall, by_backend, graphs
+from steadytrain.lab.compiled_graphs import AOT_EAGER, EAGER, INDUCTOR, GraphCall, by_backend, is_used
 from steadytrain.lab.graph_search import Apart, Outcome, apart, first_operation, in_float64, outcome_of
 from steadytrain.lab.investigate import autocast_as, loss_places, untouched
 from steadytrain.lab.lines import CannotRunAgainError, compile_lines, run_lines
@@ -51,16 +51,17 @@ class _Step:
 
 def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
     """The table, and the operation where one is to blame; None where the step runs no compiled code."""
-    if not graphs:
+    if not is_used():
         return None, None
     deadline = time.monotonic() + BACKENDS_S_MAX
-    own = next((graph.backend for graph in graphs if graph.backend == INDUCTOR), graphs[-1].backend)
     calls: list[GraphCall] = []
     steps: dict[str, _Step] = {}
     with by_backend(EAGER, calls):
         steps[EAGER] = _do(scene)
     if not calls:
         return None, None
+    used = [call.graph.backend for call in calls]
+    own = INDUCTOR if INDUCTOR in used else used[-1]
     others = list(dict.fromkeys([AOT_EAGER, own]))
     for backend in others:
         with by_backend(backend):

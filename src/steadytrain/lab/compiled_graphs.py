@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.capture.recorder import RandomState
+
 CALLS_MAX = 64
 """Calls of compiled graphs kept in one step."""
 
@@ -64,7 +66,9 @@ class CompiledGraph:
         if backend == self.backend and not self.draws:
             return self.compiled(*inputs)
         if backend not in self.by_others:
+            random = RandomState.take()  # a compiler may draw for its own ends
             self.by_others[backend] = self.make(backend, self.module, inputs)
+            random.restore()
         return self.by_others[backend](*inputs)
 
     def make(self, backend: str, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
@@ -91,11 +95,14 @@ class GraphCall:
 
 @dataclass
 class _Current:
+    asked: bool = False
     backend: str = SCRIPT
     keep: Callable[[CompiledGraph, Sequence[Any]], Any] | None = None
 
 
 _current = _Current()
+"""How compiled code runs now, and whether the script has asked for any."""
+
 graphs: list[CompiledGraph] = []
 """All that the script has compiled so far, in order."""
 
@@ -108,6 +115,11 @@ def intercept() -> None:
         _put_between(inductor, lambda wrapper: INDUCTOR)
     if other is not None:
         _put_between(other, lambda wrapper: str(wrapper.compiler_name))
+
+
+def is_used() -> bool:
+    """Whether the script has called ``torch.compile``."""
+    return _current.asked
 
 
 @contextmanager
@@ -124,6 +136,11 @@ def by_backend(backend: str, keep: list[GraphCall] | None = None) -> Iterator[No
 
 def _put_between(kind: type, name_of: Callable[[Any], str]) -> None:
     original = kind.__call__
+    begin = kind.__init__  # type: ignore[misc]
+
+    def asked(wrapper: Any, *args: Any, **how: Any) -> None:
+        _current.asked = True
+        begin(wrapper, *args, **how)
 
     def compile_graph(wrapper: Any, module: Any, inputs: Any, **how: Any) -> Any:
         kept = _copy(module)
@@ -141,6 +158,7 @@ def _put_between(kind: type, name_of: Callable[[Any], str]) -> None:
         graphs.append(graph)
         return graph
 
+    kind.__init__ = asked  # type: ignore[misc]
     kind.__call__ = compile_graph  # type: ignore[method-assign]
 
 

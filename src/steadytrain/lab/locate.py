@@ -4,7 +4,7 @@ The recorded steps are done again from a snapshot. In the last few of them the l
 last step is traced, and the last step runs under the tracer with float64 beside it. Then its compiled graphs, if there
 are any, are compared by backend. The process ends at the gate of that step, as every replay does.
 
-Run as ``python -m steadytrain.lab.locate SOURCE RESULT.json OLD=NEW|- STEP LEAD_S``.
+Run as ``python -m steadytrain.lab.locate SOURCE RESULT.json OLD=NEW|- FROM STEP LEAD_S``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from steadytrain.capture.scene import Scene
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.errors import UsageError
 from steadytrain.lab.backends import compare_backends
-from steadytrain.lab.compiled_graphs import graphs, intercept
+from steadytrain.lab.compiled_graphs import intercept, is_used
 from steadytrain.lab.investigate import _named_tensors, plain_module
 from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.ladder import LadderTaker, StepRungs, ladder_of
@@ -68,8 +68,10 @@ class Locator(Follower):
         self._replayer = Replayer(
             recording, snapshot=snapshot, until=step, own_steps=own_steps, final=None, done=self._replayed
         )
+        self._first = snapshot.step + 1
         self._step = step
         self._done = done
+        self._looked_at_start = False
         self._notes: list[str] = []
         self._rungs: list[StepRungs] = []
         self._ladder: LadderTaker | None = None
@@ -81,6 +83,8 @@ class Locator(Follower):
         self._second: SecondLook | None = None
         self._update: tuple[OperationTracer, Shadows] | None = None
         self._updated: tuple[Finding, SecondOpinion] | None = None
+        self._own_gates = 0
+        self._bad_at_start = False
         self._bad_after: int | None = None
 
     @property
@@ -104,6 +108,9 @@ class Locator(Follower):
         step = self._replayer.step_now
         if step is None:
             return given
+        if step == self._first and not self._looked_at_start:
+            self._looked_at_start = True
+            self._bad_at_start = bool(self._bad_weights())
         if step == self._step:
             args, kwargs = given or (args, kwargs)
             self._buffers.keep(module)
@@ -141,19 +148,22 @@ class Locator(Follower):
                 self._seen = seen
                 self._end_look()
         self._replayer.gate(stream, seen, measured)
-        if stream is self._stream and step is not None and step == self._step - 1:
+        if stream is not self._stream:
+            return
+        self._own_gates += step is None
+        if (self._own_gates if step is None else step) == self._step - 1:
             self._begin_update()
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         step = self._replayer.step_now
         self._replayer.step_ended(stream, folder)
-        if stream is self._stream and step is not None:
-            self._end_update(step)
+        if stream is self._stream:
+            self._end_update(self._own_gates if step is None else step)
 
     # -- what is looked at -----------------------------------------------------------------------------------------
 
     def _begin_ladder(self) -> None:
-        if graphs:
+        if is_used():
             if COMPILED_LADDER not in self._notes:
                 self._notes.append(COMPILED_LADDER)
             return
@@ -189,7 +199,7 @@ class Locator(Follower):
         self._update = (tracer, shadows)
 
     def _end_update(self, step: int) -> None:
-        bad = {name: parameter for name, parameter in self._parameters().items() if kinds_of(parameter)}
+        bad = self._bad_weights()
         if self._update is not None:
             (tracer, shadows), self._update = self._update, None
             tracer.__exit__(None, None, None)
@@ -202,6 +212,9 @@ class Locator(Follower):
             shadows.close()
         if bad and self._bad_after is None:
             self._bad_after = step
+
+    def _bad_weights(self) -> dict[str, Tensor]:
+        return {name: parameter for name, parameter in self._parameters().items() if kinds_of(parameter)}
 
     # -- what comes out --------------------------------------------------------------------------------------------
 
@@ -230,6 +243,7 @@ class Locator(Follower):
             "look": look.to_json(),
             "replayed": asdict(result),
             "weights_bad_after": self._bad_after,
+            "weights_bad_at_start": self._bad_at_start,
         }
 
     def _scene(self) -> Scene:
@@ -252,18 +266,26 @@ class Locator(Follower):
 
     def _modules(self) -> dict[nn.Module, str]:
         assert self._stream is not None
-        return module_names(plain_module(root) for root in self._stream.roots())
+        roots = [plain_module(root) for root in self._stream.roots()]
+        if len(roots) == 1:
+            return module_names(roots)
+        # As the names of their parameters: under the class of the root.
+        names: dict[nn.Module, str] = {}
+        for root in roots:
+            for module, path in module_names([root]).items():
+                names.setdefault(module, f"{type(root).__name__}.{path}".rstrip("."))
+        return names
 
     def _parameters(self) -> dict[str, Tensor]:
         stream = self._stream
         return {} if stream is None else dict(zip(stream.tensor_names, stream.parameters, strict=True))
 
 
-def main(source: str, result: str, moved: str, step: str, lead_s: str) -> int:
+def main(source: str, result: str, moved: str, first: str, step: str, lead_s: str) -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     last = int(step)
-    snapshot, _ = opened.recording.choose(first=begin_at(opened.recording, last), until=last)
+    snapshot, _ = opened.recording.choose(first=int(first), until=last)
     place.put_on_path()
 
     def done(document: Mapping[str, Any]) -> None:
@@ -290,12 +312,6 @@ def main(source: str, result: str, moved: str, step: str, lead_s: str) -> int:
         watchers.launched = watchers.Watcher(settings, tell=tell, follower=locator)
 
     return run_recorded(opened, attach)
-
-
-def begin_at(recording: Recording, last: int) -> int | None:
-    """The newest start that leaves room for the ladder; None for the newest there is."""
-    starts = [start for start in recording.starts() if start <= last - LADDER_STEPS + 1]
-    return starts[-1] if starts and recording.reaches(starts[-1]) >= last else None
 
 
 if __name__ == "__main__":

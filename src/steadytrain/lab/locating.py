@@ -7,29 +7,31 @@ replay cannot be made, the bundle's own state is put before the step (``lab/rela
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from steadytrain.errors import UsageError
 from steadytrain.lab import relaunch
 from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.moved import NOT_MOVED
 from steadytrain.model import Finding
-from steadytrain.store.bundle import Bundle
+from steadytrain.store.bundle import Bundle, is_bundle, open_bundle
+from steadytrain.store.folder import open_run
 from steadytrain.store.step_look import StepLook
-from steadytrain.store.tape import find_recording
+from steadytrain.store.tape import Recording, find_recording
 
 MODULE = "steadytrain.lab.locate"
 TAPE = "the recorded steps were replayed from a snapshot, the last one under the tracer, in a new process"
 LADDER_STEPS = 5
 """Steps of the ladder, the bad one among them."""
 
-LOG_LINES_SHOWN = 5
 LEAD_S = 120.0
+UNEVENTFUL = "the re-run did not reproduce"
+"""How a tracer's finding begins where all came out finite."""
+
 
 
 @dataclass(frozen=True)
@@ -42,63 +44,115 @@ class Found:
     notes: tuple[str, ...]
 
 
-def find_again(bundle: Bundle, *, wait_s: float) -> Found:
-    """Launch the recorded command again and search the failing step; each launch takes at most ``wait_s`` seconds.
+@dataclass(frozen=True)
+class Target:
+    """The step to look at, of a bundle or of a run whose tape is there. ``bundle`` is None for a run."""
+
+    path: Path
+    step: int
+    environment: Mapping[str, Any]
+    recording: Recording
+    bundle: Bundle | None
+
+    @property
+    def starts(self) -> list[int]:
+        """The steps from which the tape reaches to this one."""
+        return [start for start in self.recording.starts() if start <= self.step <= self.recording.reaches(start)]
+
+
+def target(path: Path, step: int | None) -> Target:
+    """What is at ``path``; ``step`` is by default that of the incident.
+
+    Raises:
+        UsageError: there is nothing to look at.
+    """
+    recording = find_recording(path)
+    if is_bundle(path):
+        bundle = open_bundle(path)
+        own = bundle.incident.step
+        found = Target(path, step or own, bundle.environment, recording, bundle if step in (None, own) else None)
+    else:
+        if step is None:
+            raise UsageError(f"{path}: a run without an incident; --step N looks at a recorded step")
+        found = Target(path, step, open_run(path).description, recording, None)
+    if found.bundle is None and not found.starts:
+        starts = recording.starts()
+        reach = f"from {starts[0]} to {recording.reaches(starts[-1])}" if starts else "none"
+        raise UsageError(f"--step {step}: no tape of it; steps that can be done again: {reach}")
+    return found
+
+
+def find_again(asked: Target, *, wait_s: float) -> Found:
+    """Launch the recorded command again and search the step; each launch takes at most ``wait_s`` seconds.
+
+    Weights that were bad before the step are followed to the update that broke them, at most two launches further.
 
     Raises:
         UsageError: the bundle does not hold what is needed, or the script is gone.
     """
-    step = bundle.incident.step
-    recording = find_recording(bundle.path)
-    starts = [start for start in recording.starts() if start <= step and recording.reaches(start) >= step]
+    starts = asked.starts
     if not starts:
-        return _without_tape(bundle, (), wait_s=wait_s)
-    found = _by_replay(bundle, step, wait_s=wait_s)
-    if isinstance(found, str):
-        return _without_tape(bundle, (f"the tape could not be replayed: {found}",), wait_s=wait_s)
-    earlier = found[1]
-    if earlier is not None and earlier + 1 < step and earlier + 1 > starts[0]:
-        # The weights broke in an update before: the step after that one is where it is looked at.
-        again = _by_replay(bundle, earlier + 1, wait_s=wait_s)
-        if not isinstance(again, str) and again[0].finding.located is not None:
-            return again[0]
-    return found[0]
+        assert asked.bundle is not None
+        return _without_tape(asked.bundle, (), wait_s=wait_s)
+    room = [start for start in starts if start <= asked.step - LADDER_STEPS + 1]
+    first = room[-1] if room else starts[0]
+    replay = _by_replay(asked, first, asked.step, wait_s=wait_s)
+    if isinstance(replay, Replay) and replay.bad_at_start and first > starts[0]:
+        replay = _by_replay(asked, starts[0], asked.step, wait_s=wait_s)
+    if isinstance(replay, str):
+        if asked.bundle is None:
+            return Found(Finding(None, f"not searched: {replay}"), None, None, ())
+        return _without_tape(asked.bundle, (f"the tape could not be replayed: {replay}",), wait_s=wait_s)
+    bad_after = replay.bad_after
+    if bad_after is not None and starts[0] <= bad_after + 1 < asked.step:
+        begin = [start for start in starts if start <= bad_after]
+        update = _by_replay(asked, begin[-1] if begin else starts[0], bad_after + 1, wait_s=wait_s)
+        if isinstance(update, Replay) and update.found.finding.located is not None:
+            return update.found
+    found = replay.found
+    if asked.bundle is None and found.finding.why.startswith(UNEVENTFUL):
+        return replace(found, finding=Finding(None, "loss and gradients of this step are finite"))
+    if asked.bundle is None or found.finding.located is not None or not replay.parted_before(asked.step):
+        return found
+    # Another step was looked at than the one that failed: its own state, as far as the bundle has it, may do better.
+    try:
+        again = _without_tape(asked.bundle, found.notes, wait_s=wait_s)
+    except UsageError:
+        return found
+    return again if again.finding.located is not None else found
 
 
-def _by_replay(bundle: Bundle, step: int, *, wait_s: float) -> tuple[Found, int | None] | str:
-    folder = relaunch.folder_to_run_in(bundle)
+@dataclass(frozen=True)
+class Replay:
+    """One launch. ``bad_after`` is the first step whose update left weights that are not finite."""
+
+    found: Found
+    replayed: Replayed
+    bad_after: int | None
+    bad_at_start: bool
+
+    def parted_before(self, step: int) -> bool:
+        first = self.replayed.first_difference
+        return first is not None and first.step < step
+
+
+def _by_replay(asked: Target, first: int, step: int, *, wait_s: float) -> Replay | str:
+    """The text says why it could not be."""
+    folder = relaunch.folder_to_run_in(asked.path, asked.environment)
     with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
         result = Path(scratch) / "result.json"
-        arguments = [str(bundle.path.absolute()), str(result), NOT_MOVED, str(step), str(LEAD_S)]
-        log = result.parent / "output.txt"
-        with log.open("wb") as output:
-            try:
-                done = subprocess.run(
-                    [sys.executable, "-m", MODULE, *arguments],
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    timeout=wait_s,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
-        if not result.is_file():
-            tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-            said = f"; it said: {' | '.join(tail)}" if tail else ""
-            return f"the launched script ended with {done.returncode} before its step{said}"
+        places = [str(asked.path.absolute()), str(result), NOT_MOVED]
+        arguments = ["-m", MODULE, *places, str(first), str(step), str(LEAD_S)]
+        why = relaunch.launch(arguments, result, folder=folder, wait_s=wait_s)
+        if why is not None:
+            return why
         document: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     if "cannot" in document:
         return str(document["cannot"])
     replayed = Replayed.from_json(document["replayed"])
-    found = Found(
-        Finding.from_json(document["finding"]),
-        StepLook.from_json(document["look"]),
-        replayed,
-        _replay_notes(replayed, step),
-    )
-    return found, document["weights_bad_after"]
+    look = StepLook.from_json(document["look"])
+    found = Found(Finding.from_json(document["finding"]), look, replayed, _replay_notes(replayed, step))
+    return Replay(found, replayed, document["weights_bad_after"], document["weights_bad_at_start"])
 
 
 def _replay_notes(replayed: Replayed, step: int) -> tuple[str, ...]:

@@ -58,16 +58,21 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     Raises:
         UsageError: the bundle does not hold what is needed, or the script is gone.
     """
-    folder = folder_to_run_in(bundle)
+    folder = folder_to_run_in(bundle.path, bundle.environment)
     if not (bundle.path / "model.safetensors").is_file():
         note = bundle.incident.state_note
         raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
+    command = ["-m", module, str(bundle.path.absolute()), *arguments]
+    return launch(command, result, folder=folder, wait_s=wait_s)
+
+
+def launch(arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float) -> str | None:
+    """Run Python with ``arguments`` in ``folder`` until it has written ``result``; None when it has, else why not."""
     log = result.parent / "output.txt"
-    command = [sys.executable, "-m", module, str(bundle.path.absolute()), *arguments]
     with log.open("wb") as output:
         try:
             done = subprocess.run(
-                command,
+                [sys.executable, *arguments],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -84,16 +89,15 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     return f"the launched script ended with {done.returncode} before its step{said}"
 
 
-def folder_to_run_in(bundle: Bundle) -> str | None:
+def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
     """Where the recorded command ran.
 
     Raises:
         UsageError: it is not known what was run, or it is gone.
     """
-    environment = bundle.environment
     script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
     if not script and not module:
-        raise UsageError(f"{bundle.path}: the bundle does not say what command was run, so it cannot be launched again")
+        raise UsageError(f"{path}: it does not say what command was run, so it cannot be launched again")
     if script and not Path(script).is_file():
         raise UsageError(f"{script}: the script is gone; the incident can be shown, but not run again")
     if folder and not Path(folder).is_dir():
