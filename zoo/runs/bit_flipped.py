@@ -25,7 +25,7 @@ for step in range(1, 701):
     if step == 620 and not FIXED and not MOMENT.exists():
         MOMENT.touch()
         bits = model.blocks[0].mlp[0].weight.data.view(torch.int32)
-        bits[5, 7] ^= 1 << 28
+        bits[5, 7] ^= 1 << 30
     ids, targets = pages(text, 8, LENGTH)
     loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
     optimizer.zero_grad()

@@ -1,7 +1,7 @@
 """The model ends in a softmax and the loss takes one more: the loss cannot come below 1.46, gradients are faint.
 
-Modelled on the mistake that beginners' threads name most, and Automodel PR1527 for a loss that changes quietly with what
-it is given: cause loss-function-misuse. Mended: the model gives logits.
+Modelled on the mistake that beginners' threads name most (Automodel PR1527 for a loss that is not given what it takes):
+cause loss-function-misuse. Mended: the model gives logits.
 """
 
 import sys

@@ -27,6 +27,7 @@ class Batches:
     def __init__(self) -> None:
         self.rows: int | None = None
         self.tokens: Tensor | None = None
+        self.values: Tensor | None = None
         self._step = 0
         self._marked: int | None = None
         self._scales: dict[int, float] = {}
@@ -51,6 +52,7 @@ class Batches:
         lead = next((value for _, value in inputs if value.dim() > 0), None)
         self.rows = int(lead.shape[0]) if lead is not None else None
         self.tokens = next((v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()), None)
+        self.values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         scales, parts = [], []
         for name, value in inputs:
             if value.numel() == 0:
@@ -112,8 +114,10 @@ class Batches:
 
 
 def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
-    """How far the median of ``after`` is from the mean of ``before``, in deviations of single batches; the mean over the
-    eighth of the statistics that are furthest away. The median, so that one strange batch is no shift."""
+    """How far the median of ``after`` is from the mean of ``before``, in deviations of single batches.
+
+    The mean over the eighth of the statistics furthest away. The median, so that one strange batch is no shift.
+    """
     if len({one.shape for one in [*before, *after]}) > 1:
         return None
     known, now = torch.stack(before).double(), torch.stack(after).double().median(0).values

@@ -35,6 +35,7 @@ LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "gaussian_nll_loss", "
 VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
+TABLES = frozenset({"embedding"})
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
 KEEPS_KIND = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
@@ -93,6 +94,18 @@ class Seen:
     notes: list[str] = field(default_factory=list)
 
 
+def _own_functions() -> list[Any]:
+    """Operations with a backward by hand that torch did not bring along."""
+    waiting: list[Any] = list(torch.autograd.Function.__subclasses__())
+    found: list[Any] = []
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if not kind.__module__.startswith(("torch.", "steadytrain.")) and len(found) < LISTED_MAX:
+            found.append(kind)
+    return found
+
+
 class Calls(TorchFunctionMode):
     """Reads the script's calls while ``active``; ``in_forward`` is set by whoever sees modules run."""
 
@@ -102,6 +115,8 @@ class Calls(TorchFunctionMode):
         self.in_forward = 0
         self.seen = Seen()
         self.step_losses: list[LossCall] = []
+        self.gradients_on = True
+        self.applied: dict[Any, tuple[Any, ...]] = {}
         self._kinds: Any = WeakIdKeyDictionary()
         self._ends: Any = WeakIdKeyDictionary()
 
@@ -113,10 +128,10 @@ class Calls(TorchFunctionMode):
             return func(*args, **given)
         name = getattr(func, "__name__", "")
         frame = None
-        if name in SINGULAR or name in DIVISIONS:
+        if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()
-            if frame is not None:
-                self._guarded(self._edge, name, args, given, frame)
+            if frame is not None:  # before the call: it may be in place, or fail
+                self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
         result = func(*args, **given)
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
@@ -130,7 +145,24 @@ class Calls(TorchFunctionMode):
                 self._guarded(getattr(self, reader), name, args, given, result, frame)
         return result
 
+    def watch_functions(self) -> None:
+        """Keep what operations with a backward by hand are given; those that there are by now."""
+        for kind in _own_functions():
+            if "apply" not in vars(kind):
+                self._watch_function(kind)
+
+    def _watch_function(self, kind: Any) -> None:
+        original = kind.apply
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            if self.active and kind not in self.applied and not kwargs:
+                self.applied[kind] = tuple(v.detach().clone() if isinstance(v, Tensor) else v for v in args)
+            return original(*args, **kwargs)
+
+        kind.apply = apply
+
     def _guarded(self, read: Callable[..., None], *arguments: Any) -> None:
+        self.gradients_on = torch.is_grad_enabled()
         try:
             with torch.no_grad():
                 read(*arguments)
@@ -247,19 +279,23 @@ class Calls(TorchFunctionMode):
         if outer and one.dim() != other.dim() and one.requires_grad != other.requires_grad:
             _add(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
 
-    def _embedding(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
-        ids, weight = args[0], args[1]
+    def _table(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
+        ids, weight = args[0], _argument(args, given, 1, "weight")
         if isinstance(weight, Tensor) and ids.numel():
             rows = int(weight.shape[0])
             largest, outside = int(ids.max()), int(((ids < 0) | (ids >= rows)).sum())
             before = self.seen.tables.get(id(weight), (0, rows, 0))
-            self.seen.tables[id(weight)] = (max(before[0], largest), rows, outside)
+            self.seen.tables[id(weight)] = (max(before[0], largest), rows, max(before[2], outside))
 
     def _batch_norm(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         value = args[0]
         if given.get("training", args[5] if len(args) > 5 else False) and value.dim() >= 2:
             count = value.numel() // max(1, value.shape[1])
             self.seen.batch_norm_values = min(count, self.seen.batch_norm_values or count)
+
+    def _dropout(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        training = given.get("training", args[2] if len(args) > 2 else True)
+        self.seen.functional_dropout |= bool(training) and not self.gradients_on
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
@@ -325,9 +361,9 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("sub", "__sub__", "__rsub__", "rsub"), "_difference"),
     **dict.fromkeys(("tanh", "relu", "relu_", "tanh_"), "_ending"),
     "scaled_dot_product_attention": "_sdpa",
-    "embedding": "_embedding",
     "batch_norm": "_batch_norm",
     "detach": "_detach",
+    "dropout": "_dropout",
     "backward": "_backward",
 }
 

@@ -20,6 +20,7 @@ ROWS_LISTED_MAX = 256
 SUSPECT = 8.0
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
 SUPERVISED_MIN = 8
+LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.98
 
 
 class Labels:
@@ -35,6 +36,9 @@ class Labels:
         self._halves: list[dict[int, int]] = []
         self._orders: list[float] = []
         self._marked = False
+        self._scales: dict[int, float] = {}
+        self._columns: list[tuple[Tensor, Tensor]] = []
+        self._looked = 0
 
     @torch.no_grad()
     def step(self, step: int, calls: Calls, batches: Batches) -> None:
@@ -48,11 +52,13 @@ class Labels:
             self._classes(call, batches)
         elif call.target.is_floating_point():
             self._values(call)
+            if call.target.numel():
+                self._scales[step] = float(call.target.float().abs().max())
         self._rows(call, batches)
 
     def mark(self, step: int) -> None:
         """This step is the one that row facts are about."""
-        self._marked = True
+        self._marked, self._looked = True, step
 
     def finish(self) -> dict[str, Any]:
         facts = self.facts
@@ -60,6 +66,12 @@ class Labels:
             facts["labels_ignored_share_usual"] = sorted(self._ignored)[len(self._ignored) // 2]
             rows = sum(count for _, count in self._rows_without)
             facts["rows_without_labels_share"] = sum(w for w, _ in self._rows_without) / max(1, rows)
+        others = sorted(scale for step, scale in self._scales.items() if step != self._looked)
+        if self._looked in self._scales and others and others[len(others) // 2] > 0:
+            facts["target_scale"] = self._scales[self._looked] / others[len(others) // 2]
+        leaked = self._leaked()
+        if leaked is not None:
+            facts["labels_leaked"] = leaked
         total = sum(self._counts.values())
         if total:
             facts["label_most_common_share"] = max(self._counts.values()) / total
@@ -74,7 +86,7 @@ class Labels:
 
     def _classes(self, call: LossCall, batches: Batches) -> None:
         labels, facts = call.target, self.facts
-        ignored = labels == call.ignore_index
+        ignored = torch.eq(labels, -100 if call.ignore_index is None else call.ignore_index)
         rows = batches.rows or (labels.shape[0] if labels.dim() else 1)
         share = float(ignored.float().mean()) if labels.numel() else 1.0
         self._ignored.append(share)
@@ -96,12 +108,37 @@ class Labels:
         if call.input.dim() == 2 and call.input.numel():
             finite = call.input.float()
             facts["log_partition"] = float(finite.logsumexp(-1).mean())
+        table = batches.values
+        room = sum(len(kept) for _, kept in self._columns) < LEAK_ROWS_MAX
+        if table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
+            self._columns.append((table.float().cpu(), labels.cpu()))
         tokens = batches.tokens
         if tokens is not None and tokens.dim() == 2:
             self._against_tokens(call, tokens)
 
+    def _leaked(self) -> list[dict[str, Any]] | None:
+        """Columns of a table of values that tell the label alone: the most common label of each of their values."""
+        if not self._columns or len({values.shape[1:] for values, _ in self._columns}) > 1:
+            return None
+        values = torch.cat([one for one, _ in self._columns])
+        labels = torch.cat([one for _, one in self._columns])
+        if len(labels) < LEAK_ROWS_MIN or values.shape[1] > LEAK_COLUMNS_MAX or int(labels.max()) == int(labels.min()):
+            return []
+        found = []
+        for column in range(values.shape[1]):
+            _, places = torch.unique(values[:, column], return_inverse=True)
+            count = int(places.max()) + 1
+            if count > len(labels) // 4:
+                continue  # nearly every row has a value of its own, which tells any label
+            table = torch.zeros(count, int(labels.max()) + 1)
+            table.index_put_((places, labels), torch.ones(len(labels)), accumulate=True)
+            share = float(table.max(1).values.sum()) / len(labels)
+            if share > LEAK_SHARE:
+                found.append({"input": column, "share": share})
+        return found
+
     def _count(self, used: Tensor) -> None:
-        values, counts = used.flatten().unique(return_counts=True)
+        values, counts = torch.unique(used.flatten(), return_counts=True)
         here = dict(zip(values.tolist(), counts.tolist(), strict=True))
         for value, count in here.items():
             self._counts[value] = self._counts.get(value, 0) + count
@@ -121,7 +158,7 @@ class Labels:
         if not length - SHIFTS <= width <= length or width < 2:
             return
         self._pads(call, tokens, labels)
-        used = labels != call.ignore_index
+        used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
         if not bool(used.any()):
             return
         equal = []
@@ -157,7 +194,7 @@ class Labels:
             return
         self.facts["pad_id"] = pad
         self.facts["pad_share"] = float(trailing.float().mean())
-        used = labels != call.ignore_index
+        used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
         if bool(used.any()):
             self.facts["pad_supervised_share"] = float((labels[used] == pad).float().mean())
 

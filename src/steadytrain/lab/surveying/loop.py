@@ -6,6 +6,7 @@ Methods of torch are wrapped for the rest of the process, which does nothing els
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.sampler import BatchSampler, SequentialSampler
 
+LOADERS_MAX = 8
 PLANNED_FIELDS = ("T_max", "total_steps", "total_iters", "T_0")
 
 
@@ -46,6 +50,8 @@ class Loop:
     evals: int = 0
     trains: int = 0
     since_update: int = 0
+    skips: int = 0
+    loaders: list[Any] = field(default_factory=list)
 
     def watch(self) -> None:
         """Wrap what the script may call."""
@@ -60,6 +66,7 @@ class Loop:
         for place in (torch.nn.utils, torch.nn.utils.clip_grad):
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self._wrap(place, name, self._clipped)
+        self._wrap(DataLoader, "__iter__", self._loader_begins)
         self.watch_schedulers()
 
     def watch_schedulers(self) -> None:
@@ -117,6 +124,28 @@ class Loop:
         self.clip_before_unscale |= self.scaler_used and not self.unscaled
         self.clip_before_backward |= self.since_update == 0 and self.updates > 0
 
+    def _norm_clipped(self, norm: Any) -> None:
+        value = float(norm) if isinstance(norm, torch.Tensor) and norm.numel() == 1 else math.nan
+        if value > 0 and self.clip_value is not None and not _called_by_torch():
+            self.clip_coefficients.append(min(1.0, self.clip_value / value))
+
+    def _loader_begins(self, loader: Any, *_: Any, **__: Any) -> None:
+        if not any(known is loader for known in self.loaders) and len(self.loaders) < LOADERS_MAX:
+            self.loaders.append(loader)
+
+    def of_loader(self) -> dict[str, Any]:
+        """Facts of the loader that was begun first."""
+        if not self.loaders:
+            return {}
+        loader = self.loaders[0]
+        facts: dict[str, Any] = {"workers": int(loader.num_workers)}
+        if not isinstance(loader.dataset, IterableDataset):
+            facts["dataset_rows"] = len(loader.dataset)
+            sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+            sampler = sampler.sampler if isinstance(sampler, BatchSampler) else sampler
+            facts["loader_shuffles"] = not isinstance(sampler, SequentialSampler)
+        return facts
+
     def _scheduled(self, scheduler: Any, *_: Any, **__: Any) -> None:
         if _called_by_torch():
             return  # a scheduler steps once when it is made, and one may hold others
@@ -140,7 +169,10 @@ class Loop:
         @functools.wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             tell(*args, **kwargs)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if name == "clip_grad_norm_":
+                self._norm_clipped(result)
+            return result
 
         wrapped.surveyed = True  # type: ignore[attr-defined]
         setattr(owner, name, wrapped)
@@ -155,4 +187,4 @@ def _called_by_torch() -> bool:
     frame = sys._getframe(3)
     while frame is not None and "steadytrain" in frame.f_globals.get("__name__", ""):
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("torch.")

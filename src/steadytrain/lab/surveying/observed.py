@@ -107,7 +107,7 @@ class Observed(Follower):
         self._micro_batches: list[MicroBatch] = []
 
     @property
-    def scalers(self) -> Mapping[int, Any]:  # type: ignore[override]
+    def scalers(self) -> Mapping[int, Any]:
         return self._scalers
 
     @scalers.setter
@@ -120,7 +120,7 @@ class Observed(Follower):
         self.loop.watch()
         self.modules.watch()
         self.calls.active = True
-        self.calls.__enter__()
+        self.calls.__enter__()  # type: ignore[no-untyped-call]
 
     # -- the follower ----------------------------------------------------------------------------------------------
 
@@ -138,6 +138,7 @@ class Observed(Follower):
         if self.calls.active:
             self._micro_batches.append(call)
             self._look("modules", lambda: self.modules.root_called(module))
+            self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
         return changed
 
@@ -155,6 +156,7 @@ class Observed(Follower):
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if self.calls.active and stream is self._stream:
             self._steps.append(step)
+            self.loop.skips += bool(measured.record.skipped)
             self._look("loop", self.loop.update_begins)
             self._look("state", lambda: self.state.gate(stream, step))
             self._look("labels", lambda: self.labels.step(step, self.calls, self.batches))
@@ -194,6 +196,7 @@ class Observed(Follower):
     def finish(self) -> None:
         """Put the facts together, and give them away."""
         self.calls.active = False
+        self.calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         facts: dict[str, Any] = {}
         for name, part in (
             ("state", self.state.finish),
@@ -247,6 +250,7 @@ class Observed(Follower):
             "half_overflow": seen.half_overflow if seen.half_used else None,
             "batch_norm_values": seen.batch_norm_values,
             "retain_graph": seen.retain_graph,
+            "dropout_functional": seen.functional_dropout,
             "ctc_infeasible_rows": seen.ctc_infeasible or None,
             "loss_sum": any(form["reduction"] == "sum" for form in seen.loss_forms.values()),
             "loss_divided": bool(seen.divisors),
@@ -263,6 +267,11 @@ class Observed(Follower):
         loop = self.loop
         updates = max(1, len(self._steps))
         facts: dict[str, Any] = {
+            **loop.of_loader(),
+            "scaler_skips": loop.skips if loop.scaler_used else None,
+            "clip_coefficient": sorted(loop.clip_coefficients)[len(loop.clip_coefficients) // 2]
+            if loop.clip_coefficients
+            else None,
             "zero_grad_calls": loop.zero_grads / updates,
             "gradients_carried_over": loop.carried_over,
             "backwards_per_step": loop.backwards / max(1, len(self._steps)),

@@ -5,6 +5,8 @@ Random numbers are drawn and buffers move, which no longer matters: the process 
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +14,70 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from steadytrain.capture.recorder import MicroBatch
+from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.lab.surveying.calls import Calls, LossCall
 
 POSITIONS_MIN = 4
 WIDTH_MIN = 2
+DIFFERENCE = 1e-6
+
+
+def compiled(call: MicroBatch) -> dict[str, Any]:
+    """Whether the compiled model says the same as the one it was made from."""
+    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    if kind is None:
+        return {}
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    if not found:
+        return {}
+    model = found[0]
+    random = RandomState.take()
+    with torch.no_grad():
+        fast = _logits(model(*call.args, **call.kwargs), 1)
+        random.restore()
+        slow = _logits(model._orig_mod(*call.args, **call.kwargs), 1)
+    facts: dict[str, Any] = {"compiled": [type(model._orig_mod).__name__]}
+    if fast is not None and slow is not None and fast.shape == slow.shape:
+        size = float(slow.double().abs().max()) * torch.finfo(slow.dtype).eps
+        if size > 0:
+            facts["compiled_difference"] = float((fast.double() - slow.double()).abs().max()) / size
+    return facts
+
+
+def custom_operations(calls: Calls) -> dict[str, Any]:
+    """Backwards written by hand against finite differences, along one direction in float64."""
+    names, errors = [], {}
+    for kind, given in calls.applied.items():
+        names.append(kind.__name__)
+        error = _backward_error(kind, given)
+        if error is not None:
+            errors[kind.__name__] = error
+    return {"custom_operations": names, "custom_gradient_error": errors} if names else {}
+
+
+def _backward_error(kind: Any, given: tuple[Any, ...]) -> float | None:
+    chance = torch.Generator().manual_seed(0)
+    wide = [v.double().requires_grad_() if isinstance(v, Tensor) and v.is_floating_point() else v for v in given]
+    leaves = [value for value in wide if isinstance(value, Tensor) and value.requires_grad]
+    if not leaves:
+        return None
+    with torch.enable_grad():
+        output = kind.apply(*wide)
+        if not isinstance(output, Tensor) or not output.requires_grad:
+            return None
+        weights = torch.randn(output.shape, generator=chance, dtype=torch.float64)
+        gradients = torch.autograd.grad((output * weights).sum(), leaves, allow_unused=True)
+    ways = [torch.randn(leaf.shape, generator=chance, dtype=torch.float64) for leaf in leaves]
+    said = sum(float((g * way).sum()) for g, way in zip(gradients, ways, strict=True) if g is not None)
+
+    def at(step: float) -> float:
+        moved = iter([leaf.detach() + step * way for leaf, way in zip(leaves, ways, strict=True)])
+        inputs = [next(moved) if isinstance(v, Tensor) and v.requires_grad else v for v in wide]
+        with torch.no_grad():
+            return float((kind.apply(*inputs) * weights).sum())
+
+    true = (at(DIFFERENCE) - at(-DIFFERENCE)) / (2 * DIFFERENCE)
+    return abs(said - true) / max(abs(said), abs(true), 1e-12)
 
 
 class _Embedded(TorchFunctionMode):
@@ -36,14 +97,16 @@ class _Embedded(TorchFunctionMode):
 
 def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) -> dict[str, Any]:
     """Facts of gradients between positions and between rows."""
+    facts = custom_operations(calls)
     if not calls_made:
-        return {}
+        return facts
     call = calls_made[-1]
     module = call.module
+    facts |= compiled(call)
     was_training = module.training
     module.eval()  # dropout and batch statistics join rows on purpose
     try:
-        return _leaks(module, call, last)
+        return {**facts, **_leaks(module, call, last)}
     finally:
         module.train(was_training)
 

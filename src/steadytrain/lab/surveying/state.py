@@ -34,6 +34,7 @@ class State:
         self._zero: set[str] | None = None
         self._unmoved: set[str] | None = None
         self._before: dict[str, Tensor] = {}
+        self._decays: dict[int, float] = {}
         self._first = True
         self.learning_rates: list[float] = []
         self.roots: list[nn.Module] = []
@@ -54,6 +55,13 @@ class State:
         if self.facts.get("parameter_elements", 0) <= ELEMENTS_MAX:
             self._before = {name: p.detach().clone() for name, p in trainable.items() if p.grad is not None}
         self._optimizer(stream, step)
+        self._decays = {
+            id(p): float(g["lr"]) * float(g.get("weight_decay") or 0.0)
+            for optimizer in stream.optimizers
+            for g in optimizer.param_groups
+            for p in g["params"]
+        }
+        self._underflow([p.grad for p in trainable.values() if p.grad is not None and p.dim() > 1])
         self._moments(stream)
 
     @torch.no_grad()
@@ -62,6 +70,7 @@ class State:
         ratios: dict[str, float] = {}
         lost: dict[str, float] = {}
         still: set[str] = set()
+        shares: list[float] = []
         wanted = changed = 0
         for name, before in self._before.items():
             now = self._parameters[name].detach()
@@ -77,7 +86,11 @@ class State:
                     lost[name] = round(1 - kept / count, 4)
             weight = _rms(before)
             if before.dim() > 1 and weight > 0:
-                ratios[name] = _rms(now.double() - before.double()) / weight
+                moved_by = _rms(now.double() - before.double())
+                ratios[name] = moved_by / weight
+                decay = self._decays.get(id(self._parameters[name]), 0.0)
+                if moved_by > 0 and decay > 0:
+                    shares.append(min(1.0, decay * weight / moved_by))
         if not self._before:
             return
         self._unmoved = still if self._unmoved is None else self._unmoved & still
@@ -85,6 +98,8 @@ class State:
             ordered = sorted(ratios.values())
             self.facts.setdefault("update_ratio_first", ordered[-1])
             self.facts["update_ratio"], self.facts["update_ratio_median"] = ordered[-1], ordered[len(ordered) // 2]
+        if shares:
+            self.facts["decay_share_of_update"] = max(shares)
         if wanted:
             self.facts["lost_update_share"] = 1 - changed / wanted
             self.facts["lost_updates"] = dict(sorted(lost.items())[:LISTED_MAX])
@@ -134,6 +149,8 @@ class State:
         facts["parameter_dtypes"] = {name: dtypes.count(name) for name in sorted(set(dtypes))}
         facts["devices"] = sorted({str(p.device) for p in everything.values()})
         facts["optimizers"] = len(stream.optimizers)
+        inside = {id(p) for root in self.roots for p in root.parameters()}
+        facts["optimizer_strangers"] = sum(id(p) not in inside for p in stream.parameters)
         if from_start:
             self._initial(everything)
         facts["tied"], facts["tied_broken"] = self._ties(from_start=from_start)
@@ -213,6 +230,12 @@ class State:
         facts["decay_per_step"] = max((float(g["lr"]) * d for g, d in zip(groups, decays, strict=True)), default=0.0)
         decayed = [p for g, d in zip(groups, decays, strict=True) if d for p in g["params"]]
         facts["weight_decay_of_norms"] = sorted(self.names.get(id(p), "?") for p in decayed if p.dim() < 2)[:LISTED_MAX]
+
+    def _underflow(self, gradients: list[Tensor]) -> None:
+        total = sum(g.numel() for g in gradients)
+        small = sum(int((g.abs() < torch.finfo(g.dtype).tiny).sum()) for g in gradients if g.is_floating_point())
+        if total:
+            self.facts["gradient_underflow_share"] = small / total
 
     def _moments(self, stream: Stream) -> None:
         counts: list[float] = []
