@@ -116,9 +116,20 @@ def rows_or_refuse(batch: Batch, at_least: int) -> int:
     return batch.rows
 
 
-def time_may_come_first(model: nn.Module) -> bool:
-    """Whether a layer takes its inputs as [time, rows, ...]: then the first dimension may be no rows."""
-    return any(getattr(module, "batch_first", None) is False for module in model.modules())
+def time_may_come_first(subject: Subject, batch: Batch) -> bool:
+    """Whether the first dimension may be time: a layer takes [time, rows, ...], and the targets do not say otherwise.
+
+    Targets that are the next tokens along the second dimension, or one for each row, say that the first is rows.
+    """
+    if not any(getattr(module, "batch_first", None) is False for module in subject.model.modules()):
+        return False
+    if subject.task in ("causal-lm", "masked-lm"):
+        return False
+    with torch.no_grad():
+        calls = subject.look(batch).loss_calls
+    return not any(
+        isinstance(c.targets, Tensor) and c.targets.dim() == 1 and len(c.targets) == batch.rows for c in calls
+    )
 
 
 def random_weights(like: Tensor, seed: int = 7) -> Tensor:

@@ -34,8 +34,8 @@ class Fit:
 
     @property
     def last(self) -> float:
-        """The mean of the last three: a single step may jump."""
-        return sum(self.losses[-3:]) / len(self.losses[-3:])
+        """The lowest of the last three: a single step may jump."""
+        return min(self.losses[-3:])
 
     @property
     def still_falling(self) -> bool:

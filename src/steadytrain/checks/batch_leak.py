@@ -62,7 +62,7 @@ class BatchLeak(Check):
         share = worst / max(own, 1e-30)
         numbers = {"rows": rows, "own": own, "others": worst, "share": share}
         if share > self.leak_share:
-            if time_may_come_first(subject.model):
+            if time_may_come_first(subject, batch):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )

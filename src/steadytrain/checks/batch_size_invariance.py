@@ -62,7 +62,7 @@ class BatchSizeInvariance(Check):
                 largest = max(largest, float(together[row].abs().max()))
         numbers = {"difference": worst, "largest": largest, "rows": rows}
         if not worst <= self.same_share * max(largest, 1e-12):
-            if time_may_come_first(subject.model):
+            if time_may_come_first(subject, batch):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,18 @@ from torch import Tensor
 from steadytrain.checks._scores import scores_of
 from steadytrain.checks._tokens import token_ids
 from steadytrain.checks._training import evaluating, few_rows
-from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.contract import (
+    CannotError,
+    Check,
+    Cost,
+    Look,
+    Outcome,
+    Subject,
+    failed,
+    not_run,
+    passed,
+    tensors_of,
+)
 
 
 @final
@@ -45,26 +56,17 @@ class CausalityByChange(Check):
         if subject.task != "causal-lm":
             return not_run(f"the task is {subject.task}: only the next token must not be seen")
         batch = few_rows(subject.batches[0], 2)
-        named = token_ids(batch)
-        if not named:
+        if not token_ids(batch):
             raise CannotError("no token ids are among the arguments of the model")
-        ids = next(iter(named.values()))
-        half = ids.shape[1] // 2
-        low, high = int(ids.min()), int(ids.max())
-        if high == low or half < 1:
-            return not_run("the batch has one kind of token only, or one position")
-        changed = ids.clone()
-        changed[:, half:] = low + (ids[:, half:] - low + 1 + (high - low) // 3) % (high - low + 1)
-
-        def other(tensor: Tensor) -> Tensor:
-            return changed if tensor is ids else tensor
-
-        exchanged = batch.mapped(other)
-        if token_ids(exchanged) and next(iter(token_ids(exchanged).values())) is not changed:
-            raise CannotError("the token ids cannot be exchanged")
+        tokens = [t for name, t in batch.tensors().items() if _may_be_tokens(name, t)]
+        if not tokens:
+            raise CannotError("the token ids are not among the variables that the loss is computed from")
+        half = min(tensor.shape[1] for tensor in tokens) // 2
+        chosen = {id(tensor) for tensor in tokens}
+        exchanged = batch.mapped(lambda tensor: _changed(tensor, half) if id(tensor) in chosen else tensor)
         with evaluating(subject.model), torch.no_grad():
             one, two = subject.look(batch), subject.look(exchanged)
-        if not _same_ids(one.calls, two.calls, half):
+        if not _got_others(one, two):
             raise CannotError("the script's lines make the token ids anew: they cannot be exchanged")
         before, after = scores_of(one, batch.rows), scores_of(two, batch.rows)
         if before is None or after is None or before.logits.shape != after.logits.shape:
@@ -81,10 +83,30 @@ class CausalityByChange(Check):
         return passed("scores before the change are the same to the last bit", **numbers)
 
 
-def _same_ids(one: object, two: object, half: int) -> bool:
-    """Whether the second call really got other tokens."""
-    from steadytrain.checks.contract import tensors_of
+def _may_be_tokens(name: str, tensor: Tensor) -> bool:
+    """Integers by rows and positions, of more than two kinds; no mask, no positions, nothing that is left out."""
+    if tensor.dim() != 2 or tensor.dtype not in (torch.int64, torch.int32) or tensor.shape[1] < 4:
+        return False
+    if any(word in name for word in ("mask", "position", "type")) or int(tensor.min()) < 0:
+        return False
+    return int(tensor.max()) - int(tensor.min()) > 1
 
-    first = [t for t in tensors_of([list(c[1]) + list(c[2].values()) for c in one]) if not t.is_floating_point()]  # type: ignore[attr-defined]
-    second = [t for t in tensors_of([list(c[1]) + list(c[2].values()) for c in two]) if not t.is_floating_point()]  # type: ignore[attr-defined]
+
+def _changed(tokens: Tensor, begin: int) -> Tensor:
+    """Other tokens from ``begin`` on, of those that the batch has."""
+    low, high = int(tokens.min()), int(tokens.max())
+    changed = tokens.clone()
+    changed[:, begin:] = low + (tokens[:, begin:] - low + 1 + (high - low) // 3) % (high - low + 1)
+    return changed
+
+
+def _got_others(one: Look, two: Look) -> bool:
+    """Whether the model really got other tokens the second time."""
+    first, second = ([t for t in tensors_of([c[1], dict(c[2])]) if t.dtype == torch.int64] for c in _calls(one, two))
     return any(a.shape == b.shape and not torch.equal(a, b) for a, b in zip(first, second, strict=False))
+
+
+def _calls(one: Look, two: Look) -> list[Any]:
+    if not one.calls or not two.calls:
+        raise CannotError("the model was not called")
+    return [one.calls[-1], two.calls[-1]]

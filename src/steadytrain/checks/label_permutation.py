@@ -13,7 +13,19 @@ from steadytrain.checks._inputs import rows_or_refuse
 from steadytrain.checks._scores import best_constant_loss, class_call
 from steadytrain.checks._tokens import token_ids
 from steadytrain.checks._training import fit, without_dropout
-from steadytrain.checks.contract import Batch, CannotError, Check, Cost, Look, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.contract import (
+    Batch,
+    CannotError,
+    Check,
+    Cost,
+    Look,
+    Outcome,
+    Subject,
+    failed,
+    not_run,
+    passed,
+    tensors_of,
+)
 
 STEPS_MIN = 12
 
@@ -79,11 +91,12 @@ def _moved(batch: Batch, look: Look) -> Batch:
         raise CannotError("the targets were not seen: no call of a known loss function")
     wanted = call.targets
     rows = rows_or_refuse(batch, 2)
-    inputs = {id(tensor) for tensor in token_ids(batch).values()}
+    called = [list(batch.args), [value for name, value in batch.kwargs.items() if "label" not in name]]
+    inputs = {id(tensor) for tensor in (*token_ids(batch).values(), *tensors_of(called))}
     labels = [t for t in batch.tensors().values() if _is_target(t, wanted, rows) and id(t) not in inputs]
     labels = labels or [t for name, t in batch.tensors().items() if "label" in name and len(t) == rows]
     if not labels:
-        raise CannotError("the labels are not among the variables that the loss is computed from")
+        raise CannotError("the labels are no variable of their own: they are the inputs, or made from them")
     chosen = {id(tensor) for tensor in labels}
     return batch.mapped(lambda tensor: torch.roll(tensor, 1, 0) if id(tensor) in chosen else tensor)
 

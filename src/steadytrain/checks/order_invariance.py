@@ -54,7 +54,7 @@ class OrderInvariance(Check):
                 "the loss of the same rows differs from one call to the next: see eval-determinism", **numbers
             )
         if not share <= self.same_share:
-            if time_may_come_first(subject.model):
+            if time_may_come_first(subject, batch):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 from steadytrain.checks._scores import lowest_loss
-from steadytrain.checks._training import few_rows, fit, without_dropout
+from steadytrain.checks._training import few_rows, fit, trained_parameters, without_dropout
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
 STEPS_MIN = 40
@@ -45,6 +45,9 @@ class OverfitOneBatch(Check):
         default=0.1, metadata={"about": "of the first loss (above what smoothed labels leave): below it is learned"}
     )
     fail_share: float = field(default=0.7, metadata={"about": "of the first loss: above it nothing much was learned"})
+    frozen_share: float = field(
+        default=0.95, metadata={"about": "of the first loss, where most parameters are frozen (adapters)"}
+    )
     low_nats: float = field(default=0.1, metadata={"about": "a loss this low is learned, however low it began"})
 
     def inspect(self, subject: Subject) -> Outcome:
@@ -61,6 +64,7 @@ class OverfitOneBatch(Check):
             return not_run(f"the first loss is {first:g}: see initial-loss")
         target = floor + max(0.5 * self.pass_share * (first - floor), 0.0)
         found = fit(subject, [batch], steps=self.steps_max, seconds=subject.time_left(), stop_below=target)
+        mostly_frozen = _trained_share(subject) < 0.5
         share = (found.last - floor) / (first - floor) if first > floor else 1.0
         numbers = {
             "rows": batch.rows,
@@ -77,6 +81,8 @@ class OverfitOneBatch(Check):
             return passed(f"{text} (how low it can go is not known)", **numbers)
         if share <= self.pass_share or (found.last - floor < self.low_nats and share < self.fail_share):
             return passed(text, **numbers)
+        if mostly_frozen and share < self.frozen_share:
+            return passed(f"{text} (most of the model is frozen: how low it can go is not known)", **numbers)
         if found.cut_off and (len(found.losses) < STEPS_MIN or found.still_falling):
             if share < 0.5:
                 return passed(f"{text}, when the time was over, and was falling", **numbers)
@@ -84,3 +90,9 @@ class OverfitOneBatch(Check):
         if share > self.fail_share:
             return failed(text, **numbers)
         return warned(f"{text}: it is not learned by heart", **numbers)
+
+
+def _trained_share(subject: Subject) -> float:
+    """The share of the model's values that is trained."""
+    everything = sum(parameter.numel() for parameter in subject.model.parameters())
+    return sum(parameter.numel() for parameter in trained_parameters(subject)) / max(everything, 1)
