@@ -9,9 +9,9 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17)
 
-for step in range(1, 14):
+for step in range(1, 11):
     inputs = torch.randn(16, 8)
     with torch.autocast("cpu", dtype=torch.float16):
         outputs = model(inputs)

@@ -84,6 +84,7 @@ class Locator(Follower):
         self._update: tuple[OperationTracer, Shadows] | None = None
         self._updated: tuple[Finding, SecondOpinion] | None = None
         self._own_gates = 0
+        self._over = False
         self._bad_at_start = False
         self._bad_after: int | None = None
 
@@ -104,6 +105,8 @@ class Locator(Follower):
         return self._replayer.fetched(dataset, batch)
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._over:
+            return None  # the step is done again for a comparison: the calls are ours
         given = self._replayer.call_begins(module, call, args, kwargs)
         step = self._replayer.step_now
         if step is None:
@@ -125,16 +128,19 @@ class Locator(Follower):
         return given
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        if self._over:
+            return
         self._replayer.forward_ended(call, random)
         if call is not None and self._calls:
             # Where the outputs of the call are, which only the watcher's own record of it knows.
             self._calls[-1] = replace(self._calls[-1], scalar_outputs=call.scalar_outputs)
 
     def backward_begins(self) -> None:
-        self._replayer.backward_begins()
+        if not self._over:
+            self._replayer.backward_begins()
 
     def loss_seen(self, root: Tensor) -> None:
-        if self._tracer is not None and self._second is not None:
+        if self._tracer is not None and self._second is not None and not self._over:
             self._tracer.mark_loss(root)
             self._second.loss_seen(root)
 
@@ -219,6 +225,7 @@ class Locator(Follower):
     # -- what comes out --------------------------------------------------------------------------------------------
 
     def _replayed(self, result: Replayed | str, trace: StepTrace | None) -> None:
+        self._over = True
         if isinstance(result, str):
             self._done({"cannot": result})
         elif self._tracer is None or self._second is None:
