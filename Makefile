@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms bench-data clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms bench-data zoo clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
+	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
 demo: $(DEMO_READY)
@@ -82,6 +83,9 @@ bench-symptoms: $(READY)
 
 bench-data: $(READY)
 	$(VENV)/bin/python benchmarks/data_checks.py
+
+zoo: $(READY)
+	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
