@@ -211,8 +211,9 @@ def resumed_near(case: Case, steps: int) -> bool:
 
 
 def is_half(found: Located) -> bool:
-    """Whether an input of the operation is float16, or it casts to that."""
-    return any(
+    """Whether an input of the operation is float16, or it is a cast that a finite number did not survive."""
+    cast = "_to_copy" in found.operation or found.operation.startswith("aten.to.")
+    return (cast and found.produced == "inf") or any(
         "float16" in (operand.dtype or "") and "bfloat16" not in (operand.dtype or "") for operand in found.inputs
     )
 

@@ -55,8 +55,10 @@ class Circumstances:
     spent: bool = False
 
 
-def conclude(suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances) -> Answer:
-    """The answer. Pure: the same arguments, the same answer."""
+def conclude(
+    suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances, *, absent: Sequence[Verdict] = ()
+) -> Answer:
+    """The answer. ``absent`` are trials that do not apply, for the table. Pure: the same arguments, the same answer."""
     belief = weigh(suspects, verdicts)
     before = weigh(suspects, ())
     by_name = {verdict.trial: verdict for verdict in verdicts}
@@ -78,7 +80,7 @@ def conclude(suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Ci
         status=top.status if top is not None else None,
         why=_why(top, diagnoses, met, known),
         diagnoses=tuple(diagnoses[:SHOWN_MAX]),
-        trials=tuple(TrialRow(one.trial, one.effect, one.why, one.numbers) for one in verdicts),
+        trials=tuple(TrialRow(one.trial, one.effect, one.why, one.numbers) for one in (*verdicts, *absent)),
         record_next=_record_next(top, known),
         notes=(met,) if met else (),
     )

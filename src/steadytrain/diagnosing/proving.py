@@ -74,9 +74,11 @@ def proof(
     cured = [trial for trial in cause.spared if removes(verdicts, trial)]
     if cured:
         return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
-    spared = [trial for trial in cause.spared if persists(verdicts, trial)]
-    if cause.spared and not spared:
-        return Proof(False, lacks=f"none of {', '.join(cause.spared)} says that its rivals are out")
+    # One that does not apply to this run has no verdict: what it would cure is not there.
+    asked = [trial for trial in cause.spared if trial in verdicts]
+    spared = [trial for trial in asked if persists(verdicts, trial)]
+    if asked and not spared:
+        return Proof(False, lacks=f"{' and '.join(asked)} did not tell it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
     return Proof(True, by=f"{mended[0]} removes the symptom{beside}")
 

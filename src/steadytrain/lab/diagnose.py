@@ -86,7 +86,8 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
         _try(bench)
     elif bench.case.facts:
         bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")
-    answer = conclude(bench.suspects, _table(bench), _circumstances(bench))
+    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
+    answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     answer = replace(answer, notes=(*answer.notes, *notes))
     try:
         keep(request.source, answer)
@@ -258,8 +259,8 @@ def _proven(bench: _Bench) -> bool:
 # After the trials.
 
 
-def _table(bench: _Bench) -> list[Verdict]:
-    """The verdicts, the control first; and of what does not apply, what the leading causes would have needed."""
+def _absent(bench: _Bench) -> list[Verdict]:
+    """Of the trials that do not apply, those that the leading causes would have needed, with the reason."""
     belief = weigh(bench.suspects, bench.verdicts.values())
     wanted = {
         trial
@@ -267,11 +268,9 @@ def _table(bench: _Bench) -> list[Verdict]:
         if suspect.name in list(belief)[:2]
         for trial in (*suspect.cause.confirming, *suspect.cause.spared)
     }
-    absent = [
+    return [
         Verdict(name, "not-run", why=bench.refused[name]) for name in sorted(wanted & set(bench.refused) - {CONTROL})
     ]
-    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
-    return [*order, *absent]
 
 
 def _circumstances(bench: _Bench) -> Circumstances:
