@@ -48,7 +48,7 @@ class InputIndependence(Check):
         default=0.97, metadata={"about": "with inputs the loss must come below this share of that without"}
     )
     leak_share: float = field(
-        default=0.5, metadata={"about": "a loss without inputs below this share of the labels' entropy fails"}
+        default=0.8, metadata={"about": "a loss without inputs below this share of the labels' entropy fails"}
     )
 
     def inspect(self, subject: Subject) -> Outcome:

@@ -91,13 +91,13 @@ def _moved(batch: Batch, look: Look) -> Batch:
         raise CannotError("the targets were not seen: no call of a known loss function")
     wanted = call.targets
     rows = rows_or_refuse(batch, 2)
-    called = [list(batch.args), [value for name, value in batch.kwargs.items() if "label" not in name]]
-    inputs = {id(tensor) for tensor in (*token_ids(batch).values(), *tensors_of(called))}
-    labels = [t for t in batch.tensors().values() if _is_target(t, wanted, rows) and id(t) not in inputs]
+    ids = {id(tensor) for tensor in token_ids(batch).values()}
+    labels = [t for t in batch.tensors().values() if _is_target(t, wanted, rows) and id(t) not in ids]
     labels = labels or [t for name, t in batch.tensors().items() if "label" in name and len(t) == rows]
-    if not labels:
-        raise CannotError("the labels are no variable of their own: they are the inputs, or made from them")
     chosen = {id(tensor) for tensor in labels}
+    inputs = [t for t in tensors_of([list(batch.args), dict(batch.kwargs)]) if t.dim() > 0 and len(t) == rows]
+    if not labels or (inputs and all(id(tensor) in chosen for tensor in inputs)):
+        raise CannotError("the labels are no variable of their own: they are the inputs, or made from them")
     return batch.mapped(lambda tensor: torch.roll(tensor, 1, 0) if id(tensor) in chosen else tensor)
 
 
