@@ -44,15 +44,16 @@ def command(
     before: int,
     as_json: bool,
 ) -> int:
-    """Write a short script that makes the NaN or Inf of an incident with torch alone, and a draft of a bug report.
+    """Write a short script that shows the fault of an incident with torch alone, and a draft of a bug report.
 
     INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. The recorded command is
     launched again up to the failing step, as `locate` does it. The operation that broke is cut out with its inputs and
-    made small; the script is written only after it has failed in a fresh process. Ends with status 0 when there is
-    one, 1 when none could be made (a batch that holds NaN itself: its rows are written).
+    made small. Where all is finite and the loss rises, it is the batch or the update that does it. The script is
+    written only after it has failed in a fresh process. Ends with status 0 when there is one, 1 when none could be made
+    (a batch that holds NaN itself: its rows are written).
     """
-    from steadytrain.store.bundle import open_bundle
-    from steadytrain.store.folder import find, newest, newest_incident
+    from steadytrain.store.bundle import is_bundle, open_bundle
+    from steadytrain.store.folder import find, newest, newest_incident, open_run
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -60,17 +61,26 @@ def command(
         raise UsageError(f"--compiled-wait-s {compiled_wait_s}: must not be negative")
     if not 0 <= before <= BEFORE_MAX:
         raise UsageError(f"--before {before}: must be 0 to {BEFORE_MAX}")
-    path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
-    bundle = open_bundle(path)
+    path = find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir))
+    bundle = open_bundle(newest_incident(path, Path(runs_dir))) if is_bundle(path) or open_run(path).incidents else None
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
-    from steadytrain.lab.repro.making import make_repro, repro_document
+    from steadytrain.lab.repro.making import is_finite, make_repro, repro_document
+    from steadytrain.lab.repro.rising import make_rising_repro, of_bundle, of_run
 
-    repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s, before=before)
+    if bundle is not None and not is_finite(bundle):
+        repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s, before=before)
+        source, step, run = bundle.path, bundle.incident.step, bundle.incident.run
+    else:
+        if before:
+            raise UsageError(f"--before {before}: for a NaN or Inf; a loss that rises has no first bad operation")
+        subject = of_bundle(bundle) if bundle is not None else of_run(path)
+        repro = make_rising_repro(subject, folder, wait_s=wait_s)
+        source, step, run = subject.source, subject.symptom.first_step, subject.run
     if as_json:
-        click.echo(json.dumps(repro_document(bundle, folder, repro), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(repro_document(source, folder, repro), indent=1, ensure_ascii=False))
         return 0 if repro.made else NOT_MADE_STATUS
-    click.echo(f"step {bundle.incident.step} of {bundle.incident.run}: {repro.why}")
+    click.echo(f"step {step} of {run}: {repro.why}")
     for name, size in repro.files.items():
         lines = f", {repro.lines} lines" if name == "repro.py" else ""
         click.echo(f"  {folder / name}   {size:,} bytes{lines}")

@@ -237,8 +237,8 @@ def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Te
         for name in dict.fromkeys(_read(entry)):
             take(name)
         operation = check_operation(entry.function)
-        args = tuple(map_leaves(list(entry.args), _portable))
-        steps.append(Step(operation, args, map_leaves(dict(entry.kwargs), _portable), entry.results, entry.written))
+        args = tuple(map_leaves(list(entry.args), portable))
+        steps.append(Step(operation, args, map_leaves(dict(entry.kwargs), portable), entry.results, entry.written))
         made |= set(_made(entry))
         meant |= {name for name in _made(entry) if trail.values[name].kinds}
     for gradient in cut.gradients:
@@ -268,7 +268,7 @@ def _device(trail: Trail, names: Iterable[str]) -> str:
     return next((device for device in devices if device != "cpu"), "cpu")
 
 
-def _portable(leaf: Any) -> Any:
+def portable(leaf: Any) -> Any:
     return Device() if isinstance(leaf, torch.device) else leaf
 
 

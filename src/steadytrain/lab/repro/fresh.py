@@ -17,14 +17,14 @@ PASSED_ON = (
 """Environment variables without which torch may not be found or not run; no others get into the fresh process."""
 
 
-def fault_in_fresh_process(script: Path, *, wait_s: float) -> str | None:
-    """None when the script fails with its own assertion, else how it ended instead."""
+def fault_in_fresh_process(script: Path, *, wait_s: float, fault: str = FAULT) -> str | None:
+    """None when the script fails with its own assertion, which says ``fault``, else how it ended instead."""
     try:
         done = run_fresh([str(script.absolute())], wait_s=wait_s)
     except subprocess.TimeoutExpired:
         return f"the script took more than {wait_s:.0f} s"
     said = done.stderr.strip().splitlines()[-1:] or [""]
-    if done.returncode == 1 and said[0].startswith("AssertionError") and FAULT in said[0]:
+    if done.returncode == 1 and said[0].startswith("AssertionError") and fault in said[0]:
         return None
     if done.returncode == 0:
         return "in a fresh process the script found no fault"

@@ -52,7 +52,7 @@ def issue_text(subject: Subject) -> str:
         *_inputs(subject),
         *_variants(subject),
         *_training(subject),
-        *_environment(subject.bundle.environment),
+        *environment_parts(subject.bundle.environment),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -99,20 +99,28 @@ def _variants(subject: Subject) -> Iterator[str]:
 
 
 def _training(subject: Subject) -> Iterator[str]:
-    incident, environment = subject.bundle.incident, subject.bundle.environment
+    incident = subject.bundle.incident
     yield "## Where it came from"
     lines = [f"- first seen in step {incident.step} of a training run; the value reached the {_reached(subject)}"]
     lines += _place(subject.finding)
-    model = environment.get("model") or {}
-    lines.append(f"- model: {model.get('class')}, {model.get('parameters'):,} parameters, dtypes {_counts(model)}")
-    lines += [f"- optimizer: {_optimizer(entry)}" for entry in environment.get("optimizer") or []]
+    lines += run_lines(subject.bundle.environment)
     lines.append(f"- autocast: {_autocast(subject.bundle)}")
-    lines.append(f"- processes: {environment.get('world_size', 1)}, this one is number {environment.get('rank', 0)}")
-    lines.append(f"- command: `{_command(environment.get('argv') or [])}`")
     if subject.finding.located is not None:
         lines.append(f"- how it was found: {subject.finding.located.method}; the fault came again")
     yield "\n".join(lines)
-    yield _curves(subject.bundle.window.last(STEPS_SHOWN))
+    yield curves(subject.bundle.window.last(STEPS_SHOWN))
+
+
+def run_lines(environment: Mapping[str, Any]) -> Iterator[str]:
+    """What was trained and how, a line each."""
+    model = environment.get("model") or {}
+    if model:
+        count = f"{model.get('parameters', 0):,} parameters"
+        yield f"- model: {model.get('class')}, {count}, dtypes {_counts(model)}"
+    for entry in environment.get("optimizer") or []:
+        yield f"- optimizer: {_optimizer(entry)}"
+    yield f"- processes: {environment.get('world_size', 1)}, this one is number {environment.get('rank', 0)}"
+    yield f"- command: `{_command(environment.get('argv') or [])}`"
 
 
 def _place(finding: Finding) -> Iterator[str]:
@@ -127,7 +135,7 @@ def _place(finding: Finding) -> Iterator[str]:
         yield f"- then: {' -> '.join(redact_text(link) for link in located.chain[:CHAIN_SHOWN])}"
 
 
-def _curves(window: Window) -> str:
+def curves(window: Window) -> str:
     """The last steps: whether it came suddenly or was on its way."""
     shown = [name for name in CURVES if len(window.series(name).values)]
     rows = [f"| step | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
@@ -137,7 +145,8 @@ def _curves(window: Window) -> str:
     return "\n".join(rows)
 
 
-def _environment(environment: Mapping[str, Any]) -> Iterator[str]:
+def environment_parts(environment: Mapping[str, Any]) -> Iterator[str]:
+    """Versions, devices and settings."""
     yield "## Versions"
     device = environment.get("device") or {}
     gpus = [f"{gpu.get('name')} ({gpu.get('capability')})" for gpu in device.get("gpus") or []]

@@ -83,10 +83,9 @@ def make_repro(
         before: operations before the first bad one that come along though the fault needs them not.
 
     Raises:
-        UsageError: the incident is of a kind that no script is made for, or cannot be launched again.
+        UsageError: the incident cannot be launched again.
     """
     check_folder(folder)
-    check_symptom(bundle)
     with tempfile.TemporaryDirectory(prefix="steadytrain-repro-") as scratch:
         work = _Work(bundle, Path(scratch), before, wait_s, clock, clock())
         captured = _captured(work)
@@ -110,12 +109,10 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: this folder is not empty; name another with -o")
 
 
-def check_symptom(bundle: Bundle) -> None:
-    """Raises ``UsageError`` for an incident in which everything is finite."""
+def is_finite(bundle: Bundle) -> bool:
+    """Whether it is an incident in which everything is finite."""
     incident = bundle.incident
-    if all(math.isfinite(loss) for loss in incident.losses) and not incident.parameters:
-        names = ", ".join(symptom.name for symptom in incident.symptoms) or "this incident"
-        raise UsageError(f"{bundle.path}: repro is not yet for finite symptoms ({names}); it needs a NaN or Inf")
+    return all(math.isfinite(loss) for loss in incident.losses) and not incident.parameters
 
 
 def _captured(work: _Work) -> dict[str, Any]:
@@ -174,7 +171,7 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
     rows = {one.name: list(one.rows) for one in found}
     told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
     why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"
-    return Repro(False, why, files=_sizes(folder), finding=finding, rows=rows)
+    return Repro(False, why, files=sizes_of(folder), finding=finding, rows=rows)
 
 
 def _made(work: _Work) -> dict[str, Any]:
@@ -255,19 +252,19 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
         why += f"; at the incident another operation was named, {recorded.operation}"
     if not made["finished"]:
         why += "; it is not the smallest: the time was over"
-    return Repro(True, why, _sizes(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)
+    return Repro(True, why, sizes_of(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def sizes_of(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
-def repro_document(bundle: Bundle, folder: Path, repro: Repro) -> dict[str, Any]:
+def repro_document(source: Path, folder: Path, repro: Repro) -> dict[str, Any]:
     """The ``steadytrain.repro/1`` document."""
     facts = repro.facts or {}
     return {
         "schema": "steadytrain.repro/1",
-        "incident": str(bundle.path),
+        "incident": str(source),
         "made": repro.made,
         "why": repro.why,
         "folder": str(folder) if repro.files else None,
@@ -278,6 +275,8 @@ def repro_document(bundle: Bundle, folder: Path, repro: Repro) -> dict[str, Any]
         "backward": facts.get("backward"),
         "device": facts.get("device"),
         "inputs": facts.get("inputs", []),
+        "shape": facts.get("shape"),
+        "loss": {name: facts[name] for name in ("usual", "peak", "low", "high", "limit")} if "shape" in facts else None,
         "variants": dict(repro.variants),
         "rows": dict(repro.rows),
         "located": repro.finding.located.to_json() if repro.finding and repro.finding.located else None,

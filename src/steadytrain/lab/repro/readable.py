@@ -29,6 +29,8 @@ def readable_call(operation: str, args: Sequence[str], kwargs: Mapping[str, str]
         return None
     if name.endswith("_") and hasattr(Tensor, name):
         return f"{args[0]}.{name}({', '.join(given[1:])})"
+    if name.endswith("_loss") and len(given) == 2 and hasattr(torch.nn.functional, name):
+        return f"torch.nn.functional.{name}({', '.join(given)})"
     return f"torch.{name}({', '.join(given)})" if hasattr(torch, name) else None
 
 

@@ -65,7 +65,7 @@ def write_script(program: Program, *, exact: bool) -> Script:
         "",
         f"def forward({', '.join(_arguments(program))}):",
         *([f"    torch.manual_seed({SEED})"] if program.seeded else []),
-        *(f"    {line}" for step in program.steps for line in _statements(step, _used(program), exact=exact)),
+        *(f"    {line}" for step in program.steps for line in statements(step, _used(program), exact=exact)),
         f"    return {', '.join(_returned(program))}",
         "",
         "",
@@ -131,7 +131,7 @@ def _number(tensor: Tensor) -> str:
     return repr(value)
 
 
-def _statements(step: Step, used: set[str], *, exact: bool) -> Iterator[str]:
+def statements(step: Step, used: set[str], *, exact: bool) -> Iterator[str]:
     """One operation as Python. ``used`` are the names that anything after it reads."""
     for old, new in step.written:
         yield f"{new} = {old}.clone()"

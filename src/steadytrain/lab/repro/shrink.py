@@ -96,7 +96,7 @@ def _lists(trials: Trials) -> bool:
     for at, step in enumerate(trials.program.steps):
         length = max((len(value) for value in step.args if _is_tensor_list(value)), default=0)
         if length > 1:
-            changed |= _fewest(length, partial(_keep_entries, trials, trials.program, at, length))
+            changed |= fewest(length, partial(_keep_entries, trials, trials.program, at, length))
             _without_unused(trials)
     return changed
 
@@ -121,7 +121,7 @@ def _one_size(trials: Trials, size: int) -> bool:
         for numbers_too in (True, False):
             number = size if numbers_too else None
             least = SIZE_IN_ARGUMENTS_MIN if numbers_too else 1
-            if _fewest(size, partial(_keep_indices, trials, trials.program, slots, number), least):
+            if fewest(size, partial(_keep_indices, trials, trials.program, slots, number), least):
                 return True
     return False
 
@@ -170,7 +170,7 @@ def _digits(trials: Trials) -> None:
                 break
 
 
-def _fewest(count: int, keep: Callable[[Sequence[int]], bool], least: int = 1) -> bool:
+def fewest(count: int, keep: Callable[[Sequence[int]], bool], least: int = 1) -> bool:
     """Delta debugging over ``count`` places: ``keep`` tells whether these alone are enough. True if any could go."""
     kept: list[int] = list(range(count))
     pieces = 2

@@ -57,10 +57,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a second capture has to keep: the inputs of these operations, and what came into these nodes."""
+    """What a capture has to keep: the inputs of these operations, and what came into these nodes.
 
-    operations: frozenset[int]
-    nodes: frozenset[int]
+    With ``sources`` also whatever was there before the run: weights, batches, buffers.
+    """
+
+    operations: frozenset[int] = frozenset()
+    nodes: frozenset[int] = frozenset()
+    sources: bool = False
 
 
 @dataclass
@@ -96,6 +100,7 @@ class Trail(Observer):
         self.made_by: dict[int, int] = {}
         self.incoming: dict[int, tuple[str | None, ...]] = {}
         self._wanted = wanted
+        self._sources = wanted is not None and wanted.sources
         self._storages: dict[int, _Storage] = {}
         self._prune_at = PRUNE_FROM
         self._open: _Open | None = None
@@ -163,6 +168,11 @@ class Trail(Observer):
             kept = self.held.get(name)
             read[name] = read[name].detach().clone() if kept is None else kept
 
+    def name_of(self, tensor: torch.Tensor) -> str | None:
+        """The name of the value that ``tensor`` holds now, None where the run had nothing to do with it."""
+        with unseen():
+            return self._known(tensor)
+
     def _overwrite(self, number: int, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str, torch.Tensor]]:
         """Give new names to the tensors that the operation has written in place."""
         pairs = []
@@ -177,7 +187,7 @@ class Trail(Observer):
 
     def _read(self, tensor: torch.Tensor, *, keep: bool) -> str:
         name = self._known(tensor) or self._name(tensor, None)
-        if keep:
+        if keep or (self._sources and self.values[name].producer is None):
             self.held.refer(name, tensor)
         return name
 

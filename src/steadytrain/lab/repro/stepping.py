@@ -1,0 +1,92 @@
+"""The launched side of a script for a loss that rises: recorded steps are done again, and each step's loss is captured.
+
+The recorded command is launched under a replay. In a window of steps around the onset every operation from the weights
+and the batch to the loss is noted, and at the gate of the first of them the weights, the optimizer's state and the
+gradients that its update will use. No update is traced: the script calls torch's own optimizer.
+
+Run as ``python -m steadytrain.lab.repro.stepping SOURCE FOLDER``; the folder holds the request, and gets the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.errors import UsageError
+from steadytrain.lab.moved import NOT_MOVED, Moved
+from steadytrain.lab.relaunch import run_recorded
+from steadytrain.lab.replay import open_source
+from steadytrain.store.bundle import write_json
+
+if TYPE_CHECKING:
+    from steadytrain.lab.judgement import Replayed
+    from steadytrain.lab.step_trace import StepTrace
+
+MODULE = "steadytrain.lab.repro.stepping"
+REQUEST, RESULT, TENSORS = "stepping.json", "stepped.json", "stepped.pt"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Steps ``first`` to ``last`` are captured. The script makes those before by itself if they fit into ``lead_s``."""
+
+    first: int
+    last: int
+    lead_s: float
+
+
+def main(source: str, folder_name: str) -> int:
+    folder = Path(folder_name)
+    request = Request(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+    opened = open_source(Path(source), Moved.parse(NOT_MOVED))
+    snapshot, last = opened.recording.choose(first=None, until=request.last, onset=request.first)
+
+    def attach() -> None:
+        from steadytrain.capture import watcher as watchers
+        from steadytrain.capture.books import Settings
+        from steadytrain.capture.failopen import Guard
+        from steadytrain.lab.replayer import Replayer
+        from steadytrain.lab.repro.step_capture import LooksAfter, StepCapture
+        from steadytrain.levels import LEVELS
+
+        def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
+            _leave(folder, capture.left(None if not isinstance(outcome, str) else outcome))
+
+        own = opened.own_steps(snapshot.step, request.lead_s)
+        replayer = Replayer(
+            opened.recording, snapshot=snapshot, until=last, own_steps=own, final=None, done=done, trace_step=None
+        )
+        capture = StepCapture(own_steps=own, replayed_from=snapshot.step + 1, window=range(request.first, last + 1))
+        Guard.reraise = True
+        settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe", level=LEVELS["light"])
+        watchers.launched = watchers.Watcher(settings, tell=_tell, follower=LooksAfter(replayer, capture))
+
+    return run_recorded(opened, attach)
+
+
+def _leave(folder: Path, left: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
+    """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
+    import torch
+
+    document, tensors = left
+    torch.save(dict(tensors), folder / TENSORS)
+    write_json(folder / RESULT, document)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _tell(text: str) -> None:
+    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except UsageError as error:
+        print(f"steadytrain: {error}", file=sys.stderr)
+        sys.exit(2)
