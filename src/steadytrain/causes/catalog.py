@@ -64,7 +64,7 @@ class CauseExplanation:
 
     def text(self) -> str:
         """For a terminal."""
-        parts = [f"{self.name}: {self.summary}"]
+        parts = [_wrap(f"{self.name}: {self.summary}")]
         parts += [f"{title}:\n{indented(text)}" for title, text in self._sections() if text]
         return "\n\n".join(parts) + "\n"
 
