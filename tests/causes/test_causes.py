@@ -22,17 +22,18 @@ CAUSES = catalog.shipped()
 TRIALS = {trial.name for trial in trials()}
 # fmt: off
 PROMISED = (
-    "bad-batch", "nonfinite-input", "no-supervised-tokens", "token-out-of-range", "tokenizer-mismatch", "label-
-    misalignment", "padding-in-loss", "label-leakage", "causal-leak", "data-shift", "unshuffled-data", "repeated-
-    data", "infeasible-target", "loss-function-misuse", "shape-broadcast", "singular-operation", "half-precision-
-    overflow", "gradient-underflow", "lost-updates", "optimizer-epsilon-underflow", "fully-masked-attention",
-    "low-precision-positions", "compiled-code-mismatch", "custom-operation-fault", "hardware-fault", "learning-
-    rate-too-high", "learning-rate-too-low", "missing-warmup", "second-moment-lag", "stale-optimizer-state",
-    "missing-zero-grad", "clip-before-unscale", "accumulation-scaling", "weight-decay-misuse", "scheduler-
-    misstep", "frozen-parameters", "parameters-not-in-optimizer", "detached-graph", "bad-initialization",
-    "uninitialized-parameters", "dead-units", "normalization-misuse", "attention-logit-growth", "output-logit-
-    drift", "embedding-gradient-spike", "tied-weights-broken", "train-eval-mode", "router-collapse", "forgetting",
-    "unsynchronized-gradients", "rank-divergence", "loss-scale-disagreement", "nondeterminism",
+    "bad-batch", "nonfinite-input", "no-supervised-tokens", "token-out-of-range", "tokenizer-mismatch",
+    "label-misalignment", "padding-in-loss", "label-leakage", "causal-leak", "data-shift", "unshuffled-data",
+    "repeated-data", "infeasible-target", "loss-function-misuse", "shape-broadcast", "singular-operation",
+    "half-precision-overflow", "gradient-underflow", "lost-updates", "optimizer-epsilon-underflow",
+    "fully-masked-attention", "low-precision-positions", "compiled-code-mismatch", "custom-operation-fault",
+    "hardware-fault", "learning-rate-too-high", "learning-rate-too-low", "missing-warmup", "second-moment-lag",
+    "stale-optimizer-state", "missing-zero-grad", "clip-before-unscale", "accumulation-scaling",
+    "weight-decay-misuse", "scheduler-misstep", "frozen-parameters", "parameters-not-in-optimizer",
+    "detached-graph", "bad-initialization", "uninitialized-parameters", "dead-units", "normalization-misuse",
+    "attention-logit-growth", "output-logit-drift", "embedding-gradient-spike", "tied-weights-broken",
+    "train-eval-mode", "router-collapse", "forgetting", "unsynchronized-gradients", "rank-divergence",
+    "loss-scale-disagreement", "nondeterminism",
 )
 # fmt: on
 every_cause = pytest.mark.parametrize("name", CAUSES)
