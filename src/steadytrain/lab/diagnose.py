@@ -82,7 +82,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
     began = clock()
     case, notes = _case(request, tell)
     bench = _bench(request, case, tell=tell, until=began + request.budget_s, clock=clock)
-    if case.symptom is not None:
+    if case.symptom is not None and case.symptom.severity != "note":
         _try(bench)
     elif bench.case.facts:
         bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")

@@ -281,7 +281,8 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     if leading.name in NOT_FINITE:
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
-    return min(one.first_step for one in (leading, *symptoms) if one.first_step in near and one.severity != "note")
+    grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
+    return min(grown, default=leading.first_step)
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:
