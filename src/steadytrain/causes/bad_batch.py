@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
-from steadytrain.causes.signs import above, below, listed, rows_of, ruled_out, symptom
+from steadytrain.causes.signs import above, below, listed, quiet, rows_of, ruled_out, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class BadBatch(Cause):
                     -FAIR,
                     "batches from the onset on are {value} standard deviations from those before",
                 ),
-                *ruled_out(not case.symptoms, "nothing happened at one batch", "symptoms"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
             batch_rows=rows_of(case),
         )

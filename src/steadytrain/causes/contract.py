@@ -29,7 +29,7 @@ FAIR = 1.6
 STRONG = 3.0
 """Twenty times: seldom there without this cause."""
 
-CERTAIN = 5.0
+CERTAIN = 6.5
 """An invariant that fails, or an operation that a re-run saw fail: not there without this cause, errors aside."""
 
 UNSEEN = -3.0

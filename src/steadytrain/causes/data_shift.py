@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, below, ruled_out, symptom
+from steadytrain.causes.signs import above, below, quiet, ruled_out, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -68,6 +68,6 @@ class DataShift(Cause):
                 ),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
                 *symptom(case, HINT, "divergence", "loss-spike", "oscillation"),
-                *ruled_out(not case.symptoms, "nothing changed at a step", "symptoms"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLIP
-from steadytrain.causes.signs import above, below, fact, layer_of, ruled_out, seen, surveyed, symptom
+from steadytrain.causes.signs import above, below, fact, layer_of, quiet, ruled_out, seen, surveyed, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class EmbeddingGradientSpike(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *symptom(case, STRONG, "embedding-gradient-spike"),
                 *above(case, "embedding_gradient_share", 0.9, FAIR, "embeddings hold {value} of the squared gradient"),
                 *below(case, "embedding_gradient_share", 0.5, -FAIR, "embeddings hold {value} of the squared gradient"),

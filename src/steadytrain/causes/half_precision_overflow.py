@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import BFLOAT16, FLOAT32, LOSS_SCALE
-from steadytrain.causes.signs import above, below, is_half, layer_of, listed, no_half, operation, ruled_out, symptom
+from steadytrain.causes.signs import (
+    above,
+    below,
+    is_half,
+    layer_of,
+    listed,
+    no_half,
+    operation,
+    quiet,
+    ruled_out,
+    symptom,
+)
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -61,6 +72,7 @@ class HalfPrecisionOverflow(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *listed(
                     case,
                     "half_overflow",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.causes.signs import operation, ruled_out, symptom
+from steadytrain.causes.signs import operation, quiet, ruled_out, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -48,6 +48,6 @@ class HardwareFault(Cause):
             (
                 *symptom(case, HINT, "nonfinite-weight", "nonfinite-loss", "nonfinite-gradient", "loss-spike"),
                 *operation(case, -STRONG, "{operation} at {line} makes it again in a new process", lambda found: True),
-                *ruled_out(not case.symptoms, "nothing happened at one step", "symptoms"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, below, holds, jump_of_rate, symptom, when
+from steadytrain.causes.signs import above, below, holds, jump_of_rate, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class LearningRateTooHigh(Cause):
         jump = jump_of_rate(case.window, case.onset)
         return Signature(
             (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *when(
                     jump > 1.5,
                     STRONG,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.causes.contract import FAIR, HINT, Cause, Signature
 from steadytrain.causes.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, fact, holds, ruled_out, symptom, when
+from steadytrain.causes.signs import above, fact, holds, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -51,9 +51,10 @@ class MissingWarmup(Cause):
         early = case.onset <= WARM_UP_STEPS
         return Signature(
             (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *when(
                     early and fact(case, "warmup_seen") is False,
-                    STRONG,
+                    FAIR,
                     f"it began at step {case.onset}, and the rate was at its peak from the first step on",
                     "fact warmup_seen",
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, HINT, Cause, Signature
 from steadytrain.causes.interventions import FRESH_DATA, ONE_WORKER, SEEDS
 from steadytrain.causes.signs import above, measured, not_finite, ruled_out, symptom
 from steadytrain.causes.table import column
@@ -52,14 +52,7 @@ class RepeatedData(Cause):
                     "{value} of the batches are bit for bit an earlier one",
                     invariant=True,
                 ),
-                *above(
-                    case,
-                    "repeated_rows",
-                    0.2,
-                    STRONG,
-                    "{value} of the rows are bit for bit an earlier one within one pass",
-                    invariant=True,
-                ),
+                *above(case, "repeated_rows", 0.2, HINT, "{value} of the rows are bit for bit an earlier one"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,

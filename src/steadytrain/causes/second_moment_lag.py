@@ -12,6 +12,7 @@ from steadytrain.causes.signs import (
     listed,
     measured,
     no_second_moment,
+    quiet,
     resumed_near,
     ruled_out,
     symptom,
@@ -62,6 +63,7 @@ class SecondMomentLag(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *symptom(case, FAIR, "second-moment-lag"),
                 *symptom(case, HINT, "update-norm-spike"),
                 *listed(

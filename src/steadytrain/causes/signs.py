@@ -36,6 +36,11 @@ def noted(case: Case, *names: str) -> Symptom | None:
     return next((s for s in case.symptoms if s.name in names), None)
 
 
+def quiet(case: Case) -> bool:
+    """Whether nothing more than a note was seen."""
+    return all(s.severity == "note" for s in case.symptoms)
+
+
 def symptom(case: Case, weight: float, *names: str) -> Signs:
     """That one of these symptoms was seen."""
     found = seen(case, *names)

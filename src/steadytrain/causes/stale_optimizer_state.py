@@ -12,6 +12,7 @@ from steadytrain.causes.signs import (
     holds,
     listed,
     measured,
+    quiet,
     resumed_near,
     ruled_out,
     surveyed,
@@ -103,7 +104,7 @@ class StaleOptimizerState(Cause):
                     fact(case, "betas") is None and fact(case, "momentum") is None and surveyed(case),
                     "the optimizer keeps no moments",
                 ),
-                *ruled_out(not case.symptoms, "nothing happened at a step", "symptoms"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )
 
