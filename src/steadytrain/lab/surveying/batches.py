@@ -51,8 +51,13 @@ class Batches:
             return
         lead = next((value for _, value in inputs if value.dim() > 0), None)
         self.rows = int(lead.shape[0]) if lead is not None else None
-        self.tokens = next((v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()), None)
-        self.values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
+        if first:
+            self.tokens = self.values = None
+        # Where several modules are called one after the other, the first of each kind is what the batch gave.
+        tokens = next((v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()), None)
+        values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
+        self.tokens = tokens if self.tokens is None else self.tokens
+        self.values = values if self.values is None and self.tokens is None else self.values
         scales, parts = [], []
         for name, value in inputs:
             if value.numel() == 0:
