@@ -14,26 +14,33 @@ from steadytrain.checks.contract import Batch, CannotError, Subject, tensors_of
 Call = tuple[nn.Module, tuple[Any, ...], Mapping[str, Any]]
 
 
-def last_call(subject: Subject, batch: Batch) -> Call:
-    """The last call of a root module in the script's loss code, to be made again.
+def calls_of(subject: Subject, batch: Batch) -> list[Call]:
+    """The calls of root modules in the script's loss code, to be made again.
 
     Raises:
         CannotError: no module was called.
     """
     calls = subject.look(batch).calls if subject.look_at is not None else []
     if calls:
-        module, args, kwargs, _ = calls[-1]
-        return module, tuple(args), dict(kwargs)
+        return [(module, tuple(args), dict(kwargs)) for module, args, kwargs, _ in calls]
     if not batch.args and not batch.kwargs:
         raise CannotError("the model was not called")
-    return subject.model, batch.args, batch.kwargs
+    return [(subject.model, batch.args, batch.kwargs)]
+
+
+def last_call(subject: Subject, batch: Batch) -> Call:
+    """The last of them."""
+    return calls_of(subject, batch)[-1]
 
 
 def outputs_of(call: Call) -> list[Tensor]:
     """Every floating-point tensor that the call returns, without gradients."""
     module, args, kwargs = call
     with torch.no_grad():
-        output = module(*args, **kwargs)
+        try:
+            output = module(*args, **kwargs)
+        except Exception as error:
+            raise CannotError(f"the model cannot be called again: {type(error).__name__}: {error}") from error
     return [tensor.detach() for tensor in tensors_of([plain_output(output)]) if tensor.is_floating_point()]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steadytrain.checks.contract import Look, LossCall
+from steadytrain.checks.contract import Batch, Look, LossCall
 
 IGNORED = -100
 _INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8)
@@ -91,6 +91,18 @@ def guess_loss(look: Look) -> tuple[float, str] | None:
         if call.function == "l1_loss":
             return float(wanted.abs().mean()), "the mean of the absolute targets, all predictions 0"
     return None
+
+
+def whole_step(batch: Batch, look: Look) -> float:
+    """What the loss is multiplied with to be the mean over its own targets.
+
+    1, but for models that divide by the number of targets of all micro-batches of a step (``num_items_in_batch``).
+    """
+    call, items = class_call(look), batch.kwargs.get("num_items_in_batch")
+    if call is None or items is None:
+        return 1.0
+    counted = int((call.targets != int(call.options.get("ignore_index", IGNORED))).sum())
+    return float(items) / counted if counted else 1.0
 
 
 def best_constant_loss(call: LossCall) -> float | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 import torch
 
-from steadytrain.checks._model_calls import difference, last_call, outputs_of
+from steadytrain.checks._model_calls import calls_of, difference, outputs_of
 from steadytrain.checks._training import evaluating, few_rows
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
@@ -42,12 +43,14 @@ class EvalDeterminism(Check):
     )
 
     def inspect(self, subject: Subject) -> Outcome:
-        call = last_call(subject, few_rows(subject.batches[0], ROWS_MAX))
-        with evaluating(subject.model), evaluating(call[0]):
+        calls = calls_of(subject, few_rows(subject.batches[0], ROWS_MAX))
+        with contextlib.ExitStack() as modes:
+            for module in (subject.model, *(call[0] for call in calls)):
+                modes.enter_context(evaluating(module))
             torch.manual_seed(1)
-            one = outputs_of(call)
+            one = [tensor for call in calls for tensor in outputs_of(call)]
             torch.manual_seed(2)
-            two = outputs_of(call)
+            two = [tensor for call in calls for tensor in outputs_of(call)]
         if not one:
             return not_run("the model returns no floating-point tensor")
         worst, largest = difference(one, two)

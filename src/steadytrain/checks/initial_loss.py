@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from steadytrain.checks._scores import best_constant_loss, guess_loss
+from steadytrain.checks._scores import best_constant_loss, guess_loss, whole_step
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
 BATCHES_MAX = 2
@@ -59,7 +59,7 @@ class InitialLoss(Check):
         losses = []
         for batch in subject.batches[:BATCHES_MAX]:
             look = subject.look(batch)
-            losses.append(float(look.loss.detach()))
+            losses.append(float(look.loss.detach()) * whole_step(batch, look))
         if not all(math.isfinite(loss) for loss in losses):
             return failed(
                 f"the first loss is {losses[0]:g}", meaning="It is not finite before any update.", losses=losses

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.checks._inputs import changed_inputs, rows_or_refuse
-from steadytrain.checks._scores import Scores, entropy, scores_of
+from steadytrain.checks._scores import Scores, entropy, scores_of, whole_step
 from steadytrain.checks._training import few_rows, fit, without_dropout
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
 
@@ -62,6 +62,7 @@ class InputIndependence(Check):
             return not_run(f"the labels of {rows} rows are all the same: nothing can be told")
         if not look.loss_calls:
             return not_run("no call of a known loss function was seen: how low the loss may go is not known")
+        scale = whole_step(batch, look)
         del look
         touched: list[bool] = []
 
@@ -87,17 +88,17 @@ class InputIndependence(Check):
         without = fit(subject, [batch], steps=steps, seconds=max(half, subject.time_left()), rates=rate, around=blind)
         numbers = {
             "rows": rows,
-            "with_inputs": with_inputs.last,
-            "without_inputs": without.last,
+            "with_inputs": with_inputs.last * scale,
+            "without_inputs": without.last * scale,
             "labels_entropy": floor,
             "steps": steps,
         }
         if min(steps, len(without.losses)) < STEPS_MIN:
             return not_run(f"only {steps} steps fitted into the time; --full gives more", **numbers)
-        if floor is not None and without.last < self.leak_share * floor:
+        if floor is not None and without.last * scale < self.leak_share * floor:
             return failed(
-                f"without inputs that differ the loss comes to {without.last:.3g}; the labels' entropy is {floor:.3g}: "
-                "the labels are seen",
+                f"without inputs that differ the loss comes to {without.last * scale:.3g}; the labels' entropy is "
+                f"{floor:.3g}: the labels are seen",
                 **numbers,
             )
         text = f"after {steps} steps the loss is {with_inputs.last:.3g} with the inputs, {without.last:.3g} without"

@@ -272,6 +272,8 @@ def _batch_of_lines(backward: _Backward, lines: Lines, loop: LoopLines, factor: 
     fixed = {name: value for name, value in backward.variables.items() if name not in given}
     place = f"{loop.frame.f_code.co_filename.rsplit('/', 1)[-1]}:{loop.first_line}-{loop.last_line}"
     fed = not given
+    if fed and len(backward.calls) > 1:
+        return Batch(step, values_of_call(call.args, call.kwargs), call.args, call.kwargs, call.samples or None, raw)
     way = LinesWay(modules, lines, {**fixed, **given} if fed else fixed, call.autocast, factor, place, fed)
     if fed:
         given = values_of_call(call.args, call.kwargs)
@@ -331,12 +333,12 @@ def _training_step() -> tuple[Any, dict[str, Any]] | None:
     for frame in _frames():
         if frame.f_code.co_name != "training_step":
             continue
-        owner = frame.f_locals.get("self")
+        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+        owner = frame.f_locals.get(names[0]) if names else None
         if any(base.__name__ == "LightningModule" for base in type(owner).__mro__):
             if not getattr(owner, "automatic_optimization", True):
                 return None  # it calls backward and the optimizers itself
-            names = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
-            return owner, {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+            return owner, {name: frame.f_locals[name] for name in names[1:] if name in frame.f_locals}
     return None
 
 
