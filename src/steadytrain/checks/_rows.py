@@ -38,7 +38,8 @@ def spread_places(subject: Subject, count: int) -> list[int]:
     if not is_indexed(subject.dataset):
         return []
     length = len(subject.dataset)
-    return sorted({place * (length - 1) // max(count - 1, 1) for place in range(min(count, length))})
+    count = min(count, length)
+    return sorted({place * (length - 1) // max(count - 1, 1) for place in range(count)})
 
 
 def rows_at(subject: Subject, places: list[int]) -> list[Mapping[str, Any]]:

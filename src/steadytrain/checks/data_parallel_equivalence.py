@@ -137,7 +137,7 @@ class DataParallelEquivalence(Check):
             told = f"rows of unequal length: the mean of two means differs by {by} from the mean over all targets"
             if grave is failed:
                 return failed(told, **numbers)
-            return passed(f"{told}; in one process it does not", **numbers)
+            return passed(f"{told}, should this be trained on several GPUs", **numbers)
         if numbers["difference_beside_factor"] <= 10 * limit:
             return grave(
                 f"the averaged gradient of two processes is {numbers['factor']:.3g} times that of one: the loss is no "

@@ -153,7 +153,7 @@ def _tables(model: nn.Module) -> list[str]:
 def _made_in_other(subject: Subject, autocast: set[torch.dtype]) -> list[str]:
     """Float16 for a model whose weights come from bfloat16."""
     config = getattr(subject.model, "config", None)
-    told = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+    told = getattr(config, "dtype", None) or vars(config).get("torch_dtype") if config is not None else None
     came = str(told).removeprefix("torch.") == "bfloat16"
     weights = any(p.dtype is torch.bfloat16 for p in subject.model.parameters())
     if (came or weights) and (torch.float16 in autocast or subject.scaler is not None):

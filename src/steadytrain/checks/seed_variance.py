@@ -48,7 +48,10 @@ class SeedVariance(Check):
         metadata={"about": "such a deviation of the final losses, as a share of what was learned, is told"},
     )
     failed_times: float = field(
-        default=2.0, metadata={"about": "a seed that ends so many times above the best, which learned, has failed"}
+        default=2.0,
+        metadata={
+            "about": "a seed that ends so many times above the best, and has learned less than half as much, has failed"
+        },
     )
     learned_share: float = field(default=0.8, metadata={"about": "a loss below this share of the first has learned"})
 
@@ -94,7 +97,7 @@ class SeedVariance(Check):
             return failed(f"no seed ends with a finite loss after {facts['steps']} steps", **numbers)
         best = min(finite)
         learned = best < self.learned_share * first
-        limit = max(self.failed_times * best, self.learned_share * first) if learned else sys.float_info.max
+        limit = max(self.failed_times * best, (first + best) / 2.0) if learned else sys.float_info.max
         bad = [loss for loss in finals if not loss <= limit]
         if bad:
             return failed(f"{len(bad)} of {len(finals)} seeds fail: they end at {told}", **numbers)
