@@ -90,7 +90,10 @@ class Launched:
 
 
 class Kept:
-    """Parameters, buffers, optimizer state and scalers as they are now; :meth:`restore` puts them back."""
+    """Parameters, buffers, optimizer state and scalers as they are now, to be put back.
+
+    Scalers have a method of their own: the script updates them after its optimizer has stepped.
+    """
 
     def __init__(self, process: Launched) -> None:
         tensors: dict[int, Tensor] = {}
@@ -107,6 +110,8 @@ class Kept:
     def restore(self) -> None:
         for tensor, values in self._tensors:
             tensor.data.copy_(values)
+
+    def restore_scalers(self) -> None:
         for scaler, values in self._scalers:
             if values:
                 scaler.load_state_dict(values)

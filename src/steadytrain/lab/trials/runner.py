@@ -108,6 +108,7 @@ class TrialRun(Follower):
         self._update_due = False
         self._skipped = False
         self._kept: Kept | None = None
+        self._refused: Kept | None = None
         self._before: list[Tensor] = []
         self._seen: list[StepSeen] = []
         self._probes: list[ProbeSeen] = []
@@ -128,8 +129,10 @@ class TrialRun(Follower):
     def fetch_begins(self, dataset: int) -> Any:
         if self._own_steps_wanted != 1 and not self.probing:
             return MISSING  # the script's own loader goes on, and its epochs end where they did: see fetched
-        if not torch.is_grad_enabled() or self.job is None:
+        if not torch.is_grad_enabled():
             return MISSING
+        if self.job is None:
+            return self._read_ahead(dataset)
         batch = self._next_batch(dataset)
         if batch is MISSING and self.probing and self._entry.step is not None and self._is_fed(dataset):
             self._leave("a probe's batch was not kept")
@@ -169,6 +172,21 @@ class TrialRun(Follower):
             value = change.fetched(self.process, batch.step, value)
         return value
 
+    def _read_ahead(self, dataset: int) -> Any:
+        """What a loader that reads ahead gets in the script's only own step: the first batches after the snapshot."""
+        if self._begin is None:
+            return MISSING
+        self._batches = self._batches or Batches(self._steps, self._begin + 1)
+        each, ahead = self._batches.each(dataset), self._batches.ahead(dataset)
+        number = self._given.get(dataset, 0) + 1
+        if not 0 < number - each <= ahead:
+            return MISSING
+        queue = self._batches.queue(range(self._begin + 1, self._begin + 1 + ahead), dataset)
+        batch = queue[number - each - 1].value if len(queue) >= number - each else MISSING
+        if batch is not MISSING:
+            self._given[dataset] = number
+        return batch
+
     def _fill_queues(self) -> None:
         """The batches of all entries to come, in the order in which loaders are asked for them."""
         assert self.job is not None
@@ -178,12 +196,15 @@ class TrialRun(Follower):
         if near is None or not self._steps.step(near):
             return
         self._batches = Batches(self._steps, near)
+        in_order = self._begin is not None and numbers[:1] == [self._begin + 1]
         for dataset in self._batches.datasets:
             queue = deque(self._batches.queue(numbers, dataset))
-            if self._begin is not None:
-                for _ in range(self._batches.ahead(dataset)):  # read by the script's own loader, before the jump
-                    if queue:
-                        queue.popleft()
+            ahead = self._batches.ahead(dataset)
+            if in_order:
+                for _ in range(min(ahead, len(queue))):  # these the loader has given before the jump
+                    queue.popleft()
+            elif ahead and self._begin is not None:
+                self._rounds_before = max(self._rounds_before, math.ceil(ahead / self._batches.each(dataset)))
             self._queues[dataset] = queue
 
     # -- a step forms ----------------------------------------------------------------------------------------------
@@ -282,13 +303,21 @@ class TrialRun(Follower):
             same = [float(one).hex() for one in measured.losses] == recorded["losses"]
             same = same and norms_of(measured) == self._recorded.gradient_norms
             self._exact = same and self._exact is not False
-            restore_groups(self._recorded.value(recorded["groups"]), stream)
+            due = self._due() or self._recorded
+            restore_groups(due.value(due.document["groups"]), stream)
         if not finite:
             self.finish()
         if not measured.record.skipped:
             self._change(lambda change: change.gate(self.process))
             if sum(parameter.numel() for parameter in stream.parameters) <= RATIO_ELEMENTS_MAX:
                 self._before = [parameter.detach().clone() for parameter in stream.parameters]
+
+    def _due(self) -> RecordedStep | None:
+        """The recorded step of this place: where other batches are fed, the schedule goes on as it did."""
+        if self._begin is None or self.job is None:
+            return None
+        before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
+        return self._steps.step(self._begin + 1 + before)
 
     def _refuse(self) -> None:
         self._kept = self._kept or Kept(self.process)
@@ -326,11 +355,14 @@ class TrialRun(Follower):
         process.role, process.entry, process.trained = self._entry.role, self._at, len(self._seen)
         if self.probing:
             process.role = "probe"
+        if self._refused is not None:
+            self._refused.restore_scalers()
+            self._refused = None
         if not self._restored:
             self._restored = True
             self._restore(module)
             self._change(lambda change: change.begin(process))
-        if process.role == "refused" or (process.role == "probe" and not self.probing):
+        if self._rounds_before or process.role == "refused" or (process.role == "probe" and not self.probing):
             self._kept = Kept(process)
         self._change(lambda change: change.step_begins(process))
 
@@ -360,7 +392,7 @@ class TrialRun(Follower):
         self.process.undo_groups()
         if self._kept is not None:
             self._kept.restore()
-            self._kept = None
+            self._refused, self._kept = self._kept, None
         elif not self._skipped:
             self._change(lambda change: change.updated(self.process))
             self._note_ratio()
@@ -469,7 +501,7 @@ class TrialRun(Follower):
             for dataset in self._batches.datasets:
                 self._queues[dataset] = deque(self._batches.used_by(entry.step, dataset))
                 each, ahead = self._batches.each(dataset), self._batches.ahead(dataset)
-                if ahead and each:  # what the loader has read ahead goes round first
+                if ahead and each:  # what the loader has read ahead goes round first, refused
                     self._rounds_before = max(self._rounds_before, math.ceil(ahead / each))
         self._prepare_random(entry.step)
 
