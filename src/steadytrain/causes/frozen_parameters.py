@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.signs import (
     enumerated,
     fact,
@@ -68,11 +68,11 @@ class FrozenParameters(Cause):
             (
                 *when(
                     share > 0.0,
-                    STRONG,
+                    CERTAIN if share > WHOLE_SHARE else HINT,
                     f"{share:.0%} of the parameters are frozen: {enumerated(fact(case, 'parameters_frozen') or ())}",
                     "fact frozen_share",
                     share=share,
-                    invariant=share > 0.999,
+                    invariant=share > WHOLE_SHARE,
                 ),
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
@@ -88,3 +88,7 @@ class FrozenParameters(Cause):
             ),
             layer=first_name(case, "parameters_frozen") or first_name(case, "parameters_zero_gradient"),
         )
+
+
+WHOLE_SHARE = 0.999
+"""Of the elements: a base may be frozen by design, a whole model may not."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS
-from steadytrain.causes.signs import above, equivalence, fact, symptom, when
+from steadytrain.causes.signs import above, equivalence, fact, measured, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ class LabelMisalignment(Cause):
     def signature(self, case: Case) -> Signature:
         best, margin, numbers = _best_shift(case)
         real = fact(case, "label_shift_trained")
+        if real == 1:
+            margin = 0.0  # the labels are the next tokens: what the model makes of them is another matter
         text = f"the model predicts the token at t+{best} best, by {margin:.2g} nats"
         return Signature(
             (
                 *equivalence(
                     when(
-                        best not in (None, 1) and margin > 0.1,
+                        best not in (None, 1) and margin > MARGIN_NATS,
                         CERTAIN,
                         text,
                         "fact label_shift",
@@ -67,8 +69,9 @@ class LabelMisalignment(Cause):
                         **numbers,
                     )
                 ),
+                *when(real == 1, -STRONG, "labels are the next tokens of the inputs", "fact label_shift_trained"),
                 *when(
-                    best == 1 and margin > 0.1,
+                    best == 1 and margin > MARGIN_NATS,
                     -STRONG,
                     "the model predicts the next token best",
                     "fact label_shift",
@@ -99,7 +102,13 @@ def _best_shift(case: Case) -> tuple[int | None, float, dict[str, Any]]:
     if not isinstance(losses, dict) or len(losses) < 2:
         return None, 0.0, {}
     known = sorted((float(loss), int(shift)) for shift, loss in losses.items() if isinstance(loss, (int, float)))
-    if len(known) < 2:
-        return None, 0.0, {}
+    if len(known) < 2 or not known[0][0] < LEARNED_SHARE * measured(case, "uniform_loss"):
+        return None, 0.0, {}  # a model that has learned nothing predicts no place
     numbers = {f"shift_{shift}": loss for loss, shift in known}
     return known[0][1], known[1][0] - known[0][0], numbers
+
+
+LEARNED_SHARE = 0.8
+"""Of the loss of a guess: above it a model has not learned enough to be asked where its labels are."""
+
+MARGIN_NATS = 0.2

@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from steadytrain.diagnosing.weighing import Suspect, plain
 from steadytrain.trials.contract import Verdict
 
+HELPS_FACTOR = 1.25
+"""How much more the probes must fall than in the control where a rule that was broken is kept again."""
+
 
 @dataclass(frozen=True)
 class Control:
@@ -63,10 +66,13 @@ def proof(
     mended = [trial for trial in cause.confirming if removes(verdicts, trial)]
     if not control.shown:
         return Proof(False, needs=needs, lacks=f"the unchanged replay does not show the symptom: {control.note}")
+    if broken is not None:
+        helped = [trial for trial in cause.confirming if trial in verdicts and helps(verdicts[trial])]
+        if helped:
+            how = "removes the symptom" if helped[0] in mended else "helps"
+            return Proof(True, by=f"{broken.what}; {helped[0]} {how}")
     if not mended:
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
-    if broken is not None:
-        return Proof(True, by=f"{broken.what}; {mended[0]} removes the symptom")
     if not surveyed:
         return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
     if needs:
@@ -102,6 +108,14 @@ def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[st
         if outcome is not None and expected != "either" and outcome != expected and not one_of:
             found.append(trial)
     return found
+
+
+def helps(verdict: Verdict) -> bool:
+    """Whether a trial removed the symptom, or the probes fell by a good deal more than in the control."""
+    if verdict.effect == "removed":
+        return True
+    fell, there = (-verdict.numbers.get(f"{lead}final_excess", 0.0) for lead in ("", "control_"))
+    return verdict.effect == "inconclusive" and fell > HELPS_FACTOR * max(there, 0.0)
 
 
 def removes(verdicts: Mapping[str, Verdict], trial: str) -> bool:
