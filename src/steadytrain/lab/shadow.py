@@ -33,6 +33,9 @@ PRUNE_FROM = 512
 NAMES_MAX = 8
 OWN_NAMESPACES = ("aten.", "prims.")
 HALF_TO_FLOAT = ("aten._softmax.default", "aten._log_softmax.default")
+UNSCALE = "aten._amp_foreach_non_finite_check_and_unscale_.default"
+"""Of the gradient scaler; it wants its scale in float32."""
+
 DROPOUT = "aten.native_dropout.default"
 
 
@@ -118,6 +121,10 @@ class Shadows(Observer):
             # The same draw: the mask is the run's.
             keep = 1.0 - float(args[1])
             return args[0] * result[1] / keep if keep else args[0] * 0.0, result[1]
+        if operation.name == UNSCALE:
+            for gradient in args[0]:
+                gradient.mul_(args[2])
+            return ()
         drawn = torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
         if drawn or not operation.name.startswith(OWN_NAMESPACES):
             return None

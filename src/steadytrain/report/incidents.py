@@ -7,9 +7,11 @@ from pathlib import Path
 
 from steadytrain.errors import UsageError
 from steadytrain.model import BadTensor, Incident, Located
+from steadytrain.report.look import look_facts
 from steadytrain.report.values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
 from steadytrain.store.bundle import open_for_report
+from steadytrain.store.step_look import read_look
 
 INCIDENTS_MAX = 8
 PARAMETERS_MAX = 24
@@ -41,6 +43,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         f"Batches: {incident.batch_note}" if incident.batch_note else "",
         f"State: {incident.state_note}" if incident.state_note else "",
     )
+    look, unread = _look(path)
     return IncidentPart(
         title=incident_verdict(incident),
         path=str(path),
@@ -50,8 +53,18 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         losses=losses,
         parameters=tuple(parameters),
         action=_action_sentence(incident),
-        notes=tuple(clean(note) for note in notes if note),
+        notes=tuple(clean(note) for note in (*notes, unread) if note),
+        look=look,
     )
+
+
+def _look(path: Path) -> tuple[tuple[Fact, ...], str]:
+    """What `steadytrain locate` saw, where it was run; and why that cannot be read."""
+    try:
+        look = read_look(path)
+    except UsageError as error:
+        return (), str(error)
+    return (tuple(look_facts(look)) if look is not None else ()), ""
 
 
 def incident_verdict(incident: Incident) -> str:

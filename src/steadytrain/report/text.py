@@ -138,6 +138,7 @@ def _incident(incident: IncidentPart) -> RenderableType:
             lines.append(("reached", Text(place.reached)))
     if incident.losses:
         lines.append(("loss of the step", Text(incident.losses)))
+    lines += [(fact.label, Text(fact.value)) for fact in incident.look]
     shown = incident.parameters[:PARAMETERS_SHOWN_MAX]
     lines += [
         ("bad gradients" if first else "", Text(f"{tensor.label}: {tensor.value}"))

@@ -57,7 +57,7 @@ class Place:
 @dataclass(frozen=True)
 class IncidentPart:
     """One incident as shown; ``place`` is None where the operation is not known and ``why`` says why ("" where nothing
-    was not finite)."""
+    was not finite). ``look`` are the lines of what ``steadytrain locate`` saw beside it."""
 
     title: str
     path: str
@@ -68,6 +68,7 @@ class IncidentPart:
     parameters: tuple[Fact, ...]
     action: str
     notes: tuple[str, ...]
+    look: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)
