@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from steadytrain.cli.main import commands
-from watched import run_script
+from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[1] / "zoo" / "nonfinite"
+WAIT_S_MAX = 300.0
+PASSING: frozenset[str] = frozenset()
+"""Healthy runs whose modules give what is not finite, and throw it away."""
+
 CASES = json.loads((ZOO / "cases.json").read_text())["cases"]
 
 pytestmark = [
@@ -30,17 +37,65 @@ def show(path: Path) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["exit"] == 0], ids=lambda case: case["script"])
-def test_healthy_run_is_left_alone(case: dict[str, Any], tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / case["script"])
+SICK = [case for case in CASES if case["exit"] == 70]
+HEALTHY = [case for case in CASES if case["exit"] == 0]
+LOOKED_AT = 7
+
+
+def locate(path: Path, *options: str) -> dict[str, Any]:
+    """What ``steadytrain locate --json`` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "steadytrain", "locate", str(path), "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S_MAX,
+        env={**os.environ, **ONE_THREAD},
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def marked(cases: list[dict[str, Any]]) -> list[Any]:
+    """Compiling takes a while."""
+    return [
+        pytest.param(case, id=case["script"], marks=[pytest.mark.long] if "compiled" in case["script"] else [])
+        for case in cases
+    ]
+
+
+def named_rightly(located: dict[str, Any] | None, case: dict[str, Any], why: str) -> None:
+    assert located is not None, why
+    assert located["phase"] == case["phase"]
+    assert located["operation"] in case["operations"]
+    assert located["module"] == case["module"]
+    source = (ZOO / case["script"]).read_text().splitlines()
+    assert located["file"] == str(ZOO / case["script"])
+    assert case["marker"] in source[located["line"] - 1]
+
+
+@pytest.mark.parametrize("case", marked(HEALTHY))
+def test_healthy_run_is_left_alone_and_a_look_at_a_step_blames_nothing(case: dict[str, Any], tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / case["script"], "--keep-rewind")
     assert outcome.status == 0, outcome.err
     assert outcome.warnings == []
     document = show(outcome.run_dir)
     assert document["steps"] == 10
     assert (document["incidents"], document["symptoms"], document["actions"]) == ([], [], [])
 
+    look = locate(outcome.run_dir, "--step", str(LOOKED_AT))
+    assert (look["located"], look["step"]) == (None, LOOKED_AT)
+    assert look["float64"]["verdict"] == "both-finite"
+    assert all(
+        rung["largest"][-1] not in ("nan", "inf") or case["script"] in PASSING for rung in look["ladder"]["rungs"]
+    )
+    compiled = look["compiled"]
+    assert (compiled is not None) == ("compiled" in case["script"])
+    assert compiled is None or (compiled["to_blame"], compiled["compiled_only"]) == (None, False)
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["exit"] == 70], ids=lambda case: case["script"])
+
+@pytest.mark.parametrize("case", marked(SICK))
 def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp_path: Path) -> None:
     outcome = run_script(tmp_path, ZOO / case["script"])
     assert outcome.status == 70, outcome.err
@@ -49,18 +104,28 @@ def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp
     (bundle,) = document["incidents"]
     assert f"nonfinite-{case['reached']}" in [symptom["name"] for symptom in document["symptoms"]]
     incident = show(Path(bundle))
-    assert incident["step"] == case["step"]
+    assert incident["step"] == case["step"] or case["step"] is None
     located = incident["located"]
     if not case["operations"]:
         assert located is None
         assert incident["why"].startswith(case["why"])
         return
-    assert located is not None, incident["why"]
-    assert located["phase"] == case["phase"]
-    assert located["operation"] in case["operations"]
-    assert located["module"] == case["module"]
-    assert located["reached"].startswith(case["reached"])
-    source = (ZOO / case["script"]).read_text().splitlines()
-    assert located["file"] == str(ZOO / case["script"])
-    assert case["marker"] in source[located["line"] - 1]
-    assert f"first bad operation  {located['operation']} made {located['produced']}" in outcome.err
+    if case.get("by") == "locate":
+        assert located is None  # nothing false was named before
+    else:
+        named_rightly(located, case, incident["why"])
+        assert located["reached"].startswith(case["reached"])
+        assert f"first bad operation  {located['operation']} made {located['produced']}" in outcome.err
+
+
+@pytest.mark.parametrize("case", marked([case for case in SICK if case["operations"]]))
+def test_a_replay_names_it_too_and_says_whose_fault_it_is(case: dict[str, Any], tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / case["script"])
+    found = locate(outcome.run_dir)
+    named_rightly(found["again"]["located"], case, found["again"]["why"])
+    assert found["replayed"]["exact"]
+    assert found["float64"]["verdict"] in [case.get("float64", found["float64"]["verdict"])]
+    assert len(found["ladder"]["steps"]) == 1 if "compiled" in case["script"] else 5
+    blamed = found["compiled"]["to_blame"] if found["compiled"] else None
+    assert blamed == case.get("compiled_only")
+    assert blamed is None or found["compiled"]["compiled_only"]
