@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steadytrain.attach import watch
     from steadytrain.capture.watcher import RunStopped
+    from steadytrain.lab.preflight.code import preflight
     from steadytrain.store.folder import load_run
 
 __version__ = "0.1.0"
-__all__ = ["RunStopped", "__version__", "load_run", "watch"]
+__all__ = ["RunStopped", "__version__", "load_run", "preflight", "watch"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from steadytrain import attach
 
         return getattr(attach, name)
+    if name == "preflight":
+        from steadytrain.lab.preflight import code
+
+        return code.preflight
     if name == "load_run":
         from steadytrain.store import folder
 

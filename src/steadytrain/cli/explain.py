@@ -1,4 +1,4 @@
-"""``steadytrain explain``: what a symptom or a cause means, what may bring it about, what to do next."""
+"""``steadytrain explain``: what a symptom, a cause or a check means, what may bring it about, what to do next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.argument("name", required=False)
 def command(as_json: bool, name: str | None) -> None:
-    """Explain the symptom or cause NAME; without NAME, list all.
+    """Explain the symptom, cause or check NAME; without NAME, list all.
 
     Of a symptom: what it means, what may have caused it, what to do next, and the thresholds with where their numbers
     come from. Of a cause: what it is, what it looks like, what confirms it, and what mends it. A few names are both.
+    Of a check of `steadytrain preflight`: what it looks at, its thresholds, what it costs.
     """
     import json
 
     from steadytrain import catalog
     from steadytrain.causes import catalog as cause_catalog
+    from steadytrain.check_pages import check_pages
 
     if name is not None:
         click.echo(_one(name, as_json=as_json).rstrip("\n"))
@@ -26,36 +28,45 @@ def command(as_json: bool, name: str | None) -> None:
     causes = [
         (known, cause_catalog.explanation_of(known, cause).summary) for known, cause in cause_catalog.causes().items()
     ]
+    checks = check_pages()
     failed = (*catalog.broken(), *cause_catalog.broken())
     if as_json:
         document = {
             "schema": "steadytrain.explanations/1",
             "symptoms": [{"name": known, "summary": summary} for known, summary in symptoms],
             "causes": [{"name": known, "summary": summary} for known, summary in causes],
+            "checks": [{"name": page.name, "summary": page.summary} for page in checks],
             "broken": [{"entry_point": plugin.entry_point, "why": plugin.why} for plugin in failed],
         }
         click.echo(json.dumps(document, indent=2))
         return
-    width = max(len(known) for known, _ in (*symptoms, *causes))
+    width = max(len(known) for known in (*(name for name, _ in (*symptoms, *causes)), *(page.name for page in checks)))
     for known, summary in symptoms:
         click.echo(f"{known:<{width}}  {summary}")
     click.echo("\nCauses:\n")
     for known, summary in causes:
         click.echo(f"{known:<{width}}  {summary}")
+    click.echo("\nChecks of steadytrain preflight:\n")
+    for page in checks:
+        click.echo(f"{page.name:<{width}}  {page.summary}")
     for plugin in failed:
         click.echo(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
     click.echo("\nsteadytrain explain NAME tells what one means, what may cause it and what to do next.")
 
 
 def _one(name: str, *, as_json: bool) -> str:
-    """The symptom of this name, else the cause; in text both, where a name is both."""
+    """The symptom of this name, else the cause, else the check; in text both, where a name is a symptom and a cause."""
     import json
 
     from steadytrain import catalog
     from steadytrain.causes import catalog as cause_catalog
+    from steadytrain.check_pages import as_text, check_names, check_page
 
     detectors = {catalog.detector_name(type(detector)) for detector in catalog.detectors()}
     causes = cause_catalog.causes()
+    page = check_page(name) if name not in detectors and name not in causes else None
+    if page is not None:
+        return json.dumps(page.to_json(), indent=2) if as_json else as_text(page)
     if as_json:
         found = (
             catalog.explanation(name) if name in detectors or name not in causes else cause_catalog.explanation(name)
@@ -65,7 +76,7 @@ def _one(name: str, *, as_json: bool) -> str:
         return f"{catalog.explain(name)}\nAs a cause\n\n{cause_catalog.explanation(name).text()}"
     if name in causes:
         return cause_catalog.explanation(name).text()
-    return catalog.explain(name) if name in detectors else _unknown(name, [*detectors, *causes])
+    return catalog.explain(name) if name in detectors else _unknown(name, [*detectors, *causes, *check_names()])
 
 
 def _unknown(name: str, known: list[str]) -> str:
