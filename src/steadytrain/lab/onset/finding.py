@@ -6,6 +6,7 @@ Torch-free: all that runs the script does so in processes of their own.
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ def _departure(one: Departure) -> dict[str, Any]:
         "value": number_to_json(one.value),
         "usual": number_to_json(one.usual),
         "z": number_to_json(round(one.z, 1)),
-        "limit": QUANTITIES[one.key.quantity].limit if one.slow else None,
+        "limit": one.limit,
         "passed_limit_at": one.passed,
         "text": _text(one),
     }
@@ -198,9 +199,11 @@ def _text(one: Departure) -> str:
     of = f" {one.key.tensor}" if one.key.tensor.startswith("of ") else f" of {one.key.tensor}" if one.key.tensor else ""
     if one.slow:
         if one.passed == one.step and not one.cut:
-            return f"{quantity.words}{of} passed {quantity.limit:g}: it was {one.value:.4g}, {one.usual:.4g} before"
+            return f"{quantity.words}{of} passed {one.limit:.4g}: it was {one.value:.4g}, {one.usual:.4g} before"
         where = "was beyond its course already" if one.cut else f"began to grow from {one.usual:.4g}"
-        return f"{quantity.words}{of} {where} and passed {quantity.limit:g} at step {one.passed}"
+        return f"{quantity.words}{of} {where} and passed {one.limit:.4g} at step {one.passed}"
+    if not math.isfinite(one.value):
+        return f"{quantity.words}{of} was not finite, {one.usual:.4g} before"
     return f"{quantity.words}{of} was {one.value:.4g}, {one.usual:.4g} before ({abs(one.z):.0f} robust deviations)"
 
 

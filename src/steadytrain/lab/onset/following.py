@@ -18,7 +18,7 @@ from steadytrain.lab.onset.departures import Course
 from steadytrain.lab.onset.measures import HALF_HEADROOM, MODULE_COLUMNS, TENSOR_COLUMNS, Key
 from steadytrain.lab.replayer import Replayer
 from steadytrain.levels import Level
-from steadytrain.model import GRADIENT_ABSENT
+from steadytrain.model import GRADIENT_ABSENT, Table
 from steadytrain.store.tape import Recording, Snapshot
 
 EVERY_STEP = Level("onset", 1, 1, 1, None, 60.0)
@@ -60,7 +60,9 @@ class Measuring(Replayer):
             row |= self._batches.take()
             scalars = measured.record.scalars
             row |= {
-                Key(name, ""): value for name in ("loss", "gradient_norm") if (value := scalars.get(name)) is not None
+                Key(name, ""): value
+                for name in ("loss", "gradient_norm", "parameter_norm")
+                if (value := scalars.get(name)) is not None
             }
             for name, norm in zip(measured.tensor_names, measured.record.gradient_norms.tolist(), strict=True):
                 if norm != GRADIENT_ABSENT:
@@ -79,6 +81,8 @@ class Measuring(Replayer):
             table = tables.get(name)
             if table is None or int(table.steps[-1]) != stream.step:
                 continue
+            if name == "tensors":
+                row |= _whole_update(table)
             for column, quantity in columns.items():
                 if column in table.columns:
                     values = table.values[-1, :, table.columns.index(column)].tolist()
@@ -100,3 +104,12 @@ class Measuring(Replayer):
             for key, value in self._rows[step].items():
                 values[number, place[key]] = value if math.isfinite(value) else math.inf
         return Course(steps, keys, values)
+
+
+def _whole_update(table: Table) -> dict[Key, float]:
+    """The update of all weights together: of single tensors it is noisier."""
+    columns = [table.columns.index(name) for name in ("update_norm", "weight_norm")]
+    update, weight = (
+        math.sqrt(float(np.nansum(np.square(table.values[-1, :, at], dtype=np.float64)))) for at in columns
+    )
+    return {Key("update_ratio", ""): update / weight} if weight > 0 else {}

@@ -17,8 +17,9 @@ class Quantity:
     """One thing that is measured, of one tensor or of the step.
 
     ``ratio``: it is compared by ratios (a scale), else by differences. ``least`` is the smallest ratio or difference
-    that counts however quiet the quantity was. ``limit`` is the value from which no healthy course is known: what grew
-    into it slowly is traced back to where its growth began.
+    that counts however quiet the quantity was. ``limit`` is the value from which no healthy course is known, ``grown``
+    the ratio to the first steps from which none is: what grew into it slowly is traced back to where its growth began.
+    ``shifts``: it has no trend of its own, so a level that moved by less than a jump counts as well.
     """
 
     phase: Phase
@@ -27,19 +28,21 @@ class Quantity:
     ratio: bool = True
     least: float = 2.0
     limit: float | None = None
+    grown: float | None = None
+    shifts: bool = False
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "input_rms": Quantity("batch", "root mean square of the input", "both"),
+    "input_rms": Quantity("batch", "root mean square of the input", "both", shifts=True),
     "input_abs_max": Quantity("batch", "largest magnitude in the input", least=4.0),
     "input_rarity": Quantity(
-        "batch", "mean rarity of the tokens, nats, by how often they came before", "up", False, 1.0
+        "batch", "mean rarity of the tokens, nats, by how often they came before", "up", False, 1.0, shifts=True
     ),
     "input_commonest_share": Quantity("batch", "share of the commonest token in the batch", least=3.0),
-    "target_rms": Quantity("batch", "root mean square of the targets", "both"),
+    "target_rms": Quantity("batch", "root mean square of the targets", "both", shifts=True),
     "target_abs_max": Quantity("batch", "largest magnitude among the targets", least=4.0),
     "target_rarity": Quantity(
-        "batch", "mean rarity of the labels, nats, by how often they came before", "up", False, 1.0
+        "batch", "mean rarity of the labels, nats, by how often they came before", "up", False, 1.0, shifts=True
     ),
     "target_commonest_share": Quantity("batch", "share of the commonest label in the batch", least=3.0),
     "output_std": Quantity("forward", "standard deviation of the output"),
@@ -50,16 +53,17 @@ QUANTITIES: Mapping[str, Quantity] = {
     "attention_logit_max": Quantity("forward", "largest input of attention's softmax", limit=50.0),
     "attention_entropy": Quantity("forward", "entropy of attention, nats", "down", least=3.0),
     "log_z": Quantity("forward", "mean logsumexp of the logits, nats", "both", False, 4.0),
-    "loss": Quantity("loss", "loss"),
+    "loss": Quantity("loss", "loss", shifts=True),
     "row_loss_max": Quantity("loss", "largest loss of a row", least=3.0),
     "row_loss_share": Quantity("loss", "share of the largest row in the loss", least=3.0),
     "gradient_norm": Quantity("backward", "L2 norm of the gradient"),
     "update_ratio": Quantity("optimizer", "norm of the update over norm of the weight"),
-    # Wortsman et al. 2023 (arXiv 2304.13013): an RMS of 2.3 comes before loss spikes.
+    # Wortsman et al. 2023 (arXiv 2304.13013): beyond 2.3 it comes before loss spikes. Healthy runs have that as well.
     "gradient_to_second_moment": Quantity(
-        "optimizer", "RMS of the gradient over the root of its second moment", least=1.5, limit=2.3
+        "optimizer", "RMS of the gradient over the root of its second moment", least=1.5
     ),
     "weight_norm": Quantity("optimizer", "L2 norm of the weight", least=1.5),
+    "parameter_norm": Quantity("optimizer", "L2 norm of all weights", least=1.5, grown=4.0),
 }
 
 TENSOR_COLUMNS: Mapping[str, str] = {
