@@ -90,5 +90,5 @@ class FrozenParameters(Cause):
         )
 
 
-WHOLE_SHARE = 0.999
+WHOLE_SHARE = 0.99
 """Of the elements: a base may be frozen by design, a whole model may not."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, FAIR, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS
-from steadytrain.causes.signs import fact, listed, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.causes.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -45,9 +45,19 @@ class LabelLeakage(Cause):
     source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
 
     def signature(self, case: Case) -> Signature:
+        # Of labels that come in order there are few at a time, and nearly any input tells two of them apart.
+        in_order = (
+            measured(case, "labels_sorted") > SORTED_MIN or measured(case, "label_most_common_share") > COMMON_MAX
+        )
         return Signature(
             (
-                *listed(case, "labels_leaked", CERTAIN, "an input alone tells the label: {names}", invariant=True),
+                *listed(
+                    case,
+                    "labels_leaked",
+                    HINT if in_order else CERTAIN,
+                    "an input alone tells the label: {names}",
+                    invariant=not in_order,
+                ),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not fact(case, "labels_leaked"),
@@ -58,3 +68,6 @@ class LabelLeakage(Cause):
                 *ruled_out(not_finite(case), "a leak makes nothing infinite", "symptoms"),
             )
         )
+
+
+SORTED_MIN, COMMON_MAX = 1.3, 0.6

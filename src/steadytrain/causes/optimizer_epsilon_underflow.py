@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import EPSILON_DOWN, EPSILON_UP, FLOAT32
 from steadytrain.causes.signs import above, fact, holds, measured, ruled_out, surveyed, symptom
 from steadytrain.causes.table import column
@@ -54,15 +54,14 @@ class OptimizerEpsilonUnderflow(Cause):
                 *above(
                     case,
                     "second_moment_below_epsilon",
-                    0.5,
-                    CERTAIN,
+                    0.9,
+                    STRONG,
                     "for {value} of the weights epsilon is ten times the root of the second moment",
-                    invariant=True,
                 ),
                 *above(case, "epsilon", 1e-5, HINT, "epsilon is {value}"),
                 *symptom(case, FAIR, "nonfinite-optimizer-state", "nonfinite-weight"),
                 *ruled_out(
-                    not measured(case, "second_moment_below_epsilon") > 0.2
+                    not measured(case, "second_moment_below_epsilon") > 0.8
                     and fact(case, "epsilon_lost") is not True
                     and surveyed(case),
                     "epsilon is neither lost nor large against the second moment",

@@ -47,7 +47,7 @@ class PaddingInLoss(Cause):
         return Signature(
             (
                 *when(
-                    padded > PADDED_MIN and supervised > 0.5 * padded,
+                    padded > PADDED_MIN and 0.5 * padded < supervised < 1.5 * padded,
                     CERTAIN,
                     f"{supervised:.0%} of the labels are padding, and {padded:.0%} of the inputs",
                     "fact pad_supervised_share",
@@ -62,4 +62,5 @@ class PaddingInLoss(Cause):
 
 
 PADDED_MIN = 0.1
-"""Of the inputs: which id is padding is a guess from how rows end, and runs of a character end rows as well."""
+"""Of the inputs: which id is padding is a guess from how rows end, and runs of a character end rows as well.
+Padding stands nowhere but at the ends, so it is no larger a share of the labels than of those."""

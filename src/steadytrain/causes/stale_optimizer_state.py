@@ -98,8 +98,9 @@ class StaleOptimizerState(Cause):
                     "the run was taken up again shortly before",
                     "window resumed",
                 ),
-                *holds(case, "state_loaded_optimizer", HINT, "the optimizer's state was loaded"),
-                *symptom(case, HINT, "second-moment-lag", "update-norm-spike", "divergence", "loss-spike"),
+                *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
+                *symptom(case, FAIR, "update-norm-spike"),
+                *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
                 *ruled_out(
                     fact(case, "betas") is None and fact(case, "momentum") is None and surveyed(case),
                     "the optimizer keeps no moments",

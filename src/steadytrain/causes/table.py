@@ -113,6 +113,11 @@ ALIKE: Mapping[str, str] = {
 }
 """Trials that change nearly the same thing: together they count as one."""
 
+OTHER_LOSS = frozenset(
+    {"ignore-padding", "loss-from-logits", "loss-term-zero", "match-shapes", "scale-targets", "z-loss", "smaller-batch"}
+)
+"""Trials that change what the loss measures: how far it falls cannot be compared with the control's fall."""
+
 _MEANS: Mapping[str, Expectation] = {"+": "removed", "-": "persists", "o": "either"}
 
 

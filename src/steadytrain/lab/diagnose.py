@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steadytrain.causes.catalog import causes
+from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
 from steadytrain.diagnosing.model import UNKNOWN, Answer
@@ -236,7 +237,11 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
     if trial.name != CONTROL:
-        return trial.judge(bench.case, controls, outcomes)
+        judged = trial.judge(bench.case, controls, outcomes)
+        if bench.case.aim == "progress" and trial.name in OTHER_LOSS and judged.effect in ("removed", "persists"):
+            why = f"{judged.why}; its loss is another one, so that says nothing"
+            return Verdict(trial.name, "inconclusive", {}, why)
+        return judged
     if not bench.control.ran:
         return Verdict(CONTROL, "not-run", why=bench.control.note)
     exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
