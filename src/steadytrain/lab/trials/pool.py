@@ -143,8 +143,9 @@ class Pool:
             worker.close()
         server, self._server = self._server, None
         if server is not None:
-            assert server.stdin is not None
+            assert server.stdin is not None and server.stdout is not None
             server.stdin.close()
+            server.stdout.close()
             try:
                 server.wait(LOOK_S * 25)
             except subprocess.TimeoutExpired:
@@ -249,13 +250,14 @@ class Pool:
             path = self.scratch / "server"
             if self._server is None or self._server.poll() is not None:
                 path.unlink(missing_ok=True)
-                self._server = subprocess.Popen(
-                    [sys.executable, "-m", "steadytrain.lab.trials.server", str(path)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=(self.scratch / "server.txt").open("ab"),
-                    start_new_session=True,
-                )
+                with (self.scratch / "server.txt").open("ab") as log:
+                    self._server = subprocess.Popen(
+                        [sys.executable, "-m", "steadytrain.lab.trials.server", str(path)],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=log,
+                        start_new_session=True,
+                    )
                 assert self._server.stdout is not None
                 said = self._server.stdout.readline()
                 if said != b"ready\n":
