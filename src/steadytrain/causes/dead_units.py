@@ -43,7 +43,7 @@ class DeadUnits(Cause):
         "detached-graph",
         "normalization-misuse",
     )
-    expects = column("script", removed=("leaky-units",))
+    expects = column("script", either=("leaky-units", "reinitialize"))
     confirming = ("leaky-units",)
     spared = ("drop-batch", "float32")
     interventions = (
