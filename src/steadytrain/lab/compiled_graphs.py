@@ -107,14 +107,23 @@ graphs: list[CompiledGraph] = []
 """All that the script has compiled so far, in order."""
 
 
-def intercept() -> None:
-    """From now on, in this process, every graph that is compiled by a backend is kept beside what it is made into."""
+def intercept() -> Callable[[], None]:
+    """From now on, in this process, every graph that is compiled by a backend is kept beside what it is made into.
+
+    Returns what puts everything back.
+    """
     inductor = getattr(torch, "_TorchCompileInductorWrapper", None)
     other = getattr(torch, "_TorchCompileWrapper", None)
-    if inductor is not None:
-        _put_between(inductor, lambda wrapper: INDUCTOR)
-    if other is not None:
-        _put_between(other, lambda wrapper: str(wrapper.compiler_name))
+    undo = [_put_between(inductor, lambda wrapper: INDUCTOR)] if inductor is not None else []
+    undo += [_put_between(other, lambda wrapper: str(wrapper.compiler_name))] if other is not None else []
+
+    def put_back() -> None:
+        for one in undo:
+            one()
+        graphs.clear()
+        _current.asked = False
+
+    return put_back
 
 
 def is_used() -> bool:
@@ -134,7 +143,7 @@ def by_backend(backend: str, keep: list[GraphCall] | None = None) -> Iterator[No
         _current.backend, _current.keep = before
 
 
-def _put_between(kind: type, name_of: Callable[[Any], str]) -> None:
+def _put_between(kind: type, name_of: Callable[[Any], str]) -> Callable[[], None]:
     original = kind.__call__
     begin = kind.__init__  # type: ignore[misc]
 
@@ -158,8 +167,11 @@ def _put_between(kind: type, name_of: Callable[[Any], str]) -> None:
         graphs.append(graph)
         return graph
 
-    kind.__init__ = asked  # type: ignore[misc]
-    kind.__call__ = compile_graph  # type: ignore[method-assign]
+    def put_back() -> None:
+        kind.__init__, kind.__call__ = begin, original  # type: ignore[misc, method-assign]
+
+    kind.__init__, kind.__call__ = asked, compile_graph  # type: ignore[misc, method-assign]
+    return put_back
 
 
 def _keeper(backend: str, calls: list[GraphCall]) -> Callable[[CompiledGraph, Sequence[Any]], Any]:
