@@ -48,7 +48,7 @@ def tokens_of(subject: Subject, batch: Batch) -> Tokens:
     Raises:
         CannotError: the model learns no tokens, or its labels cannot be told.
     """
-    if subject.task not in TEXT_TASKS:
+    if not learns_tokens(subject, batch):
         raise CannotError(f"the model learns no tokens (task: {subject.task})")
     found = token_ids(batch)
     if not found:
@@ -65,6 +65,17 @@ def tokens_of(subject: Subject, batch: Batch) -> Tokens:
     if scores is None:
         raise CannotError("the labels that the loss is computed from were not seen")
     return Tokens(ids, mask, scores.targets.masked_fill(~scores.counted, IGNORED), False)
+
+
+def learns_tokens(subject: Subject, batch: Batch) -> bool:
+    """Whether tokens are learned: by the task, or where a loss of the trainer's own hides it, by labels beside ids."""
+    if subject.task in TEXT_TASKS:
+        return True
+    if subject.task != "unknown":
+        return False
+    shapes = {ids.shape for ids in token_ids(batch).values()}
+    named = {path.rsplit(".", 1)[-1].lower(): tensor for path, tensor in batch.tensors().items()}
+    return any(name in named and named[name].shape in shapes for name in _LABELS)
 
 
 def special_of(subject: Subject) -> Special:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
@@ -26,6 +27,7 @@ from steadytrain.checks.contract import (
 FLOOR = {torch.float32: 1e-5, torch.float64: 1e-12}
 FLOOR_LOW = 1e-2
 COMPILERS = ("aot_eager", "inductor")
+"""The first is quick, and finds what tracing and autograd make of the code; the second makes kernels."""
 
 
 @final
@@ -111,13 +113,19 @@ def _variants(module: nn.Module, *, uses_attention: bool) -> Iterator[tuple[str,
             yield f"attention by {backend.name.lower()}", with_kernel
         if getattr(getattr(module, "config", None), "_attn_implementation", None) == "sdpa":
             yield "attention by the model's own code", lambda args, kwargs: _with_own_attention(module, args, kwargs)
-    for compiler in COMPILERS:
+    for compiler in COMPILERS if _compiles(module) else COMPILERS[:1]:
 
         def compiled(args: Any, kwargs: Any, compiler: str = compiler) -> dict[str, Tensor]:
             with _compiled(module, compiler) as code:
                 return _ran(code, module, args, kwargs)
 
         yield f"compiled by {compiler}", compiled
+
+
+def _compiles(module: nn.Module) -> bool:
+    """Whether the script compiles, or the model is on a GPU: C++ for a CPU takes minutes, and is used by few."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return bool(dynamo is not None and dynamo.counters["frames"]) or any(p.is_cuda for p in module.parameters())
 
 
 def _with_own_attention(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Tensor]:
@@ -135,15 +143,18 @@ def _with_own_attention(module: nn.Module, args: Any, kwargs: Any) -> dict[str, 
 @contextlib.contextmanager
 def _compiled(module: nn.Module, compiler: str) -> Iterator[Any]:
     """The module compiled, in this process only; what was compiled is forgotten afterwards."""
-    import torch._dynamo
+    import torch._dynamo.utils
     import torch._inductor.config
 
     patch: Any = torch._inductor.config.patch
+    before = bool(torch._dynamo.utils.counters["frames"])
     try:
         with patch(compile_threads=1):
             yield torch.compile(module, backend=compiler, dynamic=False)
     finally:
         torch._dynamo.reset()
+        if not before:
+            torch._dynamo.utils.counters.clear()  # they say whether the script compiles
 
 
 def _ran(code: Any, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -138,6 +138,10 @@ class DataParallelEquivalence(Check):
             if grave is failed:
                 return failed(told, **numbers)
             return passed(f"{told}, should this be trained on several GPUs", **numbers)
+        if _is_shared_out(subject.batches[0]) and abs(RANKS * numbers["factor"] - 1.0) < 0.01:
+            return passed(
+                "the trainer divides by the targets of the whole step, and two processes share them", **numbers
+            )
         if numbers["difference_beside_factor"] <= 10 * limit:
             return grave(
                 f"the averaged gradient of two processes is {numbers['factor']:.3g} times that of one: the loss is no "
@@ -180,6 +184,11 @@ def _mixed(
         for name in mixed.keys() & part.keys():
             mixed[name] += weight * part[name]
     return mixed
+
+
+def _is_shared_out(batch: Batch) -> bool:
+    """Whether a trainer hands over how many targets the whole step has, over all of its processes."""
+    return any("num_items" in name for name in (*batch.values, *batch.kwargs, *batch.tensors()))
 
 
 def _targets(subject: Subject, batch: Batch) -> int | None:

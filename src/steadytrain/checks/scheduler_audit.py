@@ -131,7 +131,8 @@ def _length(scheduler: Any, depth: int) -> int | None:
 
 def _processes(subject: Subject) -> int:
     """How many steps Accelerate takes of the schedule for each optimizer step."""
-    for value in list(subject.observed.get("variables", {}).values()):
+    held = vars(subject.owner).values() if hasattr(subject.owner, "__dict__") else ()
+    for value in [*subject.observed.get("variables", {}).values(), *held]:
         if type(value).__name__ == "AcceleratedScheduler" and not getattr(value, "split_batches", False):
             from accelerate.state import AcceleratorState
 

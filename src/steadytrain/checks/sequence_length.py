@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.checks._rows import sampled_rows
-from steadytrain.checks._texts import TEXT_TASKS
+from steadytrain.checks._texts import learns_tokens
 from steadytrain.checks._tokens import token_ids
 from steadytrain.checks.contract import Batch, Check, Cost, Outcome, Subject, not_run, passed, warned
 
@@ -45,7 +45,7 @@ class SequenceLength(Check):
     padding_max: float = field(default=0.75, metadata={"about": "so much padding in the first batches is told"})
 
     def inspect(self, subject: Subject) -> Outcome:
-        if subject.task not in TEXT_TASKS:
+        if not learns_tokens(subject, subject.batches[0]):
             return not_run(f"the model learns no tokens (task: {subject.task})")
         lengths: list[int] = []
         places = 0

@@ -45,7 +45,7 @@ def subject_of_script(observed: Observed, *, dataset: int | None, thorough: bool
     subject = Subject(
         model=model,
         batches=batches,
-        look_at=None if way is None else lambda batch: batch.way.look(batch),  # type: ignore[no-any-return]
+        look_at=None if way is None else lambda batch: batch.way.look(batch),
         why_no_loss="" if way is not None else f"the loss cannot be computed again: {observed.why_no_way}",
         loss_source=way.words.strip(" ,") if way is not None else "",
         optimizers=optimizers,
@@ -117,7 +117,12 @@ def _model(observed: Observed) -> tuple[nn.Module, Sequence[nn.Module]]:
 def _schedulers(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[Any, ...]:
     ours = {id(optimizer) for optimizer in optimizers}
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), SCHEDULERS)]
-    return tuple(one for one in found if id(getattr(one, "optimizer", None)) in ours)
+    return tuple(one for one in found if ours & _ids_of(getattr(one, "optimizer", None)))
+
+
+def _ids_of(optimizer: Any) -> set[int]:
+    """An optimizer, and the one that it is a wrapper of (Accelerate's)."""
+    return {id(optimizer), id(getattr(optimizer, "optimizer", None))} - {id(None)}
 
 
 def _loader(dataset: int | None) -> Any:
