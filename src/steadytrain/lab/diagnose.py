@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from steadytrain.causes.catalog import causes
+from steadytrain.causes.catalog import causes, shipped
 from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
@@ -145,7 +145,15 @@ def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Cal
 
 
 def _suspects(case: Case) -> tuple[Suspect, ...]:
-    return tuple(Suspect(name, cause, cause.signature(case)) for name, cause in causes().items())
+    found = []
+    for name, cause in causes().items():
+        try:
+            found.append(Suspect(name, cause, cause.signature(case)))
+        except Exception:
+            if name in shipped():
+                raise
+            # Another package's cause must not cost the diagnosis.
+    return tuple(found)
 
 
 # The trials.
@@ -246,7 +254,8 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
         return Verdict(CONTROL, "not-run", why=bench.control.note)
     exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
     judged = trial.judge(bench.case, controls, outcomes)
-    effect: Effect = "persists" if bench.control.shown else "removed"
+    # To the last bit is as recorded, symptom included, whether or not the probes show it.
+    effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
     return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
 
 

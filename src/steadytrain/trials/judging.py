@@ -2,8 +2,9 @@
 
 Finite symptoms are judged on the fixed probe set: how far its loss rises over what it was at the beginning, at its
 peak and in the end, against the same numbers of the control. Where the incident did no damage that the probes show (a
-clipped spike), the losses of the steps themselves are compared, and that is said. Values that are not finite are judged
-by when the first came. A run that does not learn is judged by how far the probes fall.
+clipped spike), the losses of the steps themselves are compared, then the gradient or the update, and that is said.
+Values that are not finite are judged by when the first came. A run that does not learn is judged by how far the probes
+fall.
 """
 
 from __future__ import annotations
@@ -37,6 +38,17 @@ DELAYED_ENTRIES = 3
 
 SPIKE_NOISES = 6.0
 """A loss of a step is high where it lies so many noises over the losses before the onset."""
+
+GROWTH_MIN = math.log(2.0)
+"""A gradient or an update that does not double is as it was."""
+
+_QUANTITIES = {
+    "exploding-gradients": ("gradient_norm", "gradient norm"),
+    "gradient-norm-spike": ("gradient_norm", "gradient norm"),
+    "update-norm-spike": ("update_ratio", "update"),
+    "second-moment-lag": ("update_ratio", "update"),
+}
+"""What a symptom is about that neither the probes nor the losses of the steps have to show."""
 
 PROGRESS_FACTOR = 3.0
 """A run that did not learn does learn where its probes fall by so many times what they fell in the control."""
@@ -94,7 +106,12 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     if excess is not None and excess.peak > _floor(case, excess, controls):
         return True, f"probe loss rises by {excess.peak:.3g}"
     high, by = _highest(case, control)
-    return high, f"the loss of a step is {by:.3g} over those before" if high else "nothing rises"
+    if high:
+        return True, f"the loss of a step is {by:.3g} over those before"
+    growth = _growth(case, control)
+    if growth > GROWTH_MIN:
+        return True, f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(growth):.3g} times"
+    return False, "nothing rises"
 
 
 def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outcome], outcome: Outcome) -> Verdict:
@@ -118,7 +135,13 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
         return Verdict(
             trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
         )
-    (_, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
+    (high, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
+    if not high:
+        grown, grows = _growth(case, control), _growth(case, outcome)
+        why = (
+            f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
+        )
+        return Verdict(trial, _by_share(grows, grown, 0.0), numbers, why)
     effect = _by_share(here_by, there_by, case.loss_noise())
     why = f"loss of a step {here_by:.3g} over those before, in the control {there_by:.3g}; the probes show no damage"
     return Verdict(trial, effect, numbers, why)
@@ -213,6 +236,23 @@ def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
         return False, 0.0
     by = max(after) - base
     return by > SPIKE_NOISES * case.loss_noise(), by
+
+
+def _growth(case: Case, outcome: Outcome) -> float:
+    """Logarithm of how far what the symptom is about grew after the onset over what it was before; 0 where unknown."""
+    quantity = _QUANTITIES.get(_name(case))
+    if quantity is None:
+        return 0.0
+    lead = max(case.onset - (outcome.spec.begin or 0) - 1, 0)
+    values = [(place, getattr(seen, quantity[0])) for place, seen in enumerate(outcome.steps)]
+    known = [(place, value) for place, value in values if value is not None and math.isfinite(value) and value > 0]
+    before = [value for place, value in known if place < lead] or [value for _, value in known[:1]]
+    after = [value for place, value in known if place >= lead]
+    return math.log(max(after) / float(np.median(before))) if before and after else 0.0
+
+
+def _name(case: Case) -> str:
+    return case.symptom.name if case.symptom is not None else ""
 
 
 def _numbers(case: Case, control: Outcome, outcome: Outcome) -> dict[str, float]:
