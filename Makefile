@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms bench-data zoo clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-rewind  what the tape and the snapshots cost; three minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
+	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
 	@echo "make clean         remove environments, caches and what the demo wrote"
@@ -83,6 +84,9 @@ bench-symptoms: $(READY)
 
 bench-data: $(READY)
 	$(VENV)/bin/python benchmarks/data_checks.py
+
+bench-trials: $(READY)
+	$(VENV)/bin/python benchmarks/trial_matrix.py --docs docs/trials.md
 
 zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
