@@ -7,9 +7,11 @@ optimizer broke; and a second one names what has to be kept where the first coul
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from steadytrain.lab.origins import Record
     from steadytrain.lab.repro.trail import Trail, Wanted
 
@@ -44,7 +48,10 @@ class Request:
     def wanted(self) -> Wanted | None:
         from steadytrain.lab.repro.trail import Wanted
 
-        return None if self.keep is None else Wanted(*map(frozenset, self.keep))
+        if self.keep is None:
+            return None
+        operations, nodes = map(frozenset, self.keep)
+        return Wanted(operations, nodes)
 
 
 def main(bundle_path: str, folder_name: str) -> int:
@@ -64,15 +71,22 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.lab.relaunch import NEW_PROCESS
     from steadytrain.lab.repro.trail import Trail
 
+    _note_compiling()
     trail = Trail(request.wanted)
     laps: list[LoopLap] = []
+    roots: list[Tensor] = []
+
+    class _Lap(LoopLap):
+        def backward_begins(self, root: Tensor) -> None:
+            roots.append(root)
+            super().backward_begins(root)
 
     def lap(scene: Scene) -> LoopLap:
-        laps.append(LoopLap(scene, method=NEW_PROCESS, observer=trail))
+        laps.append(_Lap(scene, method=NEW_PROCESS, observer=trail))
         return laps[0]
 
     def done(finding: Finding) -> None:
-        _leave(folder, request, finding, laps[0].culprit() if laps else None, trail)
+        _leave(folder, request, finding, laps[0].culprit() if laps else None, trail, roots)
 
     settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe")
     lead = lead_in_steps(bundle) if request.whole_lead else 1
@@ -93,15 +107,65 @@ def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
     look_at_updates(bundle.incident.step, request.wanted, leave)
 
 
-def _leave(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> None:
+compiled_calls: list[str] = []
+"""Not empty once the launched script has called ``torch.compile``."""
+
+
+def _note_compiling() -> None:
+    """Remember whether the script calls ``torch.compile``; a step that is done over runs eagerly and does not tell."""
+    import torch
+
+    compile_it = torch.compile
+
+    @functools.wraps(compile_it)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        del compiled_calls[1:]
+        compiled_calls.append("torch.compile")
+        return compile_it(*args, **kwargs)
+
+    torch.compile = noted
+
+
+def _leave(
+    folder: Path,
+    request: Request,
+    finding: Finding,
+    culprit: Record | None,
+    trail: Trail,
+    roots: Sequence[Tensor] = (),
+) -> None:
     """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
     try:
-        document = _document(folder, request, finding, culprit, trail)
+        document = _eager_loss(folder, finding, trail, roots) or _document(folder, request, finding, culprit, trail)
     except Exception as error:  # ours, but the launched script must not go on and train
         document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": []}
     write_json(folder / RESULT, {"finding": finding.to_json(), **document})
     sys.stdout.flush()
     os._exit(0)
+
+
+def _eager_loss(folder: Path, finding: Finding, trail: Trail, roots: Sequence[Tensor]) -> dict[str, Any] | None:
+    """The whole loss as a program, where it came out finite without the compiled code that the script has."""
+    import torch
+
+    from steadytrain.lab.repro.arguments import CannotWriteError
+    from steadytrain.lab.repro.program import program_to_json
+    from steadytrain.lab.repro.step_capture import loss_program
+    from steadytrain.lab.tracer import NOT_REPRODUCED
+
+    if finding.located is not None or not finding.why.startswith(NOT_REPRODUCED) or not roots:
+        return None
+    if not compiled_calls:
+        return None
+    try:
+        program, _ = loss_program(trail, roots, ())
+    except CannotWriteError as refusal:
+        return {
+            "why": f"in eager mode the step comes out finite, and its loss cannot be cut out: {refusal}",
+            "programs": [],
+        }
+    torch.save(program.inputs, folder / TENSORS)
+    return {"why": None, "programs": [], "compiled": program_to_json(program)}
 
 
 def _document(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> dict[str, Any]:

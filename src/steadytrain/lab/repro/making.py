@@ -30,6 +30,9 @@ ISSUE = "ISSUE.md"
 FRESH_WAIT_S = 120.0
 """For a script of a few operations: importing torch from a slow disk takes most of it."""
 
+COMPILED_CUT_S_MAX = 240.0
+"""Cutting a compiled program down takes a dozen compilations of one to ten seconds; half of this is for it."""
+
 BATCH_IS_BAD = "the batch already holds"
 CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
 WEIGHTS_ARE_BAD = "the parameter already holds"
@@ -90,6 +93,8 @@ def make_repro(
         work = _Work(bundle, Path(scratch), before, wait_s, clock, clock())
         captured = _captured(work)
         finding = Finding.from_json(captured["finding"])
+        if captured.get("compiled"):
+            return _compiled_only(work, folder, finding, compiled_wait_s)
         if not captured["programs"]:
             return _without_script(bundle, folder, finding, str(captured["why"] or finding.why))
         made = _made(work)
@@ -120,9 +125,13 @@ def _captured(work: _Work) -> dict[str, Any]:
     recorded = work.bundle.incident.finding
     if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
         return {"finding": recorded.to_json(), "programs": [], "why": None}
-    request = Request(work.before, update=recorded.located is None and recorded.why.startswith(WEIGHTS_ARE_BAD))
+    request = Request(
+        work.before,
+        update=recorded.located is None and recorded.why.startswith(WEIGHTS_ARE_BAD),
+        whole_lead=recorded.located is None,
+    )
     found = _launched(work, request)
-    if not request.update and _is_another(recorded, found):
+    if not request.update and not request.whole_lead and _is_another(recorded, found):
         # What the script decides by its own counters is as it was only after all of its own steps.
         request = replace(request, whole_lead=True)
         again = _launched(work, request)
@@ -174,12 +183,14 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
     return Repro(False, why, files=sizes_of(folder), finding=finding, rows=rows)
 
 
-def _made(work: _Work) -> dict[str, Any]:
+def _made(
+    work: _Work, module: str = "steadytrain.lab.repro.working", *, budget_s: float | None = None
+) -> dict[str, Any]:
     """Make the captured program small in a process of its own: an operation on odd shapes may take it down."""
     budget = work.left_s
-    command = ["-m", "steadytrain.lab.repro.working", str(work.scratch), f"{budget / 2:.1f}"]
+    command = ["-m", module, str(work.scratch), f"{min(budget_s or budget, budget) / 2:.1f}"]
     try:
-        done = run_python(command, wait_s=budget)
+        done = run_python(command, wait_s=budget, environment=_compiling(work))
     except subprocess.TimeoutExpired:
         return {"why": f"making it small took more than {budget:.0f} s (--wait-s)"}
     made = work.scratch / "made.json"
@@ -188,6 +199,21 @@ def _made(work: _Work) -> dict[str, Any]:
         return {"why": f"making it small ended with {done.returncode}: {said}"}
     found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
     return found
+
+
+def _compiled_only(work: _Work, folder: Path, finding: Finding, compiled_wait_s: float) -> Repro:
+    """The step came out finite when it was done over in eager mode: its loss is compiled and cut down."""
+    from steadytrain.lab.repro.fresh import fault_in_fresh_process
+
+    if compiled_wait_s <= 0:
+        return Repro(False, f"{finding.why}; compiled was not tried (--compiled-wait-s 0)", finding=finding)
+    made = _made(work, "steadytrain.lab.repro.compiled", budget_s=COMPILED_CUT_S_MAX)
+    if made["why"] is not None:
+        return Repro(False, str(made["why"]), finding=finding)
+    refused = fault_in_fresh_process(work.scratch / "repro.py", wait_s=FRESH_WAIT_S, fault=str(made["fault"]))
+    if refused is not None:
+        return Repro(False, f"not called a reproduction: {refused}", finding=finding)
+    return _put(work, folder, finding, made, dict(made["variants"]))
 
 
 def _verified(work: _Work, compiled_wait_s: float) -> tuple[str | None, dict[str, str]]:
@@ -215,22 +241,25 @@ def _variants(work: _Work, wait_s: float) -> dict[str, str]:
         return {"compiled": "not tried (--compiled-wait-s 0)"}
     result = work.scratch / "variants.json"
     names = [str(work.scratch / name) for name in ("repro.py", "made.json", "variants.json")]
-    # A cache of its own leaves nothing behind; one thread saves starting a pool of compilers.
-    environment = {
-        **os.environ,
-        "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "compiled"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    }
     late = False
     try:
         arguments = ["-m", "steadytrain.lab.repro.variants", *names]
-        run_python(arguments, wait_s=wait_s, folder=work.scratch, environment=environment)
+        run_python(arguments, wait_s=wait_s, folder=work.scratch, environment=_compiling(work))
     except subprocess.TimeoutExpired:
         late = True
     found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
     if "compiled" not in found:
         found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
     return found
+
+
+def _compiling(work: _Work) -> dict[str, str]:
+    """A cache of its own leaves nothing behind; one thread saves starting a pool of compilers."""
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
 
 
 def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], variants: dict[str, str]) -> Repro:

@@ -265,7 +265,7 @@ def _clip(training: Training, step: Mapping[str, Any], tensors: Mapping[str, Ten
     recorded = {name: tensors[f"gradient.{name[1:]}"] for name in own if f"gradient.{name[1:]}" in tensors}
     if recorded.keys() != own.keys():
         raise CannotShowError("the gradients of the captured operations are not those of the run")
-    limit = step["clip"]
+    limit: float | None = step["clip"]
     norm = _norm(own)
     factor = min(1.0, limit / (norm + 1e-6)) if limit is not None else 1.0
     apart = _norm({name: one * factor - recorded[name] for name, one in own.items()})

@@ -41,8 +41,14 @@ class Script:
     tensors: dict[str, Tensor]
 
 
-def write_script(program: Program, *, exact: bool) -> Script:
-    """``program`` as a script; with ``exact`` operations are called by their overload, else as people call them."""
+COMPILED_FAULT = "in compiled code only"
+
+
+def write_script(program: Program, *, exact: bool, compiled: str | None = None) -> Script:
+    """``program`` as a script; with ``exact`` operations are called by their overload, else as people call them.
+
+    ``compiled`` is the backend of a fault that is not there in eager mode.
+    """
     beside = {
         name: tensor
         for name, tensor in program.inputs.items()
@@ -51,7 +57,7 @@ def write_script(program: Program, *, exact: bool) -> Script:
     names = ", ".join(program.inputs)
     names = f"({names},)" if len(program.inputs) == 1 else names
     lines = [
-        *_docstring(program),
+        *_docstring(program, compiled),
         *(["from pathlib import Path", ""] if beside else []),
         "import torch",
         "",
@@ -70,14 +76,16 @@ def write_script(program: Program, *, exact: bool) -> Script:
         "",
         "",
         'if __name__ == "__main__":',
-        *(f"    {line}" for line in _ending(program, names)),
+        *(f"    {line}" for line in _ending(program, names, compiled)),
     ]
     return Script("\n".join(lines) + "\n", beside)
 
 
-def title(program: Program) -> str:
+def title(program: Program, *, compiled: str | None = None) -> str:
     """The fault in a line."""
-    word = WORDS[program.kind]
+    word = WORDS.get(program.kind, "NaN")
+    if compiled is not None:
+        return f"{program.subject} makes {word} {FAULT}, compiled with {compiled} and not in eager mode"
     return f"{'backward of ' if program.backward else ''}{program.subject} makes {word} {FAULT}"
 
 
@@ -86,8 +94,8 @@ def save_tensors(tensors: dict[str, Tensor], path: Any) -> None:
     torch.save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, path)
 
 
-def _docstring(program: Program) -> Iterator[str]:
-    text = f"{title(program)}. Needs torch alone ({torch.__version__} when this was made)."
+def _docstring(program: Program, compiled: str | None) -> Iterator[str]:
+    text = f"{title(program, compiled=compiled)}. Needs torch alone ({torch.__version__} when this was made)."
     first, *rest = textwrap.wrap(text, LINE_CHARACTERS_MAX)
     yield f'"""{first}'
     yield from rest
@@ -181,12 +189,22 @@ def _used(program: Program) -> set[str]:
     return read | set(_returned(program))
 
 
-def _ending(program: Program, names: str) -> Sequence[str]:
+def _ending(program: Program, names: str, compiled: str | None) -> Sequence[str]:
     """What looks at the result, and fails."""
     arguments = ", ".join(_arguments(program))
-    word = WORDS[program.kind]
+    word = WORDS.get(program.kind, "NaN")
     finite = 'assert all(bool(torch.isfinite(one).all()) for one in inputs()), "an input is not finite"'
     lines = [finite, f"{names} = inputs()"]
+    if compiled is not None:
+        backend = "" if compiled == "inductor" else f', backend="{compiled}"'
+        lines += [
+            f"eager = forward({arguments})",
+            'assert bool(torch.isfinite(eager).all()), "it is not finite in eager mode, either"',
+            f"found = torch.compile(forward{backend})({arguments})",
+            'print("torch", torch.__version__, "eager", eager, "compiled", found)',
+            f'assert bool(torch.isfinite(found).all()), "{word} {FAULT}, {COMPILED_FAULT}"',
+        ]
+        return lines
     if program.backward:
         gradients = [name for name in program.gradients if name]
         results = "result" if len(gradients) == 1 else "*results"

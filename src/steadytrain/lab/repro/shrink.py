@@ -161,12 +161,12 @@ def _digits(trials: Trials) -> None:
     if sum(trials.program.inputs[name].numel() for name in floating) > ROUNDED_NUMBERS_MAX:
         return
     for digits in DIGITS:
-        rounded = {name: _rounded(trials.program.inputs[name], digits) for name in floating}
+        rounded = {name: rounded(trials.program.inputs[name], digits) for name in floating}
         if trials.takes(trials.program.given({**trials.program.inputs, **rounded})):
             break
     for name in floating:
         for digits in DIGITS:
-            if trials.takes(_with(trials.program, name, _rounded(trials.program.inputs[name], digits))):
+            if trials.takes(_with(trials.program, name, rounded(trials.program.inputs[name], digits))):
                 break
 
 
@@ -273,7 +273,7 @@ def _dropped(program: Program, names: Sequence[str], depth: int) -> Program | No
     return program.given({**program.inputs, **changed}) if changed else None
 
 
-def _rounded(tensor: Tensor, digits: int) -> Tensor:
+def rounded(tensor: Tensor, digits: int) -> Tensor:
     """Each number to so many significant digits, in its own dtype; what would overflow stays."""
     flat = [float(f"{number:.{digits - 1}e}") for number in tensor.flatten().tolist()]
     rounded = torch.tensor(flat, dtype=torch.float64).to(tensor.dtype).reshape(tensor.shape)

@@ -79,7 +79,7 @@ class StepCapture(Follower):
         self._stream = self._stream or stream
         if stream is not self._stream or self._mode is None:
             return
-        self._mode.__exit__(None, None, None)
+        self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._eager.__exit__(None, None, None)
         self._mode = None
         assert self._trail is not None

@@ -29,7 +29,7 @@ def main(script: str, facts: str, result: str) -> int:
     text = Path(script).read_text(encoding="utf-8")
     told = json.loads(Path(facts).read_text(encoding="utf-8"))
     found: dict[str, str] = {}
-    _compile_quickly()
+    compile_quickly()
     tries: dict[str, Callable[[], str]] = {
         "eager": lambda: _outcome(text, script, told),
         "float64": lambda: _outcome(_FLOATS.sub("torch.float64", text), script, told, dtype=torch.float64),
@@ -51,7 +51,7 @@ def main(script: str, facts: str, result: str) -> int:
     return 0
 
 
-def _compile_quickly() -> None:
+def compile_quickly() -> None:
     """For one small kernel, precompiled headers and test programs for each instruction set take longer than itself."""
     from torch._inductor import config
 
