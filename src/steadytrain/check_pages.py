@@ -168,8 +168,8 @@ def _page_of(path: Path) -> CheckPage:
 
 def _page(name: str, doc: str, cost: str, source: str, thresholds: list[Threshold]) -> CheckPage:
     summary, sections = _split(doc)
-    texts = (sections.get(title, "") for title in SECTIONS)
-    return CheckPage(name, summary, *texts, cost=cost, source=source, thresholds=tuple(thresholds))
+    means, causes, following = (sections.get(title, "") for title in SECTIONS)
+    return CheckPage(name, summary, means, causes, following, cost, source, tuple(thresholds))
 
 
 def _split(text: str) -> tuple[str, dict[str, str]]:

@@ -26,7 +26,7 @@ class Embedded:
 def token_ids(batch: Batch) -> dict[str, Tensor]:
     """Integer tensors [rows, positions] of the model's call, by name."""
     named = {**{f"args[{at}]": value for at, value in enumerate(batch.args)}, **batch.kwargs}
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, value in named.items():
         for tensor in tensors_of(value):
             if tensor.dim() == 2 and tensor.dtype in (torch.int64, torch.int32) and tensor.shape[1] > 1:

@@ -50,7 +50,7 @@ def without_dropout(model: nn.Module) -> None:
         if "Dropout" in type(module).__name__ or "DropPath" in type(module).__name__:
             module.eval()
             if type(vars(module).get("p")) is float:
-                module.p = 0.0  # read by attention that drops out by itself
+                setattr(module, "p", 0.0)  # noqa: B010 - read by attention that drops out by itself
         for name in ("dropout", "attention_dropout", "dropout_p", "dropout_prob", "attn_dropout"):
             if type(vars(module).get(name)) is float:
                 setattr(module, name, 0.0)

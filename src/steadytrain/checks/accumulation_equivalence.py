@@ -61,7 +61,7 @@ class AccumulationEquivalence(Check):
         summed = _gradient(subject, parts)
         mean_apart, sum_apart = _apart(summed * 0.5, whole), _apart(summed, whole)
         apart = min(mean_apart, sum_apart)
-        numbers = {
+        numbers: dict[str, Any] = {
             "difference_share": apart,
             "targets_of_parts": [sum(sizes[:half]), sum(sizes[half:])] if sizes else None,
             "rows": rows,

@@ -50,7 +50,7 @@ class AttentionEntropy(Check):
         if not watch.shares:
             return not_run("no call of scaled_dot_product_attention over enough positions was seen")
         lowest = min(watch.shares)
-        numbers = {"share_of_even": watch.shares}
+        numbers: dict[str, Any] = {"share_of_even": watch.shares}
         at = watch.shares.index(lowest) + 1
         text = f"attention {at} of {len(watch.shares)} has {lowest:.0%} of the entropy of even weights"
         if lowest < self.fail_share:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class BatchLeak(Check):
         if own == 0.0 and worst == 0.0:
             return not_run("no gradient reaches the inputs: see input-independence")
         share = worst / max(own, 1e-30)
-        numbers = {"rows": rows, "own": own, "others": worst, "share": share}
+        numbers: dict[str, Any] = {"rows": rows, "own": own, "others": worst, "share": share}
         if share > self.leak_share:
             if time_may_come_first(subject, batch):
                 return not_run(

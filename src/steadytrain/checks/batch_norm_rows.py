@@ -62,7 +62,7 @@ class BatchNormRows(Check):
             return passed(f"{len(norms)} batch norms, all in evaluation mode")
         name, fewest = min(seen.items(), key=lambda one: one[1])
         left = _left_over(subject.loader)
-        numbers = {"batch_norms": len(norms), "fewest_rows": fewest, "left_over": left}
+        numbers: dict[str, Any] = {"batch_norms": len(norms), "fewest_rows": fewest, "left_over": left}
         if fewest == 1:
             return failed(f"{name} takes its statistics from a single row", **numbers)
         if left == 1:
@@ -74,6 +74,7 @@ class BatchNormRows(Check):
 
 def _left_over(loader: Any) -> int | None:
     """Rows in the last batch of an epoch, where the loader tells."""
+    dataset: Any
     size, dataset = getattr(loader, "batch_size", None), getattr(loader, "dataset", None)
     if not isinstance(size, int) or getattr(loader, "drop_last", True) or not hasattr(dataset, "__len__"):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -60,7 +60,7 @@ class BatchSizeInvariance(Check):
                     )
                 worst = max(worst, float((alone[0] - together[row]).abs().max()))
                 largest = max(largest, float(together[row].abs().max()))
-        numbers = {"difference": worst, "largest": largest, "rows": rows}
+        numbers: dict[str, Any] = {"difference": worst, "largest": largest, "rows": rows}
         if not worst <= self.same_share * max(largest, 1e-12):
             if time_may_come_first(subject, batch):
                 return not_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -69,7 +69,13 @@ class Causality(Check):
                 largest = max(largest, float(sizes.max()))
                 reached = torch.nonzero(sizes > self.leak_share * sizes.max()).flatten()
                 last_seen.append(int(reached.max()) - at if len(reached) else -at)
-        numbers = {"own": own, "later": worst, "largest": largest, "sees_up_to": last_seen, "positions": length}
+        numbers: dict[str, Any] = {
+            "own": own,
+            "later": worst,
+            "largest": largest,
+            "sees_up_to": last_seen,
+            "positions": length,
+        }
         if largest == 0.0:
             return failed("the predictions do not depend on the tokens at all", **numbers)
         if worst > self.leak_share * largest:

@@ -73,7 +73,7 @@ class CausalityByChange(Check):
             raise CannotError("the scores at each position cannot be told from the loss function's arguments")
         first, second = before.logits[:, :half].detach().float(), after.logits[:, :half].detach().float()
         largest, difference = float(first.abs().max()), float((first - second).abs().max())
-        numbers = {"difference": difference, "largest": largest, "changed_from": half}
+        numbers: dict[str, Any] = {"difference": difference, "largest": largest, "changed_from": half}
         if difference > self.rounding_share * max(largest, 1e-12):
             return failed(
                 f"scores before position {half} change by {difference:.2g} with the tokens after it", **numbers

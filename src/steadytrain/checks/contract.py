@@ -265,10 +265,12 @@ class Subject:
         for group in groups:
             group.pop("initial_lr", None)
         try:
-            return type(ours)(groups)
+            made: Any = type(ours)
+            optimizer: torch.optim.Optimizer = made(groups)
         except Exception as error:
             kind = type(ours).__qualname__
             raise CannotError(f"another {kind} could not be made: {type(error).__name__}: {error}") from None
+        return optimizer
 
     def trainable(self) -> dict[str, Tensor]:
         """The parameters that the optimizers hold, by name."""

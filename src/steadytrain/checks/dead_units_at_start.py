@@ -60,7 +60,7 @@ class DeadUnitsAtStart(Check):
             return not_run(f"fewer than {POINTS_MIN} examples were seen: a unit may be off in so few by chance")
         shares = [(float((~alive).double().mean()), number, name) for number, (name, alive) in enumerate(enough)]
         worst, number, name = max(shares)
-        numbers = {"dead_share": [share for share, _, _ in shares], "layers": len(enough)}
+        numbers: dict[str, Any] = {"dead_share": [share for share, _, _ in shares], "layers": len(enough)}
         text = f"{worst:.0%} of the units of rectifier {number + 1} of {len(enough)} ({name}) are off for every example"
         if worst >= self.fail_share:
             return failed(text, **numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -54,7 +54,7 @@ class EvalDeterminism(Check):
         if not one:
             return not_run("the model returns no floating-point tensor")
         worst, largest = difference(one, two)
-        numbers = {"difference": worst, "largest": largest}
+        numbers: dict[str, Any] = {"difference": worst, "largest": largest}
         if worst > self.rounding_share * max(largest, 1e-12):
             return failed(
                 f"two calls in evaluation mode differ by {worst:.2g} (largest value {largest:.2g})", **numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ class GradientCoverage(Check):
         without = sorted(set(trained) - seen)
         outside = sorted(n for n, p in named.items() if p.requires_grad and subject.optimizers and id(p) not in held)
         twice = sorted(name for name, p in named.items() if held.get(id(p), 0) > 1)
-        numbers = {
+        numbers: dict[str, Any] = {
             "parameters": len(named),
             "trained": len(trained),
             "frozen": sum(not p.requires_grad for p in named.values()),

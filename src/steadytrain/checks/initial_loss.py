@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from steadytrain.checks._scores import best_constant_loss, guess_loss, whole_step
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed, warned
@@ -69,12 +69,18 @@ class InitialLoss(Check):
             return not_run("no call of a known loss function was seen: what a guess costs is not known", losses=losses)
         loss, (expected, how) = sum(losses) / len(losses), guess
         constant = best_constant_loss(look.loss_calls[-1])
-        numbers = {"loss": loss, "expected": expected, "how": how, "losses": losses, "best_constant": constant}
+        numbers: dict[str, Any] = {
+            "loss": loss,
+            "expected": expected,
+            "how": how,
+            "losses": losses,
+            "best_constant": constant,
+        }
         if subject.task == "regression" or look.loss_calls[-1].function in ("mse_loss", "l1_loss"):
             return self._regression(loss, expected, constant, numbers)
         return self._classes(loss, expected, constant, numbers)
 
-    def _classes(self, loss: float, expected: float, constant: float | None, numbers: dict[str, object]) -> Outcome:
+    def _classes(self, loss: float, expected: float, constant: float | None, numbers: dict[str, Any]) -> Outcome:
         floor = min(expected, constant) if constant else expected
         text = f"the first loss is {loss:.3f}; {expected:.3f} ({numbers['how']}) is what a guess costs"
         if loss > expected + self.far_nats:
@@ -92,7 +98,7 @@ class InitialLoss(Check):
             return passed(f"{text}: a model that was trained before", **numbers)
         return passed(text, **numbers)
 
-    def _regression(self, loss: float, expected: float, constant: float | None, numbers: dict[str, object]) -> Outcome:
+    def _regression(self, loss: float, expected: float, constant: float | None, numbers: dict[str, Any]) -> Outcome:
         if constant is None:
             raise CannotError("the targets of the regression were not seen")
         reference = max(constant, 1e-12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -86,7 +86,7 @@ class InputIndependence(Check):
         rate = (with_inputs.rate,)
         steps = len(with_inputs.losses)
         without = fit(subject, [batch], steps=steps, seconds=max(half, subject.time_left()), rates=rate, around=blind)
-        numbers = {
+        numbers: dict[str, Any] = {
             "rows": rows,
             "with_inputs": with_inputs.last * scale,
             "without_inputs": without.last * scale,

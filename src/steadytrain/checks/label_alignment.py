@@ -63,7 +63,7 @@ class LabelAlignment(Check):
             return self._by_training(subject, look)
         shares = {shift: _agreement(scores, ids, shift) for shift in SHIFTS}
         best = max(shares, key=shares.__getitem__)
-        numbers: Mapping[str, Any] = {f"shift_{shift}": share for shift, share in shares.items()}
+        numbers: dict[str, Any] = {f"shift_{shift}": share for shift, share in shares.items()}
         if shares[best] < self.agree_share:
             return not_run("the targets are no tokens of the input at any shift up to 3", **numbers)
         return _verdict(best, f"{shares[best]:.0%} of the targets are the token at shift {best}", numbers)
@@ -87,7 +87,7 @@ class LabelAlignment(Check):
             flat = logits[:, :end].flatten(0, 1).float()
             costs[shift] = float(functional.cross_entropy(flat, ids[:, shift : shift + end].flatten().long()))
         best = min(costs, key=costs.__getitem__)
-        numbers = {f"loss_at_shift_{shift}": cost for shift, cost in costs.items()}
+        numbers: dict[str, Any] = {f"loss_at_shift_{shift}": cost for shift, cost in costs.items()}
         return _verdict(best, f"after {len(found.losses)} steps the scores fit the tokens at shift {best}", numbers)
 
 

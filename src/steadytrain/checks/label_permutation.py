@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ class LabelPermutation(Check):
         loss, call = float(look.loss.detach()), look.loss_calls[-1]
         guess = best_constant_loss(call)
         steps = len(found.losses)
-        numbers: dict[str, object] = {"trained": found.last, "fresh": loss, "best_guess": guess, "steps": steps}
+        numbers: dict[str, Any] = {"trained": found.last, "fresh": loss, "best_guess": guess, "steps": steps}
         if guess is None or guess < 1e-6:
             return not_run("what the best guess costs on the fresh labels cannot be told, or they are all the same")
         if steps < STEPS_MIN:

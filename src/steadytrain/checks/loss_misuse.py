@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class LossMisuse(Check):
                 if rows >= self.sum_rows_min:
                     remarks.append(f"{call.function} sums over the batch: the gradient grows with its size")
         names = [call.function for call in look.loss_calls]
-        numbers = {"calls": names, "faults": faults, "remarks": remarks}
+        numbers: dict[str, Any] = {"calls": names, "faults": faults, "remarks": remarks}
         if faults:
             return failed("; ".join(dict.fromkeys(faults)), **numbers)
         if remarks:
@@ -109,7 +109,7 @@ def _is_table(call: LossCall) -> bool:
     targets = call.targets
     if not isinstance(targets, Tensor) or targets.shape == call.scores.shape:
         return False
-    spread = torch.broadcast_shapes(call.scores.shape, targets.shape).numel()
+    spread = int(torch.broadcast_shapes(call.scores.shape, targets.shape).numel())  # type: ignore[no-untyped-call]
     return spread > max(call.scores.numel(), targets.numel())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -48,7 +48,7 @@ class OrderInvariance(Check):
                 losses.append(float(subject.loss(one)))
         first, again, other = losses
         share = abs(other - first) / max(abs(first), 1e-12)
-        numbers = {"loss": first, "turned_round": other, "difference_share": share, "rows": rows}
+        numbers: dict[str, Any] = {"loss": first, "turned_round": other, "difference_share": share, "rows": rows}
         if abs(again - first) > 1e-6 * max(abs(first), 1e-12):
             return not_run(
                 "the loss of the same rows differs from one call to the next: see eval-determinism", **numbers

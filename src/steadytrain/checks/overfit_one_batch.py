@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from steadytrain.checks._scores import lowest_loss
 from steadytrain.checks._training import few_rows, fit, trained_parameters, without_dropout
@@ -66,7 +66,7 @@ class OverfitOneBatch(Check):
         found = fit(subject, [batch], steps=self.steps_max, seconds=subject.time_left(), stop_below=target)
         mostly_frozen = _trained_share(subject) < 0.5
         share = (found.last - floor) / (first - floor) if first > floor else 1.0
-        numbers = {
+        numbers: dict[str, Any] = {
             "rows": batch.rows,
             "first": first,
             "last": found.last,

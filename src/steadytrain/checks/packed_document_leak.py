@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class PackedDocumentLeak(Check):
             (gradient,) = torch.autograd.grad((part * random_weights(part)).sum(), seen.vectors[0])
         sizes = gradient[row].detach().abs().amax(dim=1)
         own, before = float(sizes[begin:].max()), float(sizes[:begin].max())
-        numbers = {"row": row, "begin": begin, "own": own, "document_before": before}
+        numbers: dict[str, Any] = {"row": row, "begin": begin, "own": own, "document_before": before}
         if before > self.leak_share * max(own, 1e-30):
             return failed(f"the document at position {begin} of row {row} sees the one before it", **numbers)
         return passed(f"packed documents do not see each other (row {row}, position {begin})", **numbers)

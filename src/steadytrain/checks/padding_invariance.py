@@ -68,7 +68,13 @@ class PaddingInvariance(Check):
             two = _by_position(module(*rest, **other), other["input_ids"].shape[1])
         worst = float((one - two[:, at]).abs().max())
         largest = float(one.abs().max())
-        numbers = {"difference": worst, "largest": largest, "row": row, "padding": how, "tokens": len(kept)}
+        numbers: dict[str, Any] = {
+            "difference": worst,
+            "largest": largest,
+            "row": row,
+            "padding": how,
+            "tokens": len(kept),
+        }
         where = "with padding added on the right" if how == "none" else f"with its padding on the {how}"
         if not worst <= self.same_share * max(largest, 1e-12):
             return failed(f"outputs at real tokens change by {worst:.2g} {where}", **numbers)

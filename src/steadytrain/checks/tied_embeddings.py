@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class TiedEmbeddings(Check):
             for e, h in pairs
             if (e, h) not in shared and torch.equal(embeddings[e].weight.detach(), heads[h].weight.detach())
         ]
-        numbers = {"tied": shared, "equal_but_apart": copied, "configuration": said}
+        numbers: dict[str, Any] = {"tied": shared, "equal_but_apart": copied, "configuration": said}
         if copied:
             e, h = copied[0]
             return failed(f"{e} and {h} hold the same values in two tensors: they part in the first update", **numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
@@ -62,7 +62,7 @@ class WeightDecayGroups(Check):
                     kind[decay > 0.0] += 1
                     if parameter.dim() < 2 and decay >= self.strong:
                         decayed_vectors.append(names.get(id(parameter), "?"))
-        numbers = {
+        numbers: dict[str, Any] = {
             "weight_decay": strongest,
             "share_lost_each_step": fastest,
             "matrices_decayed": matrices[True],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steadytrain.lab.preflight.session import Wanted
 
 FAILED_STATUS = 1
+USAGE_STATUS = 2
 
 
 @click.command(
@@ -90,6 +91,9 @@ def command(
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n" if as_json else as_text(document)
         sys.stdout.flush()
         _write_all(stdout, text.encode())
+        if document["checks"] and document["counts"]["not-run"] == len(document["checks"]):
+            print(f"steadytrain: {target.name}: none of the checks could be run", file=sys.stderr, flush=True)
+            return USAGE_STATUS
         return FAILED_STATUS if fails(document) else 0
 
     run_script(target, wanted, emit, wait_s=wait_s)

@@ -117,7 +117,7 @@ class Observer(Follower):
         self._facts: list[StepFacts] = []
         self._bytes = 0
         self._objects: dict[int, Any] = {}
-        self._variables: dict[str, Any] = {}
+        self._variables: Mapping[str, Any] = {}
         self._why = ""
 
     # -- what the watcher tells ------------------------------------------------------------------------------------

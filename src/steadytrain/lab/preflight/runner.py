@@ -6,6 +6,7 @@ Nothing here prints. An error of a check is its own ``not run``; in our tests it
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from typing import Any
 
 from torch import nn
 
-import steadytrain
 from steadytrain.capture.books import utc_now
 from steadytrain.capture.failopen import Guard
 from steadytrain.check_pages import CheckPage, check_page, page_of_class
@@ -101,7 +101,7 @@ def document(subject: Subject, results: Results, *, script: str | None) -> dict[
         "schema": SCHEMA,
         "script": script,
         "created": utc_now(),
-        "steadytrain": steadytrain.__version__,
+        "steadytrain": sys.modules["steadytrain"].__version__,
         "mode": "full" if subject.thorough else "fast",
         "model": type(subject.model).__name__,
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),

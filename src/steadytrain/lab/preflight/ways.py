@@ -193,7 +193,7 @@ def eager() -> Iterator[None]:
     if "torch._dynamo" not in sys.modules:
         yield
         return
-    with torch.compiler.set_stance("force_eager"):  # type: ignore[no-untyped-call]
+    with torch.compiler.set_stance("force_eager"):
         yield
 
 
@@ -204,7 +204,7 @@ def values_of_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
 
 def arguments_of(values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments again."""
-    args = []
+    args: list[Any] = []
     while ARGUMENT.format(len(args)) in values:
         args.append(values[ARGUMENT.format(len(args))])
     taken = {ARGUMENT.format(at) for at in range(len(args))}

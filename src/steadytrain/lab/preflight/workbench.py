@@ -80,7 +80,9 @@ class Workbench:
         random_state = RandomState.take()
         kept = [_keep(vars(module), TREE_DEPTH) for module in self._modules]
         kept += [_keep(vars(thing), TREE_DEPTH) for thing in self._objects if hasattr(thing, "__dict__")]
-        held = [(table, dict(table)) for m in self._modules for table in (m._parameters, m._buffers, m._modules)]
+        held: list[tuple[Any, dict[str, Any]]] = [
+            (table, dict(table)) for m in self._modules for table in (m._parameters, m._buffers, m._modules)
+        ]
         generators = [undo for thing in self._objects if (undo := _generator_undo(thing)) is not None]
         threads, grad_mode = torch.get_num_threads(), torch.is_grad_enabled()
         copies = self._copies(tensors)
@@ -163,10 +165,10 @@ def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
         storage = tensor.untyped_storage()
         key = (str(tensor.device), storage.data_ptr() or id(tensor))
         if key not in storages:
-            storages[key] = storage.clone()
+            storages[key] = storage.clone()  # type: ignore[no-untyped-call]
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         with torch.no_grad():
-            copy.set_(storages[key], tensor.storage_offset(), tensor.shape, tensor.stride())  # type: ignore[call-overload]
+            copy.set_(storages[key], tensor.storage_offset(), tensor.shape, tensor.stride())
         made.append(copy)
     return made
 
@@ -219,7 +221,11 @@ def _generator_undo(thing: Any) -> Callable[[], None] | None:
     """What puts a generator of random numbers back."""
     if isinstance(thing, torch.Generator):
         state = thing.get_state()
-        return lambda: thing.set_state(state) and None
+
+        def restore() -> None:
+            thing.set_state(state)
+
+        return restore
     if isinstance(thing, random.Random):
         plain = thing.getstate()
         return lambda: thing.setstate(plain)
