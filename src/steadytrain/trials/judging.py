@@ -219,7 +219,7 @@ def _moved_before(case: Case, control: Outcome) -> float:
     if case.aim == "progress":
         return 0.0
     lead = case.onset - (control.spec.begin or 0) - 1
-    means = [float(np.mean(losses)) for place, losses in _points(control) if place <= lead]
+    means = [float(np.mean(losses)) for place, losses in _points(control) if place < lead]
     return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
 
 

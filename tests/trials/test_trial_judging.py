@@ -1,0 +1,197 @@
+"""Verdicts: quiet cases first, then what has to be told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from steadytrain.errors import UsageError
+from steadytrain.trials.case import Case
+from steadytrain.trials.catalog import trial
+from steadytrain.trials.contract import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.trials.judging import excess_of, judge, shows
+from steadytrain.trials.table import document, lines
+from steadytrain.trials.verifying import plan_fix, steps_to_follow, verified
+from trial_cases import finite_case
+
+BEGIN = 86
+
+
+def made(
+    name: str, losses: Sequence[float], probes: Sequence[float], *, changes: tuple[Change, ...] = (), **more: object
+) -> Outcome:
+    """Steps from 87 on; a probe before each of the first ones, and at the end."""
+    schedule: list[Entry] = []
+    seen: list[StepSeen] = []
+    probed: list[ProbeSeen] = []
+    for place, loss in enumerate(losses):
+        if place < len(probes) - 1:
+            probed.append(ProbeSeen(len(schedule), 5, probes[place]))
+            schedule.append(Entry(5, "probe"))
+        seen.append(StepSeen(len(schedule), loss, 1.0, math.isfinite(loss)))
+        schedule.append(Entry(BEGIN + 1 + place))
+    probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
+    schedule.append(Entry(5, "probe"))
+    outcome = Outcome(Spec(name, 0, BEGIN, tuple(schedule), changes), True, steps=tuple(seen), probes=tuple(probed))
+    return replace(outcome, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def case() -> Case:
+    return finite_case(begins=(BEGIN,))
+
+
+CALM = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0]
+SPIKE = [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
+FLAT, HURT = [2.0, 2.0, 2.01, 2.0, 2.0], [2.0, 2.0, 2.01, 2.8, 2.6]
+
+
+def effect(case: Case, control: Outcome, outcome: Outcome, *others: Outcome) -> str:
+    return judge(outcome.spec.trial, case, [control, *others], [outcome]).effect
+
+
+def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
+    control = made("unchanged", CALM, FLAT)
+    assert shows(case, control, [control])[0] is False
+    assert effect(case, control, made("clip", CALM, FLAT)) == "inconclusive"
+    assert judge("clip", case, [], [made("clip", CALM, FLAT)]).effect == "inconclusive"
+    assert judge("clip", case, [control], []).effect == "not-run"
+
+
+@pytest.mark.parametrize(
+    ("peak", "expected"),
+    [
+        (2.01, "removed"),
+        (2.15, "removed"),
+        (2.3, "inconclusive"),
+        (2.7, "persists"),
+        (3.5, "worse"),
+        (math.inf, "worse"),
+    ],
+)
+def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, 2.0])) == expected
+
+
+def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"
+    assert effect(case, control, made("fresh-data", SPIKE, FLAT)) == "removed"
+
+
+def test_a_spike_without_damage_is_judged_by_the_losses_and_says_so(case: Case) -> None:
+    control = made("unchanged", SPIKE, FLAT)
+    verdict = judge("clip", case, [control], [made("clip", CALM, FLAT)])
+    assert verdict.effect == "removed"
+    assert "the probes show no damage" in verdict.why
+    assert effect(case, control, made("clip", SPIKE, FLAT)) == "persists"
+
+
+def test_controls_that_differ_make_the_difference_noise(case: Case) -> None:
+    control, other = made("unchanged", SPIKE, HURT), made("perturbed", SPIKE, [2.0, 2.0, 2.01, 2.3, 2.2])
+    reduced = made("clip", SPIKE, [2.0, 2.0, 2.01, 2.22, 2.2])
+    assert effect(case, control, reduced) == "inconclusive"
+    assert effect(case, control, reduced, other) == "inconclusive"  # and never removed by a floor above its excess
+
+
+def test_what_is_not_finite_is_judged_by_when(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="nonfinite-loss"))
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    assert shows(case, control, [control])[0]
+    assert effect(case, control, made("float32", CALM, FLAT)) == "removed"
+    assert effect(case, control, made("float32", [2.0, 2.0, 2.0, math.nan], FLAT)) == "persists"
+    assert effect(case, control, made("float32", [2.0] * 7 + [math.inf], FLAT)) == "delayed"
+    assert effect(case, control, made("float32", [2.0, math.nan], FLAT)) == "worse"
+    verdict = judge("float32", case, [control], [made("float32", [2.0, math.nan], FLAT)])
+    assert verdict.numbers["first_bad_step"] == BEGIN + 2
+
+
+def test_a_dropped_batch_after_which_it_comes_at_once_persists(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="nonfinite-loss"))
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    late = made("drop-batch", [2.0, 2.0, 2.0, 2.0, math.nan], FLAT)
+    schedule = tuple(replace(e, role="refused") if e.step in (89, 90) else e for e in late.spec.schedule)
+    steps = tuple(seen for seen in late.steps if schedule[seen.entry].role == "train")
+    dropped = replace(late, spec=replace(late.spec, schedule=schedule), steps=steps)
+    assert effect(case, control, dropped) == "persists"
+
+
+def test_a_run_that_does_not_learn_is_judged_by_how_far_the_probes_fall(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="no-learning"))
+    control = made("unchanged", CALM, [2.3, 2.3, 2.3, 2.29])
+    assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.0, 1.5, 1.0])) == "removed"
+    assert effect(case, control, made("clip", CALM, [2.3, 2.3, 2.3, 2.29])) == "persists"
+    assert effect(case, control, made("clip", CALM, [2.3, 2.6, 3.0, 3.3])) == "worse"
+
+
+def test_a_trial_that_ended_before_its_control_removed_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    short = made("clip", CALM[:4], FLAT, ended="the script's loop was over after 4 of 6 steps")
+    verdict = judge("clip", case, [control], [short])
+    assert verdict.effect == "inconclusive"
+    assert "2 steps before the control" in verdict.why
+
+
+def test_repeats_that_differ_conclude_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    two = [made("clip", SPIKE, HURT), made("clip", CALM, FLAT)]
+    assert judge("clip", case, [control], two).effect == "inconclusive"
+
+
+def test_a_suspect_batch_that_strikes_at_once_persists(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    at_once = made("suspect-batch-earlier", [9.0, 4.0, 3.0, 2.0, 2.0, 2.0], [2.0, 2.9, 2.5, 2.3, 2.2])
+    assert trial("suspect-batch-earlier").judge(case, [control], [at_once]).effect == "persists"
+    clean = made("suspect-batch-earlier", CALM, FLAT)
+    assert trial("suspect-batch-earlier").judge(case, [control], [clean]).effect == "removed"
+
+
+def test_excess_needs_two_points() -> None:
+    assert excess_of(made("clip", [], [2.0])) is None
+
+
+def test_the_table(case: Case) -> None:
+    control, clip = made("unchanged", SPIKE, HURT, exact=True, seconds=1.0), made("clip", CALM, FLAT, seconds=2.0)
+    outcomes = {"clip": [clip], "unchanged": [control]}
+    verdicts = {name: trial(name).judge(case, [control], those) for name, those in outcomes.items()}
+    verdicts["retie"] = judge("retie", case, [control], [])
+    found = document("incident", case, verdicts, outcomes)
+    assert [row["trial"] for row in found["trials"]] == ["unchanged", "clip", "retie"]
+    assert found["control"] == {"shown": True, "exact": True, "why": "probe loss rises by 0.8"}
+    text = "\n".join(lines(found))
+    assert "unchanged (control)  persists" in text
+    assert "exact to the last bit" in text
+    assert "retie: nothing was run" in text
+
+
+def test_how_long_a_fix_is_followed() -> None:
+    case = finite_case(begins=(81,))
+    assert steps_to_follow(case, None) == 27
+    assert steps_to_follow(case, 0.95) == 27
+    assert steps_to_follow(case, 0.999) == 1000
+    assert steps_to_follow(finite_case(begins=(88,), onset=90), None) == 10
+
+
+def test_a_fix_with_another_number(case: Case) -> None:
+    (spec,) = plan_fix(case, "learning-rate-third", 0.5)
+    assert spec.changes == (Change("learning-rate", {"factor": 0.5}),)
+    (spec,) = plan_fix(case, "rewarm", 40.0)
+    assert spec.changes == (Change("ramp-learning-rate", {"steps": 40}),)
+    with pytest.raises(UsageError, match="no single number"):
+        plan_fix(case, "drop-batch", 2.0)
+    with pytest.raises(UsageError, match="no broken tie is known"):
+        plan_fix(case, "retie", None)
+
+
+def test_the_price_of_a_fix(case: Case) -> None:
+    control, fixed = made("unchanged", SPIKE, HURT, exact=True), made("clip", CALM, [2.0, 2.05, 2.03, 2.02, 2.1])
+    found = verified(case, trial("clip"), "clip", [control], [fixed])
+    assert found.verdict.effect == "removed"
+    assert found.price_before == pytest.approx(2.02 - 2.8)
+    assert found.price_end == pytest.approx(2.1 - 2.6)
+    shown = found.to_json("incident")
+    assert (shown["schema"], shown["result"], shown["control_exact"]) == ("steadytrain.verify/1", "removed", True)
