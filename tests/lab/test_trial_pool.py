@@ -211,3 +211,18 @@ def test_kill_9_leaves_the_incident_intact_and_finished_trials_usable(run: Path,
     assert rows.keys() >= {*names, "unchanged"}
     assert {file: file.stat().st_mtime_ns for file in finished} == stamps
     assert digests(run) == before
+
+
+@pytest.mark.long
+def test_ray_runs_the_same_specs_and_gives_the_same_outcomes(run: Path, case: Case) -> None:
+    pytest.importorskip("ray")
+    wanted = specs_of(case, "unchanged", "drop-batch")
+    with Pool(run, keep=False) as pool:
+        here = {outcome.spec.trial: outcome for outcome in pool.run(wanted)}
+    with Pool(run, keep=False, engine="ray") as pool:
+        there = {outcome.spec.trial: outcome for outcome in pool.run(wanted)}
+        (late,) = pool.run(wanted[:1], budget_s=-1.0)
+    assert not late.ran
+    for name, outcome in here.items():
+        assert there[name].ran, there[name].why_not
+        assert (there[name].steps, there[name].probes) == (outcome.steps, outcome.probes)

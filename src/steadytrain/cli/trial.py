@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -94,11 +95,11 @@ def default_workers() -> int:
     return max(1, min(WORKERS_DEFAULT_MAX, os.cpu_count() or 1))
 
 
-def teller() -> None:
+def teller() -> Callable[[str], None] | None:
     """Progress, on a terminal only."""
     if not sys.stderr.isatty():
         return None
-    return lambda line: click.echo(f"steadytrain: {line}", err=True)  # type: ignore[return-value]
+    return lambda line: click.echo(f"steadytrain: {line}", err=True)
 
 
 def _list(case: object) -> None:

@@ -54,7 +54,7 @@ class Functions(TorchFunctionMode):
     """The table of stand-ins. :meth:`replace` enters the mode; it stays until :meth:`end`, or the process is over."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._table: dict[Any, StandIn] = {}
         self._inner: dict[str, Any] = {}
         self._entered = False

@@ -143,7 +143,8 @@ class Pool:
             worker.close()
         server, self._server = self._server, None
         if server is not None:
-            assert server.stdin is not None and server.stdout is not None
+            assert server.stdin is not None
+            assert server.stdout is not None
             server.stdin.close()
             server.stdout.close()
             try:

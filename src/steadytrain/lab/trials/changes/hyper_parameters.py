@@ -53,15 +53,25 @@ class FixedLearningRate(LiveChange):
 @final
 @dataclass
 class RampLearningRate(LiveChange):
-    """The learning rate rises from 1/``steps`` of itself to itself over the first ``steps`` updates of the trial."""
+    """The learning rate rises from 1/``steps`` of itself to itself over the first ``steps`` updates of the trial, and
+    again after the script has loaded a state of the optimizer."""
 
     steps: int
 
     def check(self) -> None:
         at_least("steps", self.steps, 2)
 
+    def begin(self, process: Launched) -> None:
+        self._since = 0
+
+        def loaded(optimizer: Optimizer) -> None:
+            self._since = process.trained
+
+        for optimizer in process.optimizers:
+            optimizer.register_load_state_dict_post_hook(loaded)
+
     def gate(self, process: Launched) -> None:
-        share = min(1.0, process.trained / self.steps)
+        share = min(1.0, (process.trained - self._since) / self.steps)
         for group in process.groups:
             if "lr" in group and share < 1.0:
                 process.set_group(group, "lr", float(group["lr"]) * max(share, 1 / self.steps))

@@ -28,7 +28,8 @@ class Float32(LiveChange):
         _convert(self, process, HALVES, torch.float32)
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        return _cast((tuple(args), dict(kwargs)), HALVES, torch.float32)
+        other = _cast((tuple(args), dict(kwargs)), HALVES, torch.float32)
+        return other[0], other[1]
 
 
 @final
@@ -48,7 +49,8 @@ class Bfloat16ForFloat16(LiveChange):
         _convert(self, process, (torch.float16,), torch.bfloat16)
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        return _cast((tuple(args), dict(kwargs)), (torch.float16,), torch.bfloat16)
+        other = _cast((tuple(args), dict(kwargs)), (torch.float16,), torch.bfloat16)
+        return other[0], other[1]
 
 
 @final
@@ -83,7 +85,7 @@ class Float32Island(LiveChange):
             args, kwargs = _cast((tuple(args), dict(kwargs)), HALVES, torch.float32)
             contexts = [torch.autocast(kind, enabled=False) for kind in kinds]
             for context in contexts:
-                context.__enter__()
+                context.__enter__()  # type: ignore[no-untyped-call]
             try:
                 output = original(*args, **kwargs)
             finally:
@@ -145,7 +147,7 @@ def _on_autocast(change: LiveChange, decide: Any) -> None:
         if decide(self) is False:
             self._enabled = False
             change.touch()
-        return original(self)
+        return original(self)  # type: ignore[no-untyped-call]
 
     torch.autocast.__enter__ = enter  # type: ignore[method-assign]
 
@@ -161,7 +163,7 @@ def _convert(
 ) -> None:
     """Parameters, buffers and moments in one of ``formats`` become ``to``, in their place."""
     roots = process.roots if within is None else [within]
-    tensors = {id(one): one for root in roots for one in root.parameters()}
+    tensors: dict[int, Tensor] = {id(one): one for root in roots for one in root.parameters()}
     if within is None:
         tensors |= {id(parameter): parameter for parameter in process.parameters}
     for parameter in tensors.values():

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from steadytrain.lab.trials.changes import LiveChange, at_least, more_than
 from steadytrain.lab.trials.launched import CannotApplyError, Launched, drop_gradients, named
@@ -71,20 +72,27 @@ class ClipUpdates(LiveChange):
 @final
 @dataclass
 class ResetMoments(LiveChange):
-    """All moments of the optimizer are zero and its counters of steps as well, once, at the beginning."""
+    """All moments of the optimizer are zero and its counters of steps as well, once, at the beginning.
+
+    A state that the script loads later in the trial is cleared too: it is the one that may not belong to the weights.
+    """
 
     nothing = "the optimizer has no moments"
 
-    @torch.no_grad()
     def begin(self, process: Launched) -> None:
         for optimizer in process.optimizers:
-            for values in optimizer.state.values():
-                for name, value in list(values.items()):
-                    if name in MOMENTS and isinstance(value, Tensor):
-                        value.zero_()
-                        self.touch()
-                    elif name == "step":
-                        values[name] = value.zero_() if isinstance(value, Tensor) else 0
+            self._clear(optimizer)
+            optimizer.register_load_state_dict_post_hook(self._clear)
+
+    @torch.no_grad()
+    def _clear(self, optimizer: Optimizer) -> None:
+        for values in optimizer.state.values():
+            for name, value in list(values.items()):
+                if name in MOMENTS and isinstance(value, Tensor):
+                    value.zero_()
+                    self.touch()
+                elif name == "step":
+                    values[name] = value.zero_() if isinstance(value, Tensor) else 0
 
 
 @final
