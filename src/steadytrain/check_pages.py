@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,14 @@ def check_page(name: str) -> CheckPage | None:
     return _page_of(path) if path is not None else None
 
 
-def page_of_class(cls: type) -> CheckPage:
+def page_of_class(cls: Any) -> CheckPage:
     """The page of a check of another package, which is loaded already."""
-    fields = [
+    thresholds = [
         Threshold(field.name, field.default, str(field.metadata.get("about", "not documented")))
-        for field in getattr(cls, "__dataclass_fields__", {}).values()
+        for field in fields(cls)
     ]
     doc = inspect.cleandoc(cls.__doc__ or "")
-    return _page(kebab(cls.__name__), doc, getattr(cls, "cost", ""), getattr(cls, "source", ""), fields)
+    return _page(kebab(cls.__name__), doc, getattr(cls, "cost", ""), getattr(cls, "source", ""), thresholds)
 
 
 def as_text(page: CheckPage) -> str:

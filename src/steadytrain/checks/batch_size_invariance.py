@@ -33,7 +33,7 @@ class BatchSizeInvariance(Check):
     """
 
     cost: ClassVar[Cost] = "seconds"
-    source: ClassVar[str] = "science of evaluation: batch size 1 against 8 within 1e-3"
+    source: ClassVar[str] = "chosen: batch size 1 against 8 within 1e-3"
 
     rows_max: int = field(default=4, metadata={"about": "rows that are compared"})
     same_share: float = field(

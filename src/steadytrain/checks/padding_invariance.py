@@ -37,7 +37,7 @@ class PaddingInvariance(Check):
     """
 
     cost: ClassVar[Cost] = "seconds"
-    source: ClassVar[str] = "padding-side and mask mistakes in fine-tuning scripts (science of evaluation, P16)"
+    source: ClassVar[str] = "mistakes of padding side and mask in fine-tuning scripts: chosen tolerance"
 
     same_share: float = field(
         default=1e-3, metadata={"about": "of the largest output: other kernels for other lengths stay below it"}

@@ -32,7 +32,7 @@ class TiedEmbeddings(Check):
     """
 
     cost: ClassVar[Cost] = "free"
-    source: ClassVar[str] = "tied weights lost in wrapping, loading and compiling (science P25)"
+    source: ClassVar[str] = "tied weights that were lost in wrapping, loading and compiling; transformers tie_weights"
 
     def inspect(self, subject: Subject) -> Outcome:
         config = getattr(subject.model, "config", None)

@@ -95,9 +95,8 @@ class Workbench:
                 yield
         finally:
             for table, before in held:
-                if list(table.items()) != list(before.items()):
-                    table.clear()
-                    table.update(before)
+                table.clear()
+                table.update(before)
             for tensor, data, gradient, trained in own:
                 tensor.data = data
                 tensor.requires_grad_(trained) if tensor.is_leaf else None
