@@ -12,7 +12,7 @@ from parts.digits import digits
 from torch import nn
 
 FIXED = "--fixed" in sys.argv
-RATE = 3e-3
+RATE, DEPTH = 6e-3, 24
 torch.manual_seed(0)
 torch.set_num_threads(1)
 
@@ -28,7 +28,7 @@ class Sum(nn.Module):
 
 
 (images, labels), _ = digits()
-model = nn.Sequential(nn.Linear(64, 48), *(Sum(48) for _ in range(12)), nn.Linear(48, 10))
+model = nn.Sequential(nn.Linear(64, 48), *(Sum(48) for _ in range(DEPTH)), nn.Linear(48, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98))
 
 for step in range(1, 301):

@@ -23,6 +23,7 @@ from steadytrain.lab.relaunch import run_recorded
 from steadytrain.lab.replay import Source, open_source
 from steadytrain.levels import LEVELS
 from steadytrain.store.bundle import open_bundle, write_json
+from steadytrain.store.folder import open_run
 from steadytrain.trials.facts import document_of, facts_path
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 MODULE = "steadytrain.lab.survey"
 NOT_GIVEN = "-"
 LOG_LINES_SHOWN = 3
-UNTIL_WITHOUT_INCIDENT = 12
-"""Steps that are looked at where there is no incident and nothing to replay."""
+UNTIL_WITHOUT_INCIDENT = 64
+"""Steps that are made where there is nothing to replay: a first evaluation often lies among them."""
 
 
 class CannotSurveyError(Exception):
@@ -127,6 +128,21 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
     return status
 
 
+def _alone(
+    opened: Source, onset: int | None, done: Callable[[dict[str, Any]], None], note: str, *, until: int | None = None
+) -> Observed:
+    """The script makes all steps by itself."""
+    from steadytrain.lab.surveying.observed import Alone, Observed
+
+    until = until or min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
+    return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[note])
+
+
+def _crashed(opened: Source) -> bool:
+    """Whether the run came to its end by an error of the script's own."""
+    return opened.incident_step is None and open_run(opened.path).ended == "failed"
+
+
 def _onset(opened: Source) -> int | None:
     """When the incident's first symptom began."""
     if opened.incident_step is None:
@@ -137,7 +153,7 @@ def _onset(opened: Source) -> int | None:
 
 def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
     """What follows the launched script: a replay that is looked at, or the script alone."""
-    from steadytrain.lab.surveying.observed import Alone, Observed, ReplayedSteps
+    from steadytrain.lab.surveying.observed import Observed, ReplayedSteps
 
     onset = onset or _onset(opened)
     recording = opened.recording
@@ -147,8 +163,9 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
             earlier = [start for start in recording.starts() if start <= onset]
             snapshot, last = recording.choose(first=max(earlier, default=None), until=last)
     except UsageError as error:
-        until = min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
-        return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[f"nothing was replayed: {error}"])
+        return _alone(opened, onset, done, f"nothing was replayed: {error}")
+    if _crashed(opened) and opened.own_steps(last, lead_s) == last:
+        return _alone(opened, last + 1, done, "the script failed; it was run again to where it does", until=last + 1)
     own_steps = opened.own_steps(snapshot.step, lead_s)
     inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
     return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])

@@ -26,7 +26,7 @@ class Batches:
 
     def __init__(self) -> None:
         self.rows: int | None = None
-        self.tokens: Tensor | None = None
+        self.ids: list[Tensor] = []
         self.values: Tensor | None = None
         self._step = 0
         self._marked: int | None = None
@@ -52,12 +52,11 @@ class Batches:
         lead = next((value for _, value in inputs if value.dim() > 0), None)
         self.rows = int(lead.shape[0]) if lead is not None else None
         if first:
-            self.tokens = self.values = None
-        # Where several modules are called one after the other, the first of each kind is what the batch gave.
-        tokens = next((v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()), None)
+            self.ids, self.values = [], None
+        self.ids += [v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()]
+        # Where several modules are called one after the other, only the first was given the batch itself.
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
-        self.tokens = tokens if self.tokens is None else self.tokens
-        self.values = values if self.values is None and self.tokens is None else self.values
+        self.values = values if first else self.values
         scales, parts = [], []
         for name, value in inputs:
             if value.numel() == 0:

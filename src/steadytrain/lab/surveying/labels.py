@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 SHIFTS = 4
 ALIGNED = 0.99
-PAD_RUN = 2
+PAD_RUN, PAD_AT_END = 2, 0.95
+"""Padding stands at the ends of rows, several times in a row, and hardly anywhere else."""
+
 ROWS_LISTED_MAX = 256
 SUSPECT = 8.0
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
 SUPERVISED_MIN = 8
 LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.98
+LEAK_CLASSES_MIN, LEAK_CLASS_SHARE = 4, 0.02
 
 
 class Labels:
@@ -112,8 +115,8 @@ class Labels:
         room = sum(len(kept) for _, kept in self._columns) < LEAK_ROWS_MAX
         if table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
             self._columns.append((table.float().cpu(), labels.cpu()))
-        tokens = batches.tokens
-        if tokens is not None and tokens.dim() == 2:
+        tokens = _beside(labels, batches.ids)
+        if tokens is not None:
             self._against_tokens(call, tokens)
 
     def _leaked(self) -> list[dict[str, Any]] | None:
@@ -122,8 +125,11 @@ class Labels:
             return None
         values = torch.cat([one for one, _ in self._columns])
         labels = torch.cat([one for _, one in self._columns])
-        if len(labels) < LEAK_ROWS_MIN or values.shape[1] > LEAK_COLUMNS_MAX or int(labels.max()) == int(labels.min()):
+        kinds = int((torch.bincount(labels) > LEAK_CLASS_SHARE * len(labels)).sum())
+        if len(labels) < LEAK_ROWS_MIN or values.shape[1] > LEAK_COLUMNS_MAX:
             return []
+        if kinds < min(LEAK_CLASSES_MIN, int(self.facts.get("classes", LEAK_CLASSES_MIN))):
+            return []  # so few classes came that anything may tell them apart
         found = []
         for column in range(values.shape[1]):
             _, places = torch.unique(values[:, column], return_inverse=True)
@@ -192,6 +198,8 @@ class Labels:
         trailing = padded.flip(1).cumprod(1).flip(1).bool()
         if int(trailing.sum(1).max()) < PAD_RUN or int((trailing.sum(1) >= PAD_RUN).sum()) < 2:
             return
+        if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
+            return  # a token of the text, such as a space, which some rows happen to end with
         self.facts["pad_id"] = pad
         self.facts["pad_share"] = float(trailing.float().mean())
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
@@ -229,6 +237,16 @@ class Labels:
         middle = float(finite.median()) if len(finite) else math.nan
         bad = ~losses.isfinite() | (losses > SUSPECT * middle)
         self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
+
+
+def _beside(labels: Tensor, ids: list[Tensor]) -> Tensor | None:
+    """The ids that stand beside the labels, position by position: of several the last (that of a decoder)."""
+    for tokens in reversed(ids):
+        rows, length = tokens.shape
+        width = labels.numel() // max(1, rows)
+        if rows and labels.numel() == rows * width and length - SHIFTS <= width <= length:
+            return tokens
+    return None
 
 
 def row_losses(call: LossCall, rows: int | None) -> Tensor | None:

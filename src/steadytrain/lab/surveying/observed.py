@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
 """Steps that are looked at: the script's first, those before the last, and those around the onset."""
 
 NOTES_MAX = 16
+ALONE_S_MAX = 60.0
+"""Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
 
 
 class Alone(Follower):
@@ -40,12 +43,18 @@ class Alone(Follower):
 
     def __init__(self) -> None:
         self._steps = 0
+        self._began = time.monotonic()
         self.finished: Callable[[Outcome | str], None] | None = None
 
     @property
     def now(self) -> int:
         """The step that is forming."""
         return self._steps + 1
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has taken long enough."""
+        return self._steps >= FIRST_STEPS and time.monotonic() - self._began > ALONE_S_MAX
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         self._steps += 1
@@ -178,7 +187,7 @@ class Observed(Follower):
         self._inner.step_ended(stream, folder)
         if stream is not self._stream:
             return
-        if isinstance(self._inner, Alone) and self._inner.now > self._until:
+        if isinstance(self._inner, Alone) and (self._inner.now > self._until or self._inner.is_late):
             self.finish()
         self.calls.active = self._looks_at(self._inner.now)
         if self.calls.active:
