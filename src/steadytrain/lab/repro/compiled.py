@@ -171,7 +171,8 @@ def part_of(whole: Program, values: Mapping[str, Tensor], first: int, last: int)
 
 def _needed(steps: Sequence[Any], target: str) -> list[Any]:
     """Those of ``steps`` that ``target`` comes from."""
-    wanted, chosen = {target}, []
+    wanted: set[str] = {target}
+    chosen: list[Any] = []
     for step in reversed(steps):
         if wanted & {name for name in [*step.results, *(new for _, new in step.written)] if name}:
             chosen.insert(0, step)
@@ -207,7 +208,7 @@ def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> l
     body = text[text.index("def forward") : text.index('if __name__ == "__main__":')].rstrip()
     body = body[: body.rindex("\n")] + f"\n    return [{', '.join(order[name] for name in wanted)}]\n"
     exec(compile(body, "<forward>", "exec"), space)
-    torch._dynamo.reset()
+    torch._dynamo.reset()  # type: ignore[no-untyped-call]
     try:
         with torch.no_grad():
             found = torch.compile(space["forward"], backend=backend)(*(one.clone() for one in named.inputs.values()))

@@ -161,8 +161,8 @@ def _digits(trials: Trials) -> None:
     if sum(trials.program.inputs[name].numel() for name in floating) > ROUNDED_NUMBERS_MAX:
         return
     for digits in DIGITS:
-        rounded = {name: rounded(trials.program.inputs[name], digits) for name in floating}
-        if trials.takes(trials.program.given({**trials.program.inputs, **rounded})):
+        fewer = {name: rounded(trials.program.inputs[name], digits) for name in floating}
+        if trials.takes(trials.program.given({**trials.program.inputs, **fewer})):
             break
     for name in floating:
         for digits in DIGITS:
