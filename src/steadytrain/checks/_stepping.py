@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from steadytrain.checks.contract import Batch, CannotError, Subject
 
+ROWS_MAX = {"fast": 4, "full": 16}
 PLAIN = (int, float, str, bool, type(None))
 
 
@@ -115,6 +116,21 @@ def train(
             torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], subject.clip_norm)
         optimizer.step()
     return losses
+
+
+def few_rows(subject: Subject) -> list[Batch]:
+    """The batches with some of their rows, where these can be told: a step costs a part of the script's own."""
+    most = ROWS_MAX["full" if subject.thorough else "fast"]
+    return [_cut(batch, most) for batch in subject.batches]
+
+
+def _cut(batch: Batch, most: int) -> Batch:
+    if batch.rows is None or batch.rows <= most:
+        return batch
+    try:
+        return batch.taken(range(most))
+    except CannotError:
+        return batch
 
 
 def in_turn(batches: Sequence[Batch], steps: int) -> list[Batch]:

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from steadytrain.checks._scores import scores_of
-from steadytrain.checks._stepping import at_peak, distance, gradients
+from steadytrain.checks._stepping import at_peak, distance, few_rows, gradients
 from steadytrain.checks.contract import (
     Batch,
     CannotError,
@@ -75,7 +75,7 @@ class DataParallelEquivalence(Check):
         why = _cannot(subject)
         if why:
             return not_run(why)
-        batch = subject.batches[0]
+        batch = few_rows(subject)[0]
         assert batch.rows is not None
         rows = batch.rows - batch.rows % RANKS
         halves = [batch.taken(range(rank * rows // RANKS, (rank + 1) * rows // RANKS)) for rank in range(RANKS)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
-from steadytrain.checks._stepping import at_peak, in_turn, peak_rate, train
+from steadytrain.checks._stepping import at_peak, few_rows, in_turn, peak_rate, train
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
 WARM_STEPS = 20
@@ -47,11 +47,11 @@ class LearningRateRange(Check):
     room: float = field(default=3.0, metadata={"about": "the planned peak should be so many times lower"})
 
     def inspect(self, subject: Subject) -> Outcome:
-        peak = peak_rate(subject)
+        peak, batches = peak_rate(subject), few_rows(subject)
         steps = STEPS_MAX
         optimizer = at_peak(subject)
         # Warmed gently: a planned rate that is far too high must not ruin the model before the test.
-        warm = train(subject, optimizer, in_turn(subject.batches, WARM_STEPS), rates=[0.1 * peak] * WARM_STEPS)
+        warm = train(subject, optimizer, in_turn(batches, WARM_STEPS), rates=[0.1 * peak] * WARM_STEPS)
         highest = max(1.0, 100.0 * peak)
         rates = [LOWEST * (highest / LOWEST) ** (step / (steps - 1)) for step in range(steps)]
         losses: list[float] = []
@@ -59,7 +59,7 @@ class LearningRateRange(Check):
         for begin in range(0, steps, 10):
             if subject.time_left() <= 0.0 and len(losses) < STEPS_MIN:
                 return not_run("there was not enough time for the steps of the test")
-            part = train(subject, fresh, in_turn(subject.batches, begin + 10)[begin:], rates=rates[begin : begin + 10])
+            part = train(subject, fresh, in_turn(batches, begin + 10)[begin:], rates=rates[begin : begin + 10])
             losses += part
             if len(part) < 10 or not math.isfinite(part[-1]) or part[-1] > 10.0 * max(abs(losses[0]), 1e-6):
                 break

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from steadytrain.checks._stepping import at_peak
+from steadytrain.checks._stepping import at_peak, few_rows
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, passed, warned
 
 LOW = (torch.float16, torch.bfloat16)
@@ -56,7 +56,7 @@ class PrecisionAudit(Check):
         trained = subject.trainable() or {name: p for name, p in model.named_parameters() if p.requires_grad}
         autocast: set[torch.dtype] = set()
         with _autocast_seen(model, autocast), _Softmax() as softmax:
-            look = subject.look(subject.batches[0])
+            look = subject.look(few_rows(subject)[0])
         dtypes = Counter(str(p.dtype).removeprefix("torch.") for p in trained.values())
         numbers: dict[str, Any] = {
             "weights": dict(dtypes),
@@ -97,7 +97,7 @@ class PrecisionAudit(Check):
             return epsilons, [f"{len(low)} of {len(trained)} trained tensors are in half precision"]
         before = {name: p.detach().clone() for name, p in low.items()}
         optimizer.zero_grad(set_to_none=True)
-        subject.loss(subject.batches[0]).backward()  # type: ignore[no-untyped-call]
+        subject.loss(few_rows(subject)[0]).backward()  # type: ignore[no-untyped-call]
         moving = {name: p.grad.detach() != 0 for name, p in low.items() if p.grad is not None}
         optimizer.step()
         if _has_master_copy(optimizer):

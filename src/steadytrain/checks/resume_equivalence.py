@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from steadytrain.checks._stepping import Point, at_peak, distance, in_turn, train
+from steadytrain.checks._stepping import Point, at_peak, distance, few_rows, in_turn, train
 from steadytrain.checks.contract import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
 
 STEPS = {"fast": 2, "full": 6}
@@ -48,7 +48,7 @@ class ResumeEquivalence(Check):
         if not subject.optimizers:
             return not_run("no optimizer was found")
         steps = STEPS["full" if subject.thorough else "fast"]
-        batches = in_turn(subject.batches, 2 * steps)
+        batches = in_turn(few_rows(subject), 2 * steps)
         model = subject.model
         start = Point.take(model)
         optimizer = at_peak(subject)

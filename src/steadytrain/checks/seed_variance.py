@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import nn
 
-from steadytrain.checks._stepping import Point, at_peak, peak_rate, train
+from steadytrain.checks._stepping import Point, at_peak, few_rows, peak_rate, train
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 
 SEEDS = (1, 2, 3)
@@ -57,7 +57,7 @@ class SeedVariance(Check):
 
     def inspect(self, subject: Subject) -> Outcome:
         peak_rate(subject)
-        start = Point.take(subject.model)
+        start, batches = Point.take(subject.model), few_rows(subject)
         began = subject.time_left()
         finals: list[float] = []
         steps = STEPS_MAX
@@ -72,7 +72,7 @@ class SeedVariance(Check):
             losses: list[float] = []
             optimizer = at_peak(subject)
             for begin in range(0, steps, 10):
-                losses += train(subject, optimizer, [subject.batches[place] for place in order[begin : begin + 10]])
+                losses += train(subject, optimizer, [batches[place] for place in order[begin : begin + 10]])
                 if not math.isfinite(losses[-1]):
                     break
                 if number == 0 and len(losses) >= STEPS_MIN and subject.time_left() < began * 2.0 / 3.0:
@@ -86,7 +86,7 @@ class SeedVariance(Check):
 
     def _probe(self, subject: Subject) -> float:
         with torch.no_grad():
-            values = [float(subject.loss(batch).detach()) for batch in subject.batches[:PROBES_MAX]]
+            values = [float(subject.loss(batch).detach()) for batch in few_rows(subject)[:PROBES_MAX]]
         return sum(values) / len(values)
 
     def _judged(self, finals: list[float], first: float, facts: dict[str, Any]) -> Outcome:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from steadytrain.checks._stepping import at_peak, in_turn, peak_rate, train
+from steadytrain.checks._stepping import at_peak, few_rows, in_turn, peak_rate, train
 from steadytrain.checks.contract import Check, Cost, Outcome, Subject, failed, passed, warned
 
-STEPS = 12
+STEPS = 10
 
 
 @final
@@ -21,7 +21,7 @@ class WarmUp(Check):
     """The first steps do not throw the model away.
 
     Means:
-        A dozen steps are done on the first batches, at the learning rates that the script's schedule gives them. A loss
+        Ten steps are done on the first batches, at the learning rates that the script's schedule gives them. A loss
         that ends far above where it began was thrown up by the updates. Adam's first updates are of the size of the
         learning rate whatever the gradient, so without a warm-up they are the largest of all.
 
@@ -44,11 +44,11 @@ class WarmUp(Check):
     def inspect(self, subject: Subject) -> Outcome:
         peak_rate(subject)
         optimizer = at_peak(subject)
-        rates = _rates(subject)
+        rates, batches = _rates(subject), few_rows(subject)
         before = _norm(optimizer)
-        losses = train(subject, optimizer, in_turn(subject.batches, STEPS), rates=rates)
+        losses = train(subject, optimizer, in_turn(batches, STEPS), rates=rates)
         with torch.no_grad():
-            after = [float(subject.loss(batch).detach()) for batch in subject.batches[:2]]
+            after = [float(subject.loss(batch).detach()) for batch in batches[:2]]
         first = sum(losses[: len(after)]) / max(len(losses[: len(after)]), 1)
         last = sum(after) / len(after)
         numbers: dict[str, Any] = {
