@@ -55,7 +55,7 @@ class StaleOptimizerState(Cause):
         "scheduler-misstep",
         "forgetting",
     )
-    expects = column("state")
+    expects = column("state", either=("beta2-lower", "longer-warmup", "learning-rate-third", "learning-rate-tenth"))
     confirming = ("reset-moments",)
     spared = ("rewarm", "drop-batch", "float32")
     interventions = (

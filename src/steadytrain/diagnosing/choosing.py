@@ -25,8 +25,11 @@ GROUP_TEST = "all-safe"
 GROUP_SHARE_MIN = 0.1
 """Of the probability on causes that the group test would remove: below it the test is not worth its place."""
 
-GAIN_MIN_NATS = 0.02
+GAIN_MIN_NATS = 0.03
 """A trial that is expected to tell less than this is not run."""
+
+HOPE_MIN = 0.03
+"""Nor one that would remove the symptom only under causes that have less than this probability together."""
 
 LEADING_MIN = 0.3
 """From this probability on a cause is worth its proof."""
@@ -66,7 +69,8 @@ def choose(
     chosen = [trial for trial in needed if trial in costs][:count]
     if GROUP_TEST in costs and GROUP_TEST not in chosen and _removable(GROUP_TEST, suspects, belief) >= GROUP_SHARE_MIN:
         chosen = [GROUP_TEST, *chosen][:count]
-    worth = {trial: gain(trial, suspects, belief) for trial in costs if trial not in chosen}
+    hopeful = [trial for trial in costs if trial not in chosen and _removable(trial, suspects, belief) >= HOPE_MIN]
+    worth = {trial: gain(trial, suspects, belief) for trial in hopeful}
     order = sorted(worth, key=lambda trial: (-worth[trial] / costs[trial], trial))
     return (*chosen, *(trial for trial in order if worth[trial] >= GAIN_MIN_NATS))[:count]
 

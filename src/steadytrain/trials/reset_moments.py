@@ -17,7 +17,8 @@ class ResetMoments(Trial):
     """Moments cleared, and the learning rate warmed up again.
 
     Changes:
-        First and second moments are zero at the snapshot, counters too; the rate rises over some steps.
+        First and second moments are zero at the snapshot, counters too, and again where the script loads a state; the
+        rate rises over some steps each time.
 
     Tells:
         Moments that are stale, permuted or lag behind, if its control (rewarm) does not remove the symptom as well.

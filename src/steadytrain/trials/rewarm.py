@@ -17,7 +17,7 @@ class Rewarm(Trial):
     """The learning rate warmed up again, moments left as they are.
 
     Changes:
-        The rate rises over some steps after the snapshot.
+        The rate rises over some steps after the snapshot, and after the script has loaded a state of the optimizer.
 
     Tells:
         The control of reset-moments.

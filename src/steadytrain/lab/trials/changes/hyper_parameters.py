@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from steadytrain.lab.trials.changes import LiveChange, at_least, more_than
 from steadytrain.lab.trials.launched import Launched
@@ -58,12 +59,12 @@ class RampLearningRate(LiveChange):
 
     steps: int
 
+    _since = 0
+
     def check(self) -> None:
         at_least("steps", self.steps, 2)
 
     def begin(self, process: Launched) -> None:
-        self._since = 0
-
         def loaded(optimizer: Optimizer) -> None:
             self._since = process.trained
 
