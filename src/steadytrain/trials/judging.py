@@ -42,6 +42,9 @@ SPIKE_NOISES = 6.0
 GROWTH_MIN = math.log(2.0)
 """A gradient or an update that does not double is as it was."""
 
+LOWER_QUANTILE = 0.25
+"""Of the values before the onset: what grows slowly has grown for a while when it is raised."""
+
 _QUANTITIES = {
     "exploding-gradients": ("gradient_norm", "gradient norm"),
     "gradient-norm-spike": ("gradient_norm", "gradient norm"),
@@ -108,7 +111,7 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     high, by = _highest(case, control)
     if high:
         return True, f"the loss of a step is {by:.3g} over those before"
-    growth = _growth(case, control)
+    growth = _growth(case, control, control)
     if growth > GROWTH_MIN:
         return True, f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(growth):.3g} times"
     return False, "nothing rises"
@@ -137,7 +140,7 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
         )
     (high, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
     if not high:
-        grown, grows = _growth(case, control), _growth(case, outcome)
+        grown, grows = _growth(case, control, control), _growth(case, control, outcome)
         why = (
             f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
         )
@@ -238,17 +241,23 @@ def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
     return by > SPIKE_NOISES * case.loss_noise(), by
 
 
-def _growth(case: Case, outcome: Outcome) -> float:
-    """Logarithm of how far what the symptom is about grew after the onset over what it was before; 0 where unknown."""
+def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
+    """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
+    control; 0 where that is not known."""
     quantity = _QUANTITIES.get(_name(case))
     if quantity is None:
         return 0.0
-    lead = max(case.onset - (outcome.spec.begin or 0) - 1, 0)
-    values = [(place, getattr(seen, quantity[0])) for place, seen in enumerate(outcome.steps)]
-    known = [(place, value) for place, value in values if value is not None and math.isfinite(value) and value > 0]
-    before = [value for place, value in known if place < lead] or [value for _, value in known[:1]]
-    after = [value for place, value in known if place >= lead]
-    return math.log(max(after) / float(np.median(before))) if before and after else 0.0
+    there, here = (
+        [
+            (place - max(case.onset - (one.spec.begin or 0) - 1, 0), value)
+            for place, seen in enumerate(one.steps)
+            if (value := getattr(seen, quantity[0])) is not None and math.isfinite(value) and value > 0
+        ]
+        for one in (control, outcome)
+    )
+    before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
+    after = [value for place, value in here if place >= 0]
+    return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
 
 
 def _name(case: Case) -> str:
