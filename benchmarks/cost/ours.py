@@ -61,7 +61,7 @@ def long_run(watched: Any) -> dict[str, float]:
     from steadytrain.capture.looks import LOOK_STEPS
 
     watcher = watched._watcher
-    stream, books = watcher.streams[0], watcher._books
+    stream, books = watcher.streams[0], watcher.books
     window = stream.history.recent()
     scalars = {
         name: float(values[-1]) for name, values in window.signals.items() if len(values) and window.present[name][-1]

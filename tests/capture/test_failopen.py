@@ -21,13 +21,15 @@ from torch import Tensor, nn
 
 import steadytrain
 from steadytrain import catalog
-from steadytrain.capture import environment, freeze, gate, incident, recorder
+from steadytrain.capture import environment, freeze, gate, incident, leading, recorder, stopping
 from steadytrain.capture import watcher as watcher_module
 from steadytrain.capture.books import Books
 from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.history import History
 from steadytrain.capture.hooked import HookedModules
+from steadytrain.capture.leading import Leading
+from steadytrain.capture.stopping import Stopping
 from steadytrain.capture.watcher import Watcher
 from steadytrain.lab.investigate import LoopLap, StepInvestigator
 from steadytrain.store.bundle import open_bundle
@@ -108,15 +110,15 @@ def locked(*args: Any, **kwargs: Any) -> Any:
 # Where the error is planted: owner, name, and what it raises.
 ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "finding the model": (watcher_module, "find_model", broken),
-    "naming parameters": (watcher_module, "name_parameters", broken),
+    "naming parameters": (leading, "name_parameters", broken),
     "recording a call": (watcher_module, "record_call", broken),
     "keeping buffers": (recorder.BufferKeeper, "keep", broken),
     "reading the random state": (recorder.RandomState, "take", broken),
-    "outputs of the model": (watcher_module, "_scalar_outputs", broken),
+    "outputs of the model": (watcher_module, "scalar_outputs", broken),
     "taking the loss apart": (watcher_module, "loss_term", broken),
     "reading before clipping": (Clipping, "begin", broken),
-    "leading": (Watcher, "_lead", broken),
-    "refreshing": (Watcher, "_refresh", broken),
+    "leading": (Leading, "lead", broken),
+    "refreshing": (Leading, "refresh", broken),
     "the look": (gate, "fetch", broken),
     "norms": (gate, "l2_norms", broken),
     "the loss without its scale": (gate, "unscaled", broken),
@@ -137,8 +139,6 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 
 # An error in what several entry points share is told once for each.
 TOLD_MORE_THAN_ONCE = {
-    "finding the model": 2,
-    "naming parameters": 2,
     "the facts of the run": 2,
     "the environment": 2,
     "closing a segment": 2,
@@ -197,13 +197,13 @@ AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the state": (freeze, "write_state", disk_full),
     "the index": (RunWriter, "add_incident", locked),
     "the ledger": (RunWriter, "add_action", locked),
-    "the scene": (Watcher, "_scene", broken),
+    "the scene": (Stopping, "_scene", broken),
     "the investigator": (StepInvestigator, "investigate", broken),
     "the lap begins": (LoopLap, "__init__", broken),
-    "the finding": (watcher_module, "update_incident", disk_full),
-    "the message": (watcher_module, "stop_message", broken),
-    "the reason": (watcher_module, "reason", broken),
-    "the end": (Watcher, "_finish_stop", broken),
+    "the finding": (stopping, "update_incident", disk_full),
+    "the message": (stopping, "stop_message", broken),
+    "the reason": (stopping, "reason", broken),
+    "the end": (Stopping, "_finish_stop", broken),
     "keeping the schedule": (recorder.Schedule, "take", broken),
     "the fetch of the lap": (LoopLap, "fetch", broken),
     "the forward of the lap": (LoopLap, "forward_begins", broken),

@@ -285,5 +285,5 @@ def test_sealing_again_does_not_lose_the_recording(tmp_path: Path) -> None:
 
 def test_a_run_without_a_follower_that_rewinds_has_no_thread_of_it(tmp_path: Path) -> None:
     watcher = Watcher(Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0), tell=print)
-    assert not isinstance(watcher._follower, Rewind)
+    assert not isinstance(watcher.follower, Rewind)
     watcher.close(ended="finished")

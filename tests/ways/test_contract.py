@@ -15,7 +15,7 @@ from torch import nn
 import steadytrain
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.gate import Measurement
-from steadytrain.capture.watcher import Watcher
+from steadytrain.capture.stopping import Stopping
 from steadytrain.testing import (
     Probe,
     assert_contract,
@@ -86,13 +86,13 @@ def test_a_fault_that_is_not_planted_or_not_seen(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refused_step_that_reaches_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(self: Watcher, stream: Any, optimizer: Any, *args: Any, **more: Any) -> None:
+    def stop(self: Stopping, stream: Any, optimizer: Any, *args: Any, **more: Any) -> None:
         with torch.no_grad():
             stream.parameters[0].add_(1.0)
         original(self, stream, optimizer, *args, **more)
 
-    original = Watcher._stop
-    monkeypatch.setattr(Watcher, "_stop", stop)
+    original = Stopping.stop
+    monkeypatch.setattr(Stopping, "stop", stop)
     with pytest.raises(AssertionError, match="the refused step changed weights or state of SGD"):
         assert_fault_is_caught(loop, step=2, parameter="weight")
 

@@ -102,3 +102,22 @@ def _only_input(node: Any) -> Any:
 
 def _sequence(node: Any) -> int:
     return int(node._sequence_nr()) if node is not None else -1
+
+
+def scalar_outputs(output: Any) -> dict[int, tuple[Any, ...]]:
+    """Graph node of each one-element output, and its place: what tells whether the model returns the loss itself."""
+    found: dict[int, tuple[Any, ...]] = {}
+
+    def walk(value: Any, path: tuple[Any, ...]) -> None:
+        if isinstance(value, Tensor):
+            if value.numel() == 1 and value.grad_fn is not None:
+                found[int(value.grad_fn._sequence_nr())] = path
+        elif isinstance(value, dict):
+            for key, entry in value.items():
+                walk(entry, (*path, key))
+        elif isinstance(value, (list, tuple)):
+            for key, entry in enumerate(value):
+                walk(entry, (*path, key))
+
+    walk(output, ())
+    return found

@@ -79,7 +79,10 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
     if asked.first is None:
         raise UsageError(f"{source}: it has no tape of the steps before its own; nothing to measure")
     begins = _begins(recording.starts(), symptom_step, end=asked.until, reaches=recording.reaches)
-    course, rates, notes, different_at, upto = None, [], [], None, asked.until
+    course: Course | None = None
+    rates: list[tuple[int, float]] = []
+    notes: list[str] = []
+    different_at, upto = None, asked.until
     found: tuple[Departure, ...] = ()
     for number, first in enumerate(begins[:LAUNCHES_MAX]):
         if course is not None and len(course.steps) + upto - first > STEPS_MAX:
