@@ -53,6 +53,11 @@ RUNNING_STATISTICS = frozenset({"running_mean", "running_var"})
 """Batch norm in training writes these arguments without reading them into its result, mostly without saying so."""
 
 
+C10D = "c10d."
+RECEIVED = _names("tensors output_tensors output_tensors_list output_tensor output")
+"""The arguments that a collective of c10d writes, which its schema does not say."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """The facts about one operator overload."""
@@ -89,10 +94,13 @@ def operation_of(function: Any) -> Operation:
     writes = [argument for argument in arguments if argument.alias_info is not None and argument.alias_info.is_write]
     aliases = [value.alias_info for value in returns if value.alias_info is not None]
     fills = short in FILLS
+    names = frozenset(argument.name for argument in writes)
+    if str(function).startswith(C10D) and short.endswith("_"):
+        names |= RECEIVED & {argument.name for argument in arguments}
     return Operation(
         name=str(function),
         arguments=tuple(argument.name for argument in arguments),
-        written=frozenset(argument.name for argument in writes),
+        written=names,
         overwrites=short in OVERWRITES or any(argument.is_out for argument in writes),
         only_a_view=bool(aliases) and not any(alias.is_write for alias in aliases) and not fills,
         fills=fills,

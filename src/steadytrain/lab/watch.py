@@ -15,6 +15,7 @@ import torch
 
 from steadytrain.lab.operands import WORDS, Kinds, count_kind, kinds_of, storage_of, summarize, unseen
 from steadytrain.lab.operations import (
+    C10D,
     Operand,
     Operation,
     kinds_in_numbers,
@@ -36,8 +37,6 @@ COPY_BYTES_MAX = 256 * 2**20
 
 OPERANDS_MAX = 16
 """Arguments described per operation. Only list operations over many tensors have more."""
-
-C10D = "c10d."
 
 UNKNOWN_OWNER = "a tensor from before the re-run"
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
@@ -262,7 +261,7 @@ def _wait_for(result: object) -> None:
     """A collective of c10d has written its tensors only when its work is done."""
     for value in result if isinstance(result, (list, tuple)) else [result]:
         if isinstance(value, torch.ScriptObject):
-            torch.distributed.Work.unbox(value).wait()  # type: ignore[attr-defined]
+            torch.distributed.Work.unbox(value).wait()
 
 
 def _keep(operand: Operand, room: int) -> _Before:
