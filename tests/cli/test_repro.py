@@ -252,7 +252,7 @@ def test_an_incident_without_weights_or_without_a_fault(tmp_path: Path) -> None:
     update_incident(bundle.path, replace(bundle.incident, losses=(1.0,), parameters=()))
     done = repro(str(bundle.path), "-o", str(tmp_path / "made"))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "not yet for finite symptoms" in done.stderr
+    assert "nonfinite-loss is none of these" in done.stderr
 
 
 def test_an_unknown_incident_and_a_run_without_one_are_one_line(tmp_path: Path) -> None:

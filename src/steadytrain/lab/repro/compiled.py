@@ -208,7 +208,7 @@ def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> l
     body = text[text.index("def forward") : text.index('if __name__ == "__main__":')].rstrip()
     body = body[: body.rindex("\n")] + f"\n    return [{', '.join(order[name] for name in wanted)}]\n"
     exec(compile(body, "<forward>", "exec"), space)
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
     try:
         with torch.no_grad():
             found = torch.compile(space["forward"], backend=backend)(*(one.clone() for one in named.inputs.values()))

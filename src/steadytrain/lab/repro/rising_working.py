@@ -82,7 +82,7 @@ def _facts(rise: Rise, found: Rise, names: Mapping[str, str]) -> dict[str, Any]:
         "rows": [rows_of(one.training.batches[-1]) for one in (rise, found)],
         "ordinary_high": rise.ordinary_high,
         "operations": [step.operation for step in training.program.steps],
-        "optimizer": optimizer_call(training.rule),
+        "optimizer": optimizer_call(training.rule, training.rates[0]),
         "state_kept": bool(training.rule.state) and rise.shape != "batch",
         "clip": training.rule.clip,
         "weights": [names[name] for name in training.rule.weights],

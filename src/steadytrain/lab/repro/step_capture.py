@@ -67,7 +67,7 @@ class StepCapture(Follower):
         if "torch._dynamo" in sys.modules:
             self._eager = torch.compiler.set_stance("force_eager")
             self._eager.__enter__()
-        self._mode = _TrailMode(self._trail)
+        self._mode = TrailMode(self._trail)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
         return
 
@@ -215,7 +215,7 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
 
 
-class _TrailMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class TrailMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Tells a trail of every operation, in order."""
 
     supports_higher_order_operators = True

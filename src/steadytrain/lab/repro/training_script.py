@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,8 +102,8 @@ def training_title(rise: Rise) -> str:
     return f"{count} updates of {name} raise the loss of their first batch from {low} to {high}"
 
 
-def optimizer_call(rule: Rule) -> str:
-    """The optimizer as people make it: what is not the default of torch's class."""
+def optimizer_call(rule: Rule, rates: Sequence[float]) -> str:
+    """The optimizer as people make it: what is not the default of torch's class. ``rates`` are of its groups."""
     kind = getattr(torch.optim, rule.optimizer)
     defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
 
@@ -111,7 +111,7 @@ def optimizer_call(rule: Rule) -> str:
         known = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
         return {n: one for n, one in known.items() if n == "lr" or (n in defaults and one != defaults[n])}
 
-    groups = [given(group.settings) for group in rule.groups]
+    groups = [given({**group.settings, "lr": rate}) for group, rate in zip(rule.groups, rates, strict=True)]
     if len(groups) == 1:
         return f"torch.optim.{rule.optimizer}({', '.join(['weights', *_arguments(groups[0])])})"
     parts, start = [], 0
@@ -135,7 +135,7 @@ def _ending(rise: Rise, *, states: bool) -> Iterator[str]:
         yield 'print("torch", torch.__version__, "loss of one batch", before, "of the next", after)'
         yield f'assert after < {limit}, "{FAULTS[rise.shape]}"'
         return
-    yield from _wrapped(f"optimizer = {optimizer_call(rule)}")
+    yield from _wrapped(f"optimizer = {optimizer_call(rule, training.rates[0])}")
     if states:
         yield 'for weight, state in zip(weights, kept["state"]):'
         yield "    optimizer.state[weight] = state"
