@@ -12,6 +12,7 @@ import pytest
 
 import builders
 from steadytrain.store.bundle import open_bundle
+from steadytrain.store.step_look import read_look
 from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
@@ -87,11 +88,89 @@ def test_a_changed_model_a_gone_script_and_lost_weights_are_told_in_one_line(tmp
 
 
 @pytest.mark.slow
-def test_without_weights_nothing_is_launched(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", "--state-mb", "0", environment=ONE_THREAD)
+def test_without_weights_the_tape_does_and_without_a_tape_the_weights_do(tmp_path: Path) -> None:
+    for name, option in (("tape", "--state-mb"), ("weights", "--rewind-mb")):
+        folder = tmp_path / name
+        folder.mkdir()
+        outcome = run_script(folder, ZOO / "half_growth.py", option, "0", environment=ONE_THREAD)
+        document = json.loads(locate(str(outcome.run_dir), "--json").stdout)
+        assert document["again"]["located"]["operation"] == "aten.mm.default"
+        assert document["float64"]["verdict"] == "number-format"
+        assert (document["replayed"] is not None) == (name == "tape")
+        assert document["ladder"]["steps"] == ([2, 3, 4, 5, 6] if name == "tape" else [6])
+
+
+@pytest.mark.slow
+def test_with_neither_nothing_is_launched(tmp_path: Path) -> None:
+    options = ("--state-mb", "0", "--rewind-mb", "0")
+    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", *options, environment=ONE_THREAD)
     done = locate(str(outcome.run_dir))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "not kept" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_growth_before_an_overflow_is_shown_and_stays_in_the_bundle_and_its_report(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / "half_growth.py", environment=ONE_THREAD)
+    done = locate(str(outcome.run_dir))
+    assert done.returncode == 0
+    ladder = next(line for line in done.stdout.splitlines() if "blocks.3.mlp.wo  float16" in line)
+    assert ladder.count(" -> ") == 4
+    assert "-> inf of 65504, 0." in ladder
+    assert "finite in float64: the number format is at fault" in done.stdout
+    bundle = outcome.run.incidents[0]
+    look = read_look(bundle)
+    assert look is not None
+    assert look.ladder is not None
+    largest = next(rung.largest for rung in look.ladder.rungs if rung.module == "blocks.3.mlp.wo")
+    assert largest[0] is not None
+    assert largest[3] is not None
+    assert largest[3] > 1.5 * largest[0]
+    assert open_bundle(bundle).path == bundle  # sealed again
+    shown = subprocess.run(
+        [sys.executable, "-m", "steadytrain", "show", str(bundle)], capture_output=True, text=True, check=True
+    )
+    assert "the number format is at fault" in shown.stdout
+
+
+@pytest.mark.slow
+def test_weights_that_an_update_broke_long_before_they_were_used_lead_to_that_update(tmp_path: Path) -> None:
+    script = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"body": nn.Linear(8, 1), "spare": nn.Linear(8, 1)})
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=0.0)
+    for step in range(1, 11):
+        inputs = torch.randn(16, 8)
+        loss = (model["body"](inputs) - 1.0).pow(2).mean()
+        if step == 3:
+            loss = loss + 0.0 * model["spare"].weight.sum()
+        if step >= 7:
+            loss = loss + model["spare"](inputs).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()  # <- bites
+    """
+    outcome = run_script(tmp_path, script, environment=ONE_THREAD)
+    document = json.loads(locate(str(outcome.run_dir), "--json").stdout)
+    located = document["again"]["located"]
+    assert (located["phase"], located["code"]) == ("optimizer", "optimizer.step()  # <- bites")
+    assert located["reached"].endswith("after the update of step 3")
+    assert document["step"] == 4
+
+
+@pytest.mark.slow
+def test_any_recorded_step_can_be_looked_at(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / "healthy_where.py", "--keep-rewind", environment=ONE_THREAD)
+    done = locate(str(outcome.run_dir), "--step", "9")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "loss and gradients of this step are finite" in done.stdout
+    for options, said in ((("--step", "11"), "no tape of it"), (("--step", "0"), "count from 1"), ((), "no incident")):
+        refused = locate(str(outcome.run_dir), *options)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert said in refused.stderr
 
 
 @pytest.mark.parametrize("arguments", [("nowhere",), ("nowhere", "--json")])

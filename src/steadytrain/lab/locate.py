@@ -285,7 +285,12 @@ class Locator(Follower):
 
     def _parameters(self) -> dict[str, Tensor]:
         stream = self._stream
-        return {} if stream is None else dict(zip(stream.tensor_names, stream.parameters, strict=True))
+        if stream is None:
+            return {}
+        named: dict[str, Tensor] = {}
+        for number, (name, parameter) in enumerate(zip(stream.tensor_names, stream.parameters, strict=True)):
+            named[f"{name} ({number})" if name in named else name] = parameter  # models of one class share their names
+        return named
 
 
 def main(source: str, result: str, moved: str, first: str, step: str, lead_s: str) -> int:

@@ -33,7 +33,6 @@ UNEVENTFUL = "the re-run did not reproduce"
 """How a tracer's finding begins where all came out finite."""
 
 
-
 @dataclass(frozen=True)
 class Found:
     """What the new process found. ``replayed`` is None where there was no tape to replay."""
@@ -112,14 +111,18 @@ def find_again(asked: Target, *, wait_s: float) -> Found:
     found = replay.found
     if asked.bundle is None and found.finding.why.startswith(UNEVENTFUL):
         return replace(found, finding=Finding(None, "loss and gradients of this step are finite"))
-    if asked.bundle is None or found.finding.located is not None or not replay.parted_before(asked.step):
+    if asked.bundle is None or _tells(found.finding) or not (replay.parted_before(asked.step) or replay.uneventful):
         return found
-    # Another step was looked at than the one that failed: its own state, as far as the bundle has it, may do better.
+    # It was another step than the one that failed: that one's own state, as far as the bundle has it, may do better.
     try:
         again = _without_tape(asked.bundle, found.notes, wait_s=wait_s)
     except UsageError:
         return found
-    return again if again.finding.located is not None else found
+    return again if _tells(again.finding) else found
+
+
+def _tells(finding: Finding) -> bool:
+    return finding.located is not None or relaunch.is_named_input(finding)
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,13 @@ class Replay:
     replayed: Replayed
     bad_after: int | None
     bad_at_start: bool
+
+    @property
+    def uneventful(self) -> bool:
+        """Whether all came out finite, with compiled code run eagerly and as the script compiles it."""
+        backends = self.found.look.backends if self.found.look is not None else None
+        to_blame = backends is not None and backends.to_blame is not None
+        return self.found.finding.why.startswith(UNEVENTFUL) and not to_blame
 
     def parted_before(self, step: int) -> bool:
         first = self.replayed.first_difference
