@@ -221,4 +221,99 @@ def test_a_split_that_leaks_is_named_whatever_its_spaces_and_case(tmp_path: Path
 
 def test_every_format_has_a_name_of_its_own() -> None:
     kinds = [entry.kind for entry in formats()]
-    assert len(kinds) == len(set(kinds)) == 6
+    assert len(kinds) == len(set(kinds)) == 9
+
+
+# Further shapes of the same rows.
+
+
+def json_list(path: Path) -> Path:
+    (path / "rows.json").write_text(json.dumps(ROWS, indent=1), encoding="utf-8")
+    return path / "rows.json"
+
+
+def by_bzip2(path: Path) -> Path:
+    import bz2
+
+    (path / "rows.jsonl.bz2").write_bytes(bz2.compress(json_lines(path).read_bytes()))
+    return path / "rows.jsonl.bz2"
+
+
+def by_xz(path: Path) -> Path:
+    import lzma
+
+    (path / "rows.jsonl.xz").write_bytes(lzma.compress(json_lines(path).read_bytes()))
+    return path / "rows.jsonl.xz"
+
+
+def by_zstd(path: Path) -> Path:
+    import pyarrow
+
+    packed_to = path / "rows.jsonl.zst"
+    with pyarrow.output_stream(str(packed_to), compression="zstd") as file:
+        file.write(json_lines(path).read_bytes())
+    return packed_to
+
+
+@pytest.mark.parametrize("maker", [json_list, by_bzip2, by_xz, by_zstd])
+def test_lists_and_packed_files_have_the_same_rows(maker: Callable[[Path], Path], tmp_path: Path) -> None:
+    assert [dict(row.fields) for row in read(maker(tmp_path))] == ROWS
+
+
+def test_a_list_over_many_blocks_and_one_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from steadytrain.data_checks import bytes_of
+
+    monkeypatch.setattr(bytes_of, "BLOCK_BYTES", 1000)
+    path = json_list(tmp_path)
+    assert [dict(row.fields) for row in read(path)] == ROWS
+    path.write_bytes(path.read_bytes()[:-3000])
+    rows = read(path)
+    assert 0 < len(rows) < len(ROWS)
+    assert [row.broken for row in rows if row.broken] == ["the list is cut off or damaged from here on"]
+    assert rows[-1].broken
+
+
+def test_lines_of_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_bytes("one\n\n \nzwölf\n".encode() + b"\xff\n")
+    rows = read(tmp_path / "words.txt")
+    assert [(row.fields["text"], row.place, row.odd_bytes) for row in rows] == [
+        ("one", "words.txt:1", False),
+        ("zwölf", "words.txt:4", False),
+        ("\ufffd", "words.txt:5", True),
+    ]
+
+
+def test_pairs_of_tokens_and_index(tmp_path: Path) -> None:
+    import struct
+
+    lengths = np.array([5, 1, 300], "<i4")
+    tokens = np.random.default_rng(0).integers(0, 60_000, 306).astype("<u2")
+    pointers = 2 * np.array([0, 5, 6], "<i8")
+    header = struct.pack("<9sQBQQ", b"MMIDIDX\x00\x00", 1, 8, 3, 3)
+    (tmp_path / "text.bin").write_bytes(tokens.tobytes())
+    (tmp_path / "text.idx").write_bytes(header + lengths.tobytes() + pointers.tobytes() + b"\x00" * 24)
+    rows = read(tmp_path / "text.bin")
+    assert [len(row.fields["input_ids"]) for row in rows] == [5, 1, 300]
+    assert np.array_equal(np.concatenate([row.fields["input_ids"] for row in rows]), tokens)
+    (tmp_path / "text.bin").write_bytes(tokens[:200].tobytes())
+    assert read(tmp_path / "text.bin")[2].broken == "the index points beyond the end of the tokens"
+    assert open_source(Wanted(str(tmp_path))).kind == "indexed-tokens"
+
+
+def test_rows_that_are_all_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("[1, 2]\n[3]\n")
+    with pytest.raises(UsageError, match=r"none of its 2 rows can be read; the first is x\.jsonl:1: a JSON list"):
+        look(tmp_path / "x.jsonl")
+
+
+def test_objects_that_are_no_data_set() -> None:
+    from steadytrain.data_checks.opening import of_object
+
+    for given, says in (("text", "a str, and no data set"), ({"a": []}, "a mapping of a"), (7, "no iterable")):
+        with pytest.raises(UsageError, match=says):
+            of_object(given, name="m:x")
+    source = of_object({"train": [1.5, 2.5]}, name="m:x")
+    assert [row.fields for block in source.rows(lambda *told: None) for row in block] == [
+        {"value": 1.5},
+        {"value": 2.5},
+    ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from steadytrain.data_checks.contract import Tell
 from steadytrain.errors import UsageError
@@ -16,7 +19,8 @@ BLOCK_BYTES = 1 << 22
 LINE_BYTES_MAX = 1 << 26
 """The rest of a longer line is passed over."""
 
-GZIP = b"\x1f\x8b"
+GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+ZIP = b"PK\x03\x04"
 
 
 def head_of(path: Path) -> bytes:
@@ -30,9 +34,13 @@ def head_of(path: Path) -> bytes:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
-    if head.startswith(GZIP):
-        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-    return head
+    if not head.startswith((GZIP, BZIP2, XZ, ZSTD)):
+        return head
+    with _unpacked(path, head) as (file, _):
+        try:
+            return bytes(file.read(HEAD_BYTES))
+        except DAMAGED as error:
+            raise _damage(path, error) from None
 
 
 def lines_of(path: Path, tell: Tell) -> Iterator[list[tuple[int, bytes]]]:
@@ -42,7 +50,7 @@ def lines_of(path: Path, tell: Tell) -> Iterator[list[tuple[int, bytes]]]:
         UsageError: it cannot be read, or is packed and cut off.
     """
     number, rest, passed_over = 1, b"", False
-    for block in _blocks(path, tell):
+    for block in blocks_of(path, tell):
         lines = (rest + block).split(b"\n")
         rest = lines.pop()
         if passed_over and lines:
@@ -59,17 +67,55 @@ def lines_of(path: Path, tell: Tell) -> Iterator[list[tuple[int, bytes]]]:
         yield [(number, rest.rstrip(b"\r"))]
 
 
-def _blocks(path: Path, tell: Tell) -> Iterator[bytes]:
+def blocks_of(path: Path, tell: Tell) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, some megabytes at a time.
+
+    Raises:
+        UsageError: it cannot be read, or is packed and cut off.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as raw:
-            packed = raw.read(2) == GZIP
-            raw.seek(0)
-            file: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            head = raw.read(len(XZ))
+        with _unpacked(path, head) as (file, raw):
             while block := file.read(BLOCK_BYTES):
                 yield block
-                tell(path.name, raw.tell(), size)
-    except (EOFError, zlib.error) as error:
-        raise UsageError(f"{path}: packed, and cut off or damaged ({error}); write it again") from None
+                tell(path.name, raw.tell() if raw is not None else 0, size if raw is not None else 0)
+    except DAMAGED as error:
+        raise _damage(path, error) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, ValueError)
+
+
+def _damage(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path}: packed, and cut off or damaged ({error}); write it again")
+
+
+@contextmanager
+def _unpacked(path: Path, head: bytes) -> Iterator[tuple[Any, IO[bytes] | None]]:
+    """The file as it is inside, and the packed one where it tells how far it was read."""
+    if head.startswith(ZIP):
+        raise UsageError(f"{path}: a zip archive; unpack it and name what is in it")
+    if head.startswith(ZSTD):
+        try:
+            import pyarrow
+        except ImportError:
+            raise UsageError(f"{path}: packed by zstd; reading it needs `pip install 'steadytrain[data]'`") from None
+        with pyarrow.input_stream(str(path), compression="zstd") as stream:
+            yield stream, None
+        return
+    with path.open("rb") as raw:
+        if head.startswith(GZIP):
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield file, raw
+        elif head.startswith(BZIP2):
+            with bz2.BZ2File(raw) as packed:
+                yield packed, raw
+        elif head.startswith(XZ):
+            with lzma.LZMAFile(raw) as tight:
+                yield tight, raw
+        else:
+            yield raw, raw

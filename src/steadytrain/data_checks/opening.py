@@ -70,8 +70,14 @@ def of_object(given: Any, *, name: str, limit: int | None = None) -> Source:
     Raises:
         UsageError: it is neither.
     """
+    if isinstance(given, (str, bytes)):
+        raise UsageError(f"{name}: a {type(given).__name__}, and no data set")
+    if isinstance(given, Mapping):
+        if "train" not in given:
+            raise UsageError(f"{name}: a mapping of {', '.join(map(str, [*given][:6])) or 'nothing'}; name one of them")
+        given = given["train"]
     length = _length(given)
-    by_place = hasattr(given, "__getitem__") and length is not None and not isinstance(given, Mapping)
+    by_place = hasattr(given, "__getitem__") and length is not None
     if not by_place and not hasattr(given, "__iter__"):
         raise UsageError(f"{name}: a {type(given).__name__}, which is no iterable and has no places to ask for")
     endless = length is None and limit is None

@@ -104,10 +104,14 @@ def look_with(
         UsageError: there is no row.
     """
     rows_seen, tokens_seen, seen_columns = 0, 0, set[str]()
-    roles_seen = Roles()
+    roles_seen, broken = Roles(), 0
+    first_broken: Row | None = None
     for part, roles in _read(source, wanted, circumstances, tell):
         roles_seen = roles
         rows_seen += len(part.every)
+        broken += len(part.every) - len(part.rows)
+        if broken and first_broken is None:
+            first_broken = next(row for row in part.every if row.fields is None)
         columns = {name for name in _NEEDED if part.has(name)}
         seen_columns |= columns
         tokens_seen += len(part.tokens.values) if part.tokens is not None else 0
@@ -116,6 +120,9 @@ def look_with(
                 check.look(part)
     if not rows_seen:
         raise UsageError(f"{source.name}: no rows in it")
+    if first_broken is not None and broken == rows_seen:
+        why = f"{first_broken.place}: {first_broken.broken}"
+        raise UsageError(f"{source.name}: none of its {rows_seen:,} rows can be read; the first is {why}")
     findings = [_finding(check, seen_columns) for check in checks]
     findings.sort(key=lambda finding: (STATUSES.index(finding.judgement.status), finding.check))
     return Report(

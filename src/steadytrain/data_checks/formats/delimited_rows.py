@@ -1,4 +1,4 @@
-"""CSV and TSV with a line of names, plain or packed with gzip."""
+"""CSV and TSV with a line of names, plain or packed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steadytrain.data_checks.bytes_of import head_of, lines_of
 from steadytrain.data_checks.contract import DataFormat, Options, Row, Tell
 from steadytrain.errors import UsageError
 
-SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+SUFFIXES = tuple(f"{name}{packed}" for name in (".csv", ".tsv") for packed in ("", ".gz", ".bz2", ".xz", ".zst"))
 QUOTED_LINES_MAX = 10_000
 """A cell in quotes may go over so many lines; one that is never closed costs no more than that."""
 

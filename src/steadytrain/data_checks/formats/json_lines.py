@@ -1,4 +1,4 @@
-"""JSON Lines, plain or packed with gzip: an object a line."""
+"""JSON Lines, plain or packed: an object a line."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any, ClassVar, final
 from steadytrain.data_checks.bytes_of import LINE_BYTES_MAX, lines_of
 from steadytrain.data_checks.contract import DataFormat, Options, Row, Tell
 
+LINES = (".jsonl", ".ndjson", ".jsonlines")
+
 
 @final
 class JsonLines(DataFormat):
     kind = "json-lines"
-    suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".jsonlines", ".json", ".jsonl.gz", ".json.gz")
+    suffixes: ClassVar[tuple[str, ...]] = tuple(
+        f"{name}{packed}" for name in (*LINES, ".json") for packed in ("", ".gz", ".bz2", ".xz", ".zst")
+    )
 
     def claims(self, path: Path, head: bytes) -> bool:
-        return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) or (
-            not head and path.name.endswith(self.suffixes)
-        )
+        by_name = any(name in path.name.lower() for name in LINES)
+        return by_name or head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 
     def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
         number = 0

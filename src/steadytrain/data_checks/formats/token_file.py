@@ -12,6 +12,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from steadytrain.data_checks.contract import DataFormat, Options, Row, Tell
+from steadytrain.data_checks.formats.indexed_tokens import MARK, mark_of
 from steadytrain.errors import UsageError
 
 LENGTH = 1024
@@ -32,7 +33,7 @@ class TokenFile(DataFormat):
     suffixes: ClassVar[tuple[str, ...]] = (".bin", ".npy")
 
     def claims(self, path: Path, head: bytes) -> bool:
-        return head.startswith(b"\x93NUMPY") or path.suffix == ".bin"
+        return head.startswith(b"\x93NUMPY") or (path.suffix == ".bin" and mark_of(path.with_suffix(".idx")) != MARK)
 
     def notes(self, path: Path) -> tuple[str, ...]:
         if path.suffix == ".npy":
