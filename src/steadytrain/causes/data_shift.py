@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import HINT, STRONG, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, below, quiet, ruled_out, symptom
+from steadytrain.causes.signs import above, below, measured, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -50,14 +50,21 @@ class DataShift(Cause):
     source = "Marin 32B retrospective; 2308.04014 on re-warming; llm-foundry #232"
 
     def signature(self, case: Case) -> Signature:
+        shift = measured(case, "data_shift")
         return Signature(
             (
                 *above(
                     case,
                     "data_shift",
-                    1.0,
-                    STRONG,
+                    FAR_SCALES,
+                    CERTAIN,
                     "batches from the onset on are {value} standard deviations from those before",
+                ),
+                *when(
+                    1.0 < shift <= FAR_SCALES,
+                    STRONG,
+                    f"batches from the onset on are {shift:.2g} standard deviations from those before",
+                    "fact data_shift",
                 ),
                 *below(
                     case,
@@ -71,3 +78,7 @@ class DataShift(Cause):
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )
+
+
+FAR_SCALES = 5.0
+"""Standard deviations of single batches: no two halves of one source lie so far apart."""

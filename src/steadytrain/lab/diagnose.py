@@ -42,6 +42,9 @@ ROUND_TRIALS = 4
 ROUNDS_MAX = 16
 SURVEY_WAIT_S = 300.0
 CONTROL = "unchanged"
+OWN_BATCH = "own batch was used"
+"""In the note of a trial that was to feed other batches and could not: it was no trial."""
+
 Tell = Callable[[str], None]
 
 
@@ -245,6 +248,9 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
     if trial.name != CONTROL:
+        other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
+        if other is not None and all(one.ran for one in outcomes):
+            return Verdict(trial.name, "not-run", why=other)
         judged = trial.judge(bench.case, controls, outcomes)
         if bench.case.aim == "progress" and trial.name in OTHER_LOSS and judged.effect in ("removed", "persists"):
             why = f"{judged.why}; its loss is another one, so that says nothing"
