@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
 	@echo "make bench-rewind  what the tape and the snapshots cost; three minutes"
+	@echo "make bench-locate  what a look at a step costs, in steps; four minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
@@ -75,6 +76,9 @@ bench-statistics: $(READY)
 
 bench-rewind: $(READY)
 	$(VENV)/bin/python benchmarks/rewind.py
+
+bench-locate: $(READY)
+	$(VENV)/bin/python benchmarks/locate.py
 
 bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py
