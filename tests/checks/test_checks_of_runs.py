@@ -251,6 +251,18 @@ def test_a_row_that_is_far_longer_than_the_first_is_found_in_the_data() -> None:
     assert "a row has 70 tokens, and the model 64 positions" in found.message
 
 
+def test_processes_that_all_read_everything_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    rows = classes(300, ordered=False)
+    found = outcome("loader-data", healthy.tabular(), **loaded(rows, shuffle=True))
+    assert found.status == "warn"
+    assert "4 processes" in found.message
+    dataset = faulty.Rows(rows)
+    sampler = torch.utils.data.DistributedSampler(dataset, num_replicas=4, rank=0)
+    loader = DataLoader(dataset, batch_size=8, sampler=sampler)
+    assert outcome("loader-data", healthy.tabular(), dataset=dataset, loader=loader).status == "pass"
+
+
 # Workers.
 
 

@@ -1,7 +1,8 @@
-"""Duplicates, repeated n-grams and order of the data that the loader gives."""
+"""Duplicates, repeated n-grams and order of the data that the loader gives, and who reads what."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
@@ -47,6 +48,7 @@ class LoaderData(Check):
 
     Causes:
         - a loader or its sampler made anew in every step, with the same seed
+        - no ``DistributedSampler`` in a run of several processes
         - ``shuffle`` left out, or a buffer that is shorter than the runs of one label
         - data that was put together twice, or written before a filter
         - text stuck in a loop, tables of zeros, rows of dashes
@@ -78,6 +80,7 @@ class LoaderData(Check):
             **{finding.check: dict(finding.judgement.numbers) for finding in findings},
         }
         faults, oddities = self._batches(subject, repeated, rows, length)
+        oddities += _undivided(subject.loader)
         for finding in findings:
             shuffled = finding.check == "row-order" and _shuffles(subject.loader) is not False
             status = finding.judgement.status
@@ -144,6 +147,17 @@ def _findings(rows: Sequence[Mapping[str, Any]], subject: Subject) -> tuple[Find
         return look_with(checks, of_object(list(rows), name="data set"), Wanted("data set"), known).findings
     except UsageError:
         return ()
+
+
+def _undivided(loader: Any) -> list[str]:
+    """Whether every process of several reads the same rows: the loader has no sampler that knows of the others."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    kinds = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler)
+    if count < 2 or type(loader) is not torch.utils.data.DataLoader or type(loader.sampler) not in kinds:
+        return []
+    if type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+        return []
+    return [f"there are {count} processes, and the loader of each reads all rows: no sampler divides them"]
 
 
 def _shuffles(loader: Any) -> bool | None:

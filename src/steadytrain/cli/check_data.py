@@ -76,7 +76,7 @@ def command(
     circumstances = Circumstances(known, size, length)
     wanted = Wanted(what, limit, text, labels, Options(dtype, length))
     other = Wanted(against, None, text, labels, Options(dtype, length)) if against is not None else None
-    with _progress() as tell:
+    with _progress(what) as tell:
         report = look_at(wanted, circumstances, against=other, tell=tell)
     if as_json:
         click.echo(json.dumps(document(report), indent=1, allow_nan=False))
@@ -115,7 +115,7 @@ def _check_dtype(dtype: str | None) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Tell]:
+def _progress(what: str) -> Iterator[Tell]:
     """A bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda name, done, size: None
@@ -130,7 +130,7 @@ def _progress() -> Iterator[Tell]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task(Path(what).name, total=None)
         yield lambda name, done, size: bar.update(task, description=name, completed=done, total=size or None)
 
 

@@ -15,7 +15,7 @@ from steadytrain.data_checks.contract import Tell
 from steadytrain.errors import UsageError
 
 HEAD_BYTES = 1 << 16
-BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 26
 """The rest of a longer line is passed over."""
 
