@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed import checkpoint as distributed  # noqa: E402
 from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
@@ -23,6 +23,7 @@ import steadytrain  # noqa: E402
 from steadytrain.cli.main import commands  # noqa: E402
 from steadytrain.errors import UsageError  # noqa: E402
 from steadytrain.lab.checkpoints import read_checkpoint  # noqa: E402
+from steadytrain.store.tape import find_snapshots  # noqa: E402
 from watched import run_script, stopping  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
@@ -246,6 +247,41 @@ def test_the_state_of_an_incident_is_a_reference_too(tmp_path: Path, capsys: pyt
         assert differences(document) == [("changed", "moments", "0.weight/exp_avg")]
 
 
+def test_a_snapshot_and_the_tape_are_a_reference_for_the_place_in_the_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(24, 4))
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    with steadytrain.watch(network, optimizer, runs_dir=tmp_path, name="run", keep_rewind=True):
+        for (inputs,) in torch.utils.data.DataLoader(data, batch_size=4):
+            optimizer.zero_grad()
+            network(inputs).square().mean().backward()
+            optimizer.step()
+    first = next(shot for shot in find_snapshots(tmp_path / "run") if shot.step == 1)
+    held = load_file(first.tensors)
+    document = json.loads(first.document.read_text(encoding="utf-8"))
+    weights = {name.removeprefix("model/"): held[name] for name in document["digests"] if name.startswith("model/")}
+    content = {"model": weights, "step": 1, "dataloader": {"_num_yielded": 1, "total_batches": 1}}
+    torch.save(content, tmp_path / "c.pt")
+    shutil.rmtree(tmp_path / "run" / "saved", ignore_errors=True)
+    _, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "run"))
+    assert [one for one in differences(document) if one[1] in ("weights", "position")] == []
+    assert any("had taken 1 batches" in note for note in document["notes"])
+    assert document["parts"][0]["agree"] == 4
+    content["dataloader"] = {"_num_yielded": 5, "total_batches": 2}
+    content["model"] = {**weights, "0.bias": weights["0.bias"] + 1e-6}
+    torch.save(content, tmp_path / "c.pt")
+    _, document = audited(tmp_path / "c.pt", capsys, "--run", str(tmp_path / "run"))
+    found = [one for one in differences(document) if one[1] in ("weights", "position")]
+    assert found == [
+        ("changed", "weights", "0.bias"),
+        ("stale", "position", "dataloader._num_yielded"),
+        ("stale", "position", "dataloader.total_batches"),
+    ]
+
+
 def test_of_several_optimizers_the_one_that_the_run_knows_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,6 +368,18 @@ def damaged_safetensors(folder: Path, home: Path) -> Path:
     return folder / "model.safetensors"
 
 
+def shards(*names: str) -> Callable[[Path, Path], Path]:
+    """A folder with these files."""
+
+    def write(folder: Path, home: Path) -> Path:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"{}")
+        return folder
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("make", "what"),
     [
@@ -347,6 +395,14 @@ def damaged_safetensors(folder: Path, home: Path) -> Path:
         (without_a_piece, "__0_0.distcp.*missing"),
         (damaged_safetensors, "not a safetensors file"),
         (lambda folder, home: folder / "nothing.pt", "no such checkpoint"),
+        (shards("global_step8/mp_rank_00_model_states.pt"), "a DeepSpeed checkpoint.*zero_to_fp32"),
+        (shards("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"), "a DeepSpeed checkpoint"),
+        (shards("trainer_state.json", "pytorch_model_fsdp_rank0.bin"), "a piece for each rank.*FULL_STATE_DICT"),
+        (shards("trainer_state.json", "pytorch_model_fsdp_0/.metadata"), "audit pytorch_model_fsdp_0 in it"),
+        (
+            lambda folder, home: shards("mp_rank_00_model_states.pt")(folder, home) / "mp_rank_00_model_states.pt",
+            "one rank's piece of a DeepSpeed",
+        ),
         (lambda folder, home: folder, "no checkpoint here"),
     ],
 )

@@ -53,7 +53,7 @@ def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_d
 
 def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path) -> Audit:
     from steadytrain.comparing.audit import audit
-    from steadytrain.comparing.references import cards_of, loads_of, names_of, reference
+    from steadytrain.comparing.references import batches_taken, cards_of, loads_of, names_of, reference, with_batches
     from steadytrain.lab.checkpoints import read_checkpoint
     from steadytrain.lab.checkpoints.own_states import states_of
     from steadytrain.store.bundle import is_bundle
@@ -69,8 +69,9 @@ def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_
         if found.step is not None and all(card.step != found.step for card in cards):
             cards = [*cards, *states_of(run, found.step)]
         expected = reference(run, found, cards)
-        notes = [expected.note] if expected.note else []
-        return audit(found, expected.expected, others=expected.others, notes=notes, loads=loads_of(run))
+        held, told = with_batches(expected.expected, found, batches_taken(run, found))
+        notes = [note for note in (expected.note, told) if note]
+        return audit(found, held, others=expected.others, notes=notes, loads=loads_of(run))
     if against is None:
         return audit(read_checkpoint(checkpoint))
     trusted = read_checkpoint(against)

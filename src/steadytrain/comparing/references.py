@@ -17,6 +17,11 @@ from steadytrain.comparing.differences import UNKNOWN_DTYPE
 from steadytrain.comparing.holdings import Held, Holding
 from steadytrain.errors import UsageError
 from steadytrain.store.folder import RunRecord
+from steadytrain.store.tape import find_recording, read_chunk
+
+BATCH_TOTALS = frozenset({"batches", "batches_seen", "total_batches"})
+BATCHES_OF_EPOCH = frozenset({"_num_yielded", "num_yielded", "_num_batches_fetched", "batches_of_epoch"})
+"""What loaders and loops call the number of batches that were taken."""
 
 CARDS = "saved"
 CARD_BYTES_MAX = 256 << 20
@@ -86,6 +91,40 @@ def reference(run: RunRecord, found: Holding, cards: Sequence[Holding]) -> Refer
     if not matched:
         note = f"the run kept no card of step {found.step}; the nearest is that of step {shown}"
     return Reference(expected, tuple(other for other in cards if other is not card), note)
+
+
+def batches_taken(run: RunRecord, found: Holding) -> int | None:
+    """How many batches the run's first data loader had given by the step of ``found``; None where no tape knows."""
+    if found.step is None:
+        return None
+    step = found.step - (_offset(run) or 0)
+    chunk = find_recording(run.path).chunk_of(step)
+    if chunk is None:
+        return None
+    try:
+        steps = read_chunk(chunk)["steps"]
+        fetched = next(one["fetched"] for one in steps if int(one["step"]) == step)
+        return int(fetched["0"])
+    except (UsageError, StopIteration, KeyError, TypeError, ValueError):
+        return None
+
+
+def with_batches(expected: Holding, found: Holding, taken: int | None) -> tuple[Holding, str | None]:
+    """``expected`` with the place in the data as a checkpoint of this kind would say it, and a note of it.
+
+    Totals are compared as they are. What a loader counts begins anew with every epoch: more than the total is wrong,
+    less is not.
+    """
+    if taken is None or not found.position:
+        return expected, None
+    known: dict[str, int] = {}
+    for name, value in found.position.items():
+        last = name.rpartition(".")[2]
+        counted = isinstance(value, int) and not isinstance(value, bool)
+        if counted and (last in BATCH_TOTALS or (last in BATCHES_OF_EPOCH and value > taken)):
+            known[name] = taken
+    note = f"the run had taken {taken:,} batches from its data loader by then"
+    return replace(expected, position={**(expected.position or {}), **known}), note
 
 
 def loads_of(run: RunRecord) -> list[dict[str, Any]]:

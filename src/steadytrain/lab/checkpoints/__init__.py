@@ -13,7 +13,7 @@ from typing import Protocol
 
 from steadytrain.comparing.holdings import Holding
 from steadytrain.errors import UsageError
-from steadytrain.lab.checkpoints import distributed, folders, own_states, safetensors_files, single_files
+from steadytrain.lab.checkpoints import distributed, folders, own_states, safetensors_files, sharded, single_files
 
 
 class Form(Protocol):
@@ -23,7 +23,7 @@ class Form(Protocol):
     def read(self, path: Path, names: Sequence[str] | None) -> Holding: ...
 
 
-FORMATS: tuple[Form, ...] = (own_states, distributed, folders, safetensors_files, single_files)
+FORMATS: tuple[Form, ...] = (sharded, own_states, distributed, folders, safetensors_files, single_files)
 """Asked in turn; the first that claims a path reads it."""
 
 
