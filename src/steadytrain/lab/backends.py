@@ -22,7 +22,16 @@ from steadytrain.capture.loss import LossTerm
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.capture.scene import Scene
 from steadytrain.lab.compiled_graphs import AOT_EAGER, EAGER, INDUCTOR, GraphCall, by_backend, is_used
-from steadytrain.lab.graph_search import Apart, Outcome, apart, first_operation, in_float64, outcome_of
+from steadytrain.lab.graph_search import (
+    Apart,
+    Outcome,
+    apart,
+    first_operation,
+    in_float64,
+    module_of,
+    name_of,
+    outcome_of,
+)
 from steadytrain.lab.investigate import autocast_as, loss_places, untouched
 from steadytrain.lab.lines import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.lab.places import code_at
@@ -66,7 +75,7 @@ def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
     for backend in others:
         with by_backend(backend):
             steps[backend] = _do(scene)
-    names = _names(scene, calls)
+    names = _names(scene)
     found = {backend: _first_apart(calls, backend, names) for backend in others}
     rows = [_row(EAGER, steps[EAGER], None), *(_row(backend, steps[backend], found[backend]) for backend in others)]
     to_blame = next((backend for backend in others if found[backend] is not None or _worse(steps, backend)), None)
@@ -74,7 +83,7 @@ def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
     finding = None
     place = found[to_blame] if to_blame is not None else None
     if compiled_only and place is not None and to_blame is not None:
-        finding = _search(place, to_blame, names, steps[to_blame], deadline)
+        finding = _search(place, to_blame, steps[to_blame], deadline)
     why = _why(to_blame, steps, place, compiled_only=compiled_only)
     notes = [] if steps[EAGER].loss is not None else ["the loss is made outside of what could be run again"]
     return Backends(tuple(rows), to_blame, compiled_only, why, tuple(notes)), finding
@@ -159,7 +168,7 @@ def _factor(term: LossTerm) -> float:
     return factor
 
 
-def _names(scene: Scene, calls: Sequence[GraphCall]) -> Mapping[int, str]:
+def _names(scene: Scene) -> Mapping[int, str]:
     return {id(parameter): name for name, parameter in scene.parameters.items()}
 
 
@@ -192,8 +201,6 @@ def _first_apart(calls: Sequence[GraphCall], backend: str, names: Mapping[int, s
 
 
 def _output_name(call: GraphCall, number: int) -> str:
-    from steadytrain.lab.graph_search import module_of, name_of
-
     output = next(node for node in call.graph.module.graph.nodes if node.op == "output")
     nodes = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
     node = nodes[number]
@@ -210,7 +217,7 @@ def _worse(steps: Mapping[str, _Step], backend: str) -> bool:
     return steps[EAGER].failed is None and steps[EAGER].finite and not steps[backend].finite
 
 
-def _search(place: _Place, backend: str, names: Mapping[int, str], step: _Step, deadline: float) -> Finding | None:
+def _search(place: _Place, backend: str, step: _Step, deadline: float) -> Finding | None:
     found = first_operation(place.call, backend, place.apart, place.call.output_gradients, deadline=deadline)
     if found is None:
         return None

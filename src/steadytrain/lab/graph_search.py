@@ -18,7 +18,7 @@ from torch import Tensor
 
 from steadytrain.lab.compiled_graphs import GraphCall, leaf
 from steadytrain.lab.operands import summarize
-from steadytrain.lab.places import Line, _line_in
+from steadytrain.lab.places import Line, line_in
 from steadytrain.lab.shadow import Shadows
 from steadytrain.lab.tracer import OperationTracer
 from steadytrain.model import OperandRange
@@ -154,7 +154,7 @@ def first_operation(
     )
     stack = node.meta.get("stack_trace") or ""
     produced = "nan" if "NaN" in best.text else "inf"
-    return FirstOperation(name_of(node), module_of(node), _line_in(stack), inputs, produced, compiles)
+    return FirstOperation(name_of(node), module_of(node), line_in(stack), inputs, produced, compiles)
 
 
 def name_of(node: torch.fx.Node) -> str:

@@ -111,7 +111,7 @@ class LoopLap(Lap):
         if call.changed_since():
             return None
         self._other_inputs |= not _same_inputs((args, kwargs), (call.args, call.kwargs))
-        tracer.note_sources(_named_tensors(call.args, call.kwargs))
+        tracer.note_sources(named_tensors(call.args, call.kwargs))
         return call.args, call.kwargs
 
     def other_forward_ends(self) -> None:
@@ -203,7 +203,7 @@ def rerun_model(
     tracer = _tracer(scene, MODEL_RERUN)
     with untouched(scene), torch.enable_grad(), tracer:
         for batch, term, place in roots:
-            tracer.note_sources(_named_tensors(batch.args, batch.kwargs))
+            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
             loss = _pick(call_again(batch), place)
             for factor in reversed(term.factors):
                 loss = loss * factor.value if factor.power == 1 else loss / factor.value
@@ -221,7 +221,7 @@ def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -
     def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         fed.append(True)
         batch.random.restore()
-        tracer.note_sources(_named_tensors(batch.args, batch.kwargs))
+        tracer.note_sources(named_tensors(batch.args, batch.kwargs))
         return batch.args, batch.kwargs
 
     try:
@@ -253,7 +253,7 @@ def rerun_forward(scene: Scene) -> Finding:
     tracer = _tracer(scene, MODEL_RERUN + " (forward only)")
     with untouched(scene), torch.enable_grad(), tracer:
         for batch in scene.micro_batches:
-            tracer.note_sources(_named_tensors(batch.args, batch.kwargs))
+            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
             for output in tensors_in(call_again(batch)):
                 if output.is_floating_point() and bool(torch.isnan(output.detach()).any()):
                     tracer.mark_loss(output)
@@ -336,7 +336,8 @@ def _pick(output: Any, place: tuple[Any, ...]) -> Tensor:
     return output
 
 
-def _named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+def named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a call, by the argument that they stand in."""
     named = {}
     for lead, value in [*((f"args[{at}]", arg) for at, arg in enumerate(args)), *kwargs.items()]:
         tensors = list(tensors_in(value))

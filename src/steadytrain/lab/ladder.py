@@ -5,7 +5,6 @@ By hooks that read and change nothing. One reduction for each output, and one fe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from steadytrain.capture.recorder import tensors_in
-from steadytrain.lab.operands import _compact, _numbers, unseen
+from steadytrain.lab.operands import largest_absolute, unseen
 from steadytrain.store.step_look import Ladder, Rung
 
 RUNGS_MAX = 2000
@@ -38,7 +37,7 @@ class StepRungs:
 
 
 class LadderTaker:
-    """Watches the modules between :meth:`begin` and :meth:`end`."""
+    """Watches the modules between :meth:`begin` and :meth:`end`. They are in the order in which their calls ended."""
 
     def __init__(self, modules: Mapping[nn.Module, str]) -> None:
         self._modules = dict(modules)
@@ -58,9 +57,7 @@ class LadderTaker:
         while self._handles:
             self._handles.pop().remove()
         seen, self._seen = self._seen, {}
-        return StepRungs(
-            step, {path: (one.kind, one.dtype, float(one.largest)) for path, one in _in_order(seen).items()}
-        )
+        return StepRungs(step, {path: (one.kind, one.dtype, float(one.largest)) for path, one in seen.items()})
 
     def _hook(self, path: str) -> Any:
         def look(module: nn.Module, args: Any, output: Any) -> None:
@@ -73,10 +70,9 @@ class LadderTaker:
         return look
 
     def _look(self, path: str, kind: str, tensor: Tensor) -> None:
-        values = _compact(_numbers(tensor))
-        if values is None or not values.is_floating_point() or values.numel() == 0:
+        largest = largest_absolute(tensor)
+        if largest is None or not tensor.is_floating_point():
             return
-        largest = torch.stack(torch.aminmax(values)).abs().max().to(torch.float64)
         known = self._seen.get(path)
         if known is None:
             if len(self._seen) < RUNGS_MAX:
@@ -103,9 +99,3 @@ def ladder_of(steps: Sequence[StepRungs]) -> Ladder | None:
         for path, (kind, dtype, _) in last.values.items()
     ]
     return Ladder(tuple(step.step for step in steps), tuple(rungs))
-
-
-def _in_order(seen: Mapping[str, _Seen]) -> dict[str, _Seen]:
-    """As they ended: a module comes after those inside it."""
-    assert all(math.isfinite(torch.finfo(one.dtype).max) for one in seen.values())
-    return dict(seen)

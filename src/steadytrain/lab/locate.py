@@ -28,7 +28,7 @@ from steadytrain.capture.streams import Seen, Stream
 from steadytrain.errors import UsageError
 from steadytrain.lab.backends import compare_backends
 from steadytrain.lab.compiled_graphs import intercept, is_used
-from steadytrain.lab.investigate import _named_tensors, plain_module
+from steadytrain.lab.investigate import named_tensors, plain_module
 from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.ladder import LadderTaker, StepRungs, ladder_of
 from steadytrain.lab.locating import LADDER_STEPS, TAPE
@@ -122,7 +122,7 @@ class Locator(Follower):
                 self._begin_look()
             assert self._tracer is not None
             self._tracer.enter_module(plain_module(module))
-            self._tracer.note_sources(_named_tensors(args, kwargs))
+            self._tracer.note_sources(named_tensors(args, kwargs))
         elif step > self._step - LADDER_STEPS and self._ladder is None and self._stream is not None:
             self._begin_ladder()
         return given

@@ -117,6 +117,17 @@ def summarize(name: str, value: object) -> OperandRange:
     )
 
 
+def largest_absolute(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The largest absolute value, a NaN where there is one; float64 without dimensions, on the tensor's device.
+
+    None where there are no floating-point numbers to look at. Nothing is fetched from the device.
+    """
+    plain = _compact(_numbers(tensor))
+    if plain is None or not plain.is_floating_point() or plain.numel() == 0:
+        return None
+    return torch.stack(torch.aminmax(plain)).abs().max().to(torch.float64)
+
+
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """The memory that holds the values of ``tensor``, None where there is none to speak of."""
     plain = _strided(tensor)

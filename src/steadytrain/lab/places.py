@@ -208,14 +208,14 @@ def _forward_of(node: Any) -> tuple[int | None, Line | None]:
     for _ in range(PARENTS_MAX):
         if node is None:
             break
-        sequence, line = int(node._sequence_nr()), _line_in("".join(node.metadata.get("traceback_", ())))
+        sequence, line = int(node._sequence_nr()), line_in("".join(node.metadata.get("traceback_", ())))
         if line is not None:
             return sequence, line
         node = node.metadata.get("parent_")
     return sequence, None
 
 
-def _line_in(stack: str) -> Line | None:
+def line_in(stack: str) -> Line | None:
     """The innermost line of other people's Python in a formatted stack, up to the autograd engine."""
     for frame in reversed(list(_FRAME.finditer(stack))):
         if frame["function"] == _ENGINE:
