@@ -35,6 +35,7 @@ COMPILED_CUT_S_MAX = 240.0
 
 BATCH_IS_BAD = "the batch already holds"
 CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
+CAME_OUT_FINITE = "the re-run did not reproduce"
 WEIGHTS_ARE_BAD = "the parameter already holds"
 LOG_CHARACTERS_MAX = 300
 
@@ -137,9 +138,12 @@ def _captured(work: _Work) -> dict[str, Any]:
         again = _launched(work, request)
         found = again if again["programs"] or again.get("keep") or not found["programs"] else found
     told = str(found["why"] or "")
-    if recorded.located is None and not request.update and told.startswith(WEIGHTS_ARE_BAD):
+    broken = told.startswith(WEIGHTS_ARE_BAD) or (not found.get("compiled") and told.startswith(CAME_OUT_FINITE))
+    if recorded.located is None and not request.update and broken:
+        # Also where it came out finite: an update may have broken a parameter that belongs to no module.
         request = replace(request, update=True)
-        found = _launched(work, request)
+        updated = _launched(work, request)
+        found = updated if updated["programs"] or updated.get("keep") or told.startswith(WEIGHTS_ARE_BAD) else found
     if found.get("keep"):
         found = _launched(work, replace(request, keep=found["keep"]))
     return found
