@@ -1,6 +1,6 @@
 """A byte-level GPT that goes on from a checkpoint and meets one incident: what `make bench-trials` records.
 
-The text is the source of Python's own library. Bad batches and the shift lie in the data set, as they would; faults of
+The text is the source of Python's own library. A bad batch and the shift lie in the data set, as they would; faults of
 the state are done to it at one step. Arguments: checkpoint, incident, step of the incident.
 """
 
@@ -80,7 +80,7 @@ def main(checkpoint, incident, at):
     rows = windows(ROWS * STEPS)
     other = torch.randint(0, 256, rows.shape)
     if incident == "bad-batch":
-        rows[ROWS * (at - 1) : ROWS * (at + 2)] = other[: 3 * ROWS]
+        rows[ROWS * (at - 1) : ROWS * at] = other[:ROWS]
     if incident == "shift":
         rows[ROWS * (at - 1) :] = (rows[ROWS * (at - 1) :] * 7 + 3) % 256
     model = GPT()

@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
+from steadytrain.cli.trial import command as trial_command
+from steadytrain.cli.verify import command as verify_command
 from steadytrain.errors import UsageError
+from steadytrain.lab.trials import close_pools
 from steadytrain.lab.trials.pool import Pool, launch_key
 from steadytrain.trials.case import Case, open_case
 from steadytrain.trials.catalog import trial
@@ -186,6 +190,59 @@ def test_a_script_that_is_gone_is_told(run: Path, tmp_path: Path) -> None:
     (other / "run.json").write_text(json.dumps({**description, "script": str(tmp_path / "gone.py")}), encoding="utf-8")
     with pytest.raises(UsageError, match="the script is gone"):
         Pool(other)
+
+
+@pytest.fixture
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    close_pools()
+
+
+@pytest.mark.usefixtures("_no_process_is_left")
+def test_the_commands(run: Path, case: Case) -> None:
+    where = [str(run), "--onset", str(ONSET), "--workers", "1", "--json"]
+    tried = CliRunner().invoke(trial_command, [*where, "drop-batch"])
+    assert tried.exit_code == 0, tried.output
+    document = json.loads(tried.stdout)
+    assert document["schema"] == "steadytrain.trials/1"
+    assert document["control"]["shown"] is True
+    assert document["control"]["exact"] is True
+    effects = {row["trial"]: row["effect"] for row in document["trials"]}
+    assert effects == {
+        "unchanged": "persists",
+        "perturbed": "persists",
+        "other-seed": "persists",
+        "drop-batch": "removed",
+    }
+    again = CliRunner().invoke(verify_command, [*where, "--with", "drop-batch", "--steps", "10"])
+    assert again.exit_code == 0, again.output
+    verified = json.loads(again.stdout)
+    assert (verified["schema"], verified["result"], verified["steps_followed"]) == (
+        "steadytrain.verify/1",
+        "removed",
+        10,
+    )
+    other = CliRunner().invoke(verify_command, [*where, "--with", "epsilon-up=10", "--steps", "10"])
+    assert json.loads(other.stdout)["result"] == "no effect"
+    assert other.exit_code == 1
+    listed = CliRunner().invoke(trial_command, [str(run), "--onset", str(ONSET)])
+    assert "drop-batch" in listed.stdout
+    assert "(does not apply: no broken tie is known)" in listed.stdout
+    for arguments, said in (
+        ([*where, "no-such-trial"], "no trial is called"),
+        ([str(run), "--onset", "0", "clip"], "steps count from 1"),
+        ([*where, "--budget", "0", "clip"], "must be more than 0"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            CliRunner().invoke(trial_command, arguments, catch_exceptions=False)
+    for arguments, said in (
+        ([*where, "--with", "no-such"], "no trial is called"),
+        ([*where, "--with", "clip=much"], "is no number"),
+        ([*where, "--with", "clean-data"], "made by hand"),
+        ([*where, "--with", "clip", "--steps", "0"], "between 1 and"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            CliRunner().invoke(verify_command, arguments, catch_exceptions=False)
 
 
 @pytest.mark.long

@@ -190,7 +190,7 @@ class Case:
         if self.aim == "progress":
             return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
         onset = min(max(self.onset - begin - 1, 0), count)
-        after = [onset + (1 << power) for power in range(10)]
+        after = [onset + 3**power for power in range(7)]
         # Not right before the onset: a script that plants its fault by its own counter would plant it in the probes.
         return {0, max(onset - 1, 0), *(place for place in after if place < count)}
 
