@@ -25,12 +25,18 @@ class Point:
     """Values of a model at one moment: parameters, buffers, plain attributes of its modules, and random states."""
 
     tensors: Sequence[tuple[Tensor, Tensor]]
+    buffers: Sequence[tuple[nn.Module, str, Tensor, Tensor]]
     attributes: Sequence[tuple[nn.Module, Mapping[str, Any]]]
     random_states: RandomStates
 
     @staticmethod
     def take(model: nn.Module) -> Point:
-        tensors = [*model.parameters(), *model.buffers()]
+        buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
         attributes = []
         for module in model.modules():
             own: dict[str, Any] = {}
@@ -40,7 +46,8 @@ class Point:
                 elif isinstance(value, PLAIN) and name != "training":
                     own[name] = value
             attributes.append((module, own))
-        return Point([(tensor, tensor.detach().clone()) for tensor in tensors], attributes, RandomStates.take())
+        tensors = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+        return Point(tensors, buffers, attributes, RandomStates.take())
 
     def restore(self) -> None:
         """Everything as it was, and no gradients."""
@@ -48,6 +55,8 @@ class Point:
             for tensor, value in self.tensors:
                 tensor.copy_(value)
                 tensor.grad = None
+            for module, name, buffer, value in self.buffers:
+                module._buffers[name] = buffer.copy_(value)  # a forward may have put another tensor there
         self.restore_attributes()
         self.random_states.restore()
 

@@ -6,6 +6,7 @@ computed the loss is still running, with the batch in its variables. Nothing is 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.follower import Follower
 from steadytrain.capture.frames import LoopLines, loop_lines, user_frames
 from steadytrain.capture.gate import Measurement
@@ -219,7 +221,7 @@ class Observer(Follower):
                 _applied_norm(stream),
                 clipping.clips,
                 clipping.limit,
-                float(clipping.total) if clipping.total is not None else None,
+                _norm_at_clipping(clipping),
             )
         )
 
@@ -360,6 +362,14 @@ def _factor(term: LossTerm, scales: set[float], backward_calls: int) -> float:
     """What the root of backward is multiplied with to be the loss: scaling and accumulation are taken off."""
     factors = [(float(factor.value), factor.power) for factor in term.factors]
     return unscaled(1.0, factors, scales=scales, backward_calls=backward_calls)
+
+
+def _norm_at_clipping(clipping: Clipping) -> float | None:
+    """The norm of the gradients that clipping saw; None where it saw none."""
+    if clipping.total is not None:
+        return float(clipping.total)
+    norms = [float(norm) for norm in clipping.norms.values()]
+    return math.sqrt(sum(norm * norm for norm in norms)) if norms else None
 
 
 def _applied_norm(stream: Stream) -> float | None:
