@@ -72,7 +72,7 @@ def main() -> None:
         if kept.is_file():
             results[name] = _read(kept)
         elif arguments.only in name and time.monotonic() - began < arguments.for_s:
-            results[name] = measured(case, budget=arguments.budget, workers=arguments.workers)
+            results[name] = measured(case, arguments)
             kept.write_text(json.dumps(asdict(results[name]), indent=1) + "\n", encoding="utf-8")
             print(line(results[name]), flush=True)
     text = board(cases, results)
@@ -81,8 +81,9 @@ def main() -> None:
     print(summary(cases, results))
 
 
-def measured(case: Mapping[str, Any], *, budget: str, workers: int) -> Result:
+def measured(case: Mapping[str, Any], arguments: argparse.Namespace) -> Result:
     """Run, diagnose, mend: one case."""
+    budget, workers = arguments.budget, arguments.workers
     name = _name(case)
     folder = KEPT / "runs" / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +93,7 @@ def measured(case: Mapping[str, Any], *, budget: str, workers: int) -> Result:
     run_s = time.perf_counter() - began
     note = "" if status == case.get("exit", 0) else f"ended with {status}: {err}"
     first = _first(case, symptoms)
-    answer, diagnose_s, why = diagnosed(folder, budget, workers)
+    answer, diagnose_s, why = diagnosed(folder, "sick", budget, workers)
     note = "; ".join(filter(None, (note, why)))
     found = answer.get("diagnoses", []) if answer else []
     named = [one for one in found if one["status"] != "refuted"]
@@ -116,8 +117,8 @@ def measured(case: Mapping[str, Any], *, budget: str, workers: int) -> Result:
         confirmed=bool(true and true["status"] == "confirmed"),
         wrong=wrong,
         replay=answer.get("replay") if answer else None,
-        fixed="" if case.get("healthy") or "fixed" in case else mended(case, folder),
-        verified=verified(case, folder, workers) if case.get("verify") else "",
+        fixed="" if case.get("healthy") or "fixed" in case or arguments.quick else mended(case, folder, arguments),
+        verified=verified(case, folder, workers) if case.get("verify") and not silent and not arguments.quick else "",
         diagnose_s=diagnose_s,
         run_s=run_s,
         note=note,
@@ -142,10 +143,10 @@ def watched(case: Mapping[str, Any], folder: Path, name: str, *arguments: str) -
     return done.returncode, symptoms, said[0]
 
 
-def diagnosed(folder: Path, budget: str, workers: int) -> tuple[dict[str, Any] | None, float | None, str]:
+def diagnosed(folder: Path, run: str, budget: str, workers: int) -> tuple[dict[str, Any] | None, float | None, str]:
     """The document of ``steadytrain diagnose``, its seconds, and why there is none."""
     began = time.perf_counter()
-    source = ["sick", "--runs-dir", str(folder / "runs")]
+    source = [run, "--runs-dir", str(folder / "runs")]
     options = ["--budget", budget, "--workers", str(workers), "--json"]
     done = _steadytrain(folder, DIAGNOSE_S_MAX, "diagnose", *source, *options)
     seconds = time.perf_counter() - began
@@ -153,17 +154,26 @@ def diagnosed(folder: Path, budget: str, workers: int) -> tuple[dict[str, Any] |
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         return None, None, f"no diagnosis: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
-    (folder / "diagnosis.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    (folder / f"diagnosis-{run}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return document, seconds, ""
 
 
-def mended(case: Mapping[str, Any], folder: Path) -> str:
-    """What became of the expected symptoms in the script's mended form: gone, or those still there."""
+def mended(case: Mapping[str, Any], folder: Path, arguments: argparse.Namespace) -> str:
+    """What became of the fault in the script's mended form: gone, or what is still there.
+
+    That is the expected symptoms; or, of a silent fault, the diagnosis.
+    """
     status, symptoms, err = watched(case, folder, "mended", "--fixed")
     expected = {wanted["name"] for wanted in case.get("expect", ())}
     if status:
         return f"ended with {status}: {err}"
     still = sorted({one["name"] for one in symptoms} & expected)
+    if case.get("silent"):
+        answer, _, why = diagnosed(folder, "mended", arguments.budget, arguments.workers)
+        found = answer["diagnoses"] if answer else []
+        still = [one["cause"] for one in found if one["cause"] == case["cause"] and one["status"] in ABOVE_POSSIBLE]
+        if why:
+            return why
     return "still " + ", ".join(still) if still else "gone"
 
 
@@ -328,6 +338,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
     parser.add_argument("--budget", default="60s", help="of each diagnosis")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="run and diagnose, but neither mend nor verify")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no case after so many seconds")
     parser.add_argument("--write", help="write the page here")
     return parser.parse_args()
