@@ -7,6 +7,8 @@ where they lie. An actor whose machine or process is lost is made again, and its
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,14 +29,13 @@ class RayEngine:
     """
 
     def __init__(self, source: Path, moved: str, workers: int) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'") from None
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'")
+        ray: Any = importlib.import_module("ray")
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         actor = ray.remote(max_restarts=RESTARTS_MAX, max_task_retries=RESTARTS_MAX, num_cpus=1)(RemotePool)
         count = max(1, min(workers, int(ray.cluster_resources().get("CPU", 1))))
         self._idle = [actor.remote(str(source), moved) for _ in range(count)]
