@@ -105,6 +105,7 @@ def _source(incident: str | None, runs_dir: Path) -> Path:
     from steadytrain.model import SEVERITIES, worst
     from steadytrain.store.bundle import is_bundle, open_for_report
     from steadytrain.store.folder import find, newest, open_run
+    from steadytrain.trials.case import NO_PROGRESS
 
     path = find(incident, runs_dir) if incident else newest(runs_dir)
     if is_bundle(path):
@@ -113,8 +114,11 @@ def _source(incident: str | None, runs_dir: Path) -> Path:
     if not bundles:
         return path
 
-    def grave(bundle: Bundle) -> tuple[int, int]:
-        severity = worst([symptom.severity for symptom in bundle.incident.symptoms])
-        return -(SEVERITIES.index(severity) if severity else -1), bundle.incident.step
+    def grave(bundle: Bundle) -> tuple[int, bool, int]:
+        symptoms = bundle.incident.symptoms
+        severity = worst([symptom.severity for symptom in symptoms])
+        # What rises can be seen to be removed in a few steps; what does not get better takes long.
+        slow = all(symptom.name in NO_PROGRESS for symptom in symptoms)
+        return -(SEVERITIES.index(severity) if severity else -1), slow, bundle.incident.step
 
     return min(bundles, key=grave).path

@@ -69,7 +69,7 @@ def proof(
     if broken is not None:
         helped = [trial for trial in cause.confirming if trial in verdicts and helps(verdicts[trial])]
         if helped:
-            how = "removes the symptom" if helped[0] in mended else "helps"
+            how = {"removed": "removes the symptom", "delayed": "puts it off"}.get(verdicts[helped[0]].effect, "helps")
             return Proof(True, by=f"{broken.what}; {helped[0]} {how}")
     if not mended:
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
@@ -111,8 +111,8 @@ def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[st
 
 
 def helps(verdict: Verdict) -> bool:
-    """Whether a trial removed the symptom, or the probes fell by a good deal more than in the control."""
-    if verdict.effect == "removed":
+    """Whether a trial removed the symptom, or put it off to the next time, or the probes fell by a good deal more."""
+    if verdict.effect in ("removed", "delayed"):
         return True
     fell, there = (-verdict.numbers.get(f"{lead}final_excess", 0.0) for lead in ("", "control_"))
     return verdict.effect == "inconclusive" and fell > HELPS_FACTOR * max(there, 0.0)

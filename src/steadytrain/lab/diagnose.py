@@ -25,9 +25,10 @@ from steadytrain.diagnosing.proving import Control, needed, proof
 from steadytrain.diagnosing.stored import keep
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
-from steadytrain.lab.moved import Moved
+from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.survey import CannotSurveyError, survey
-from steadytrain.lab.trials import run_trials
+from steadytrain.lab.trials import close_pools, run_trials
+from steadytrain.lab.trials.pool import check_launch
 from steadytrain.store.bundle import is_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
@@ -87,7 +88,10 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
     case, notes = _case(request, tell)
     bench = _bench(request, case, tell=tell, until=began + request.budget_s, clock=clock)
     if case.symptom is not None and case.symptom.severity != "note":
-        _try(bench)
+        try:
+            _try(bench)
+        finally:
+            close_pools()
     elif bench.case.facts:
         bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
@@ -166,6 +170,11 @@ def _try(bench: _Bench) -> None:
     """Rounds of trials, until a cause is proven, nothing is worth a trial, or the time is spent."""
     if CONTROL not in bench.plans:
         bench.control = Control(False, False, None, bench.refused.get(CONTROL, "there is nothing to begin from"))
+        return
+    try:
+        check_launch(moved_environment(bench.case.environment, Moved.parse(bench.request.moved)))
+    except UsageError as error:
+        bench.control = Control(False, False, None, str(error))
         return
     _run(bench, (CONTROL, *_next(bench, count=ROUND_TRIALS - 1)))
     for _ in range(ROUNDS_MAX):

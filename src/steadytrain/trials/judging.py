@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -75,7 +76,14 @@ def excess_of(outcome: Outcome) -> Excess | None:
     means = [float(np.mean(losses)) for _, losses in points]
     finite = all(math.isfinite(mean) for mean in means)
     rises = [mean - means[0] if math.isfinite(mean) else math.inf for mean in means[1:]]
-    return Excess(means[0], max(rises), rises[-1], finite)
+    return Excess(means[0], _peak(rises), rises[-1], finite)
+
+
+def _peak(rises: Sequence[float]) -> float:
+    """The highest rise that two points in a row have, or the last: a single point may be a batch that the script makes
+    otherwise in one step of its own count, where the probe was made by the script."""
+    pairs = [min(pair) for pair in pairwise(rises)]
+    return max([*pairs, rises[-1]])
 
 
 def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

@@ -1,0 +1,158 @@
+"""``steadytrain diagnose``: what it refuses, what it shows, and a real fault in a real loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import builders
+from steadytrain.causes.catalog import causes
+from steadytrain.causes.contract import Sign, Signature
+from steadytrain.cli import diagnose, report, show
+from steadytrain.diagnosing import stored
+from steadytrain.diagnosing.concluding import Circumstances, conclude
+from steadytrain.diagnosing.model import Answer
+from steadytrain.diagnosing.proving import Control
+from steadytrain.diagnosing.weighing import Suspect
+from steadytrain.errors import UsageError
+from steadytrain.trials.contract import Verdict
+from watched import ONE_THREAD, run_script
+
+WAIT_S_MAX = 300.0
+
+BATCH_SCRIPT = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    features, targets = torch.randn(512, 8), torch.randn(512, 1)
+    features[37, 3] = float("nan")
+    data = torch.utils.data.TensorDataset(features, targets)
+    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for epoch in range(2):
+        for inputs, wanted in loader:
+            loss = nn.functional.mse_loss(model(inputs), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def answer(target: Path) -> Answer:
+    """A bad batch, confirmed, as the thinking gives it."""
+    sign = Sign("the batch's loss is 8.1 times that of others\x1b[31m", 3.0, "fact loss_excess", {"loss_excess": 8.1})
+    own = Signature((sign,), layer="blocks.3", batch_rows=(3, 5))
+    everyone = [Suspect(name, cause, own if name == "bad-batch" else Signature()) for name, cause in causes().items()]
+    effects = {"unchanged": "persists", "drop-batch": "removed", "beta2-lower": "persists", "perturbed": "persists"}
+    verdicts = [Verdict(name, effect, {"seconds": 1.0}, f"{name} did so") for name, effect in effects.items()]  # type: ignore[arg-type]
+    control = Control(True, True, True, "probe loss rises by 0.07")
+    return conclude(everyone, verdicts, Circumstances("loss-spike: it rose", control, True, (), str(target)))
+
+
+def run(module: Any, *arguments: str | Path) -> str:
+    result = CliRunner().invoke(module.command, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--budget", "soon"), "--budget soon"),
+        (("--budget", "0m"), "--budget 0m"),
+        (("--workers", "0"), "--workers 0"),
+        (("nowhere",), "nowhere"),
+    ],
+    ids=["budget", "no-time", "workers", "no-incident"],
+)
+def test_bad_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        run(diagnose, *arguments, "--runs-dir", tmp_path)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0), ("45", 45.0)])
+def test_a_budget_is_a_time(text: str, seconds: float) -> None:
+    assert diagnose._seconds(text) == seconds
+
+
+def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    assert "Diagnosis" not in run(show, bundle)
+    told = answer(bundle)
+    assert (told.verdict, told.status) == ("bad-batch", "confirmed")
+    stored.keep(bundle, told)
+    assert "Diagnosis: confirmed: bad-batch" in run(show, bundle)
+    page = tmp_path / "page.html"
+    run(report, bundle, "-o", page)
+    text = page.read_text(encoding="utf-8")
+    for part in ("<h2>Diagnosis</h2>", "bad-batch", "drop-batch did so", "blocks.3", "3, 5", "removes it"):
+        assert part in text, part
+    assert "\x1b" not in text
+
+
+def test_a_diagnosis_lies_beside_the_bundle_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    before = {file.name: file.read_bytes() for file in bundle.iterdir() if file.is_file()}
+    stored.keep(bundle, answer(bundle))
+    assert {file.name: file.read_bytes() for file in bundle.iterdir() if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"schema": "steadytrain.diagnosis/9"}', '{"schema": "steadytrain.diagnosis/1"}']
+)
+def test_a_damaged_diagnosis_is_none(tmp_path: Path, damage: str) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    stored.keep(bundle, answer(bundle))
+    (tmp_path / "incidents" / "trials" / "step-412" / stored.FILE).write_text(damage)
+    assert stored.read(bundle) is None
+    assert "Diagnosis" not in run(show, bundle)
+
+
+def test_an_incident_that_cannot_be_replayed_is_never_confirmed(tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    document = json.loads(run(diagnose, bundle, "--json"))
+    assert document["replay"] == "not possible"
+    assert document["replay_note"]
+    assert "confirmed" not in {one["status"] for one in document["diagnoses"]}
+    assert document["record_next"]
+    assert json.loads(run(diagnose, bundle, "--json")) == document
+
+
+@pytest.mark.slow
+def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None:
+    assert run_script(tmp_path, BATCH_SCRIPT).status == 70
+    first = diagnosed(tmp_path)
+    assert (first["verdict"], first["status"], first["replay"]) == ("nonfinite-input", "confirmed", "exact")
+    cause = first["diagnoses"][0]
+    assert len(cause["batch_rows"]) == 1
+    effects = {row["trial"]: row["effect"] for row in first["trials"]}
+    assert effects["unchanged"] == "persists"
+    assert effects["drop-batch"] == "delayed"  # the next epoch has the row again
+    assert any(one["tried"] == "delayed" for one in cause["interventions"])
+    assert diagnosed(tmp_path) == first  # finished trials are read, and the answer is the same
+
+
+def diagnosed(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "steadytrain", "diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2"]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **ONE_THREAD},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
