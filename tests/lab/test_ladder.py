@@ -53,6 +53,19 @@ def test_of_several_calls_the_largest_counts_and_nan_beats_all() -> None:
     assert math.isnan(take(model, 1, torch.tensor([math.nan]), torch.tensor([math.inf])).values["0"][2])
 
 
+def test_a_module_that_is_called_twice_has_a_rung_for_each_call_in_every_micro_batch() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scaled = Scaled(2.0, torch.float32)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.scaled(self.scaled(inputs))
+
+    seen = take(Twice(), 1, torch.tensor([1.0]), torch.tensor([3.0])).values
+    assert {path: value[2] for path, value in seen.items()} == {"scaled": 6.0, "scaled (call 2)": 12.0, "": 12.0}
+
+
 def test_modules_without_numbers_and_empty_outputs_have_no_rung() -> None:
     class Counting(nn.Module):
         def forward(self, inputs: Tensor) -> dict[str, Tensor]:

@@ -144,6 +144,20 @@ def test_a_custom_kernel_is_taken_as_it_is_and_named() -> None:
     assert (fine.verdict, fine.loss_float64) == ("both-finite", 2.0)
 
 
+def test_clipping_and_list_operations_are_done_in_float64() -> None:
+    parameters = [nn.Parameter(torch.full((3,), float(number))) for number in range(1, 4)]
+    shadows = Shadows()
+    tracer = OperationTracer(parameters={}, method="", observer=shadows)
+    with tracer:
+        torch.stack([parameter.half().square().sum() for parameter in parameters]).sum().backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        torch.optim.AdamW(parameters, lr=0.1, foreach=True).step()
+    assert (tracer.trouble, shadows.names) == (None, ())
+    gradients = torch.cat([value(shadows, parameter.grad) for parameter in parameters if parameter.grad is not None])
+    assert gradients.dtype == torch.float64
+    assert float(gradients.norm()) == pytest.approx(1.0, rel=1e-6)
+
+
 def test_memory_is_bounded_and_what_that_costs_is_said() -> None:
     shadows = Shadows(bytes_max=1000)
     tracer = OperationTracer(parameters={}, method="", observer=shadows)

@@ -54,7 +54,7 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
         from steadytrain.capture.message import finding_lines
         from steadytrain.report.look import look_facts
 
-        told = relaunch.verdict(recorded, again) if asked.bundle is not None else "looked at in a new process"
+        told = relaunch.verdict(recorded, again) if asked.broke else "looked at in a new process"
         click.echo(f"step {asked.step} of {path.name}: {told}")
         click.echo("\n".join(finding_lines(relaunch.best(recorded, again))))
         for fact in look_facts(found.look) if found.look is not None else ():

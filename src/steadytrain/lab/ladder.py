@@ -5,6 +5,7 @@ By hooks that read and change nothing. One reduction for each output, and one fe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from steadytrain.store.step_look import Ladder, Rung
 
 RUNGS_MAX = 2000
 """Modules in a ladder; of a larger model the first ones that run."""
+
+
+CALLS_MAX = 4
+"""Calls of one module in a forward that have a rung each; the later ones share the last."""
 
 
 @dataclass
@@ -43,9 +48,11 @@ class LadderTaker:
         self._modules = dict(modules)
         self._handles: list[RemovableHandle] = []
         self._seen: dict[str, _Seen] = {}
+        self._calls: Counter[str] = Counter()
+        self._roots = set(modules) - {child for module in modules for child in module.children()}
 
     def begin(self) -> None:
-        self._seen = {}
+        self._seen, self._calls = {}, Counter()
         for module, path in self._modules.items():
             try:
                 self._handles.append(module.register_forward_hook(self._hook(path)))
@@ -63,9 +70,14 @@ class LadderTaker:
         def look(module: nn.Module, args: Any, output: Any) -> None:
             if torch.compiler.is_compiling():
                 return
+            self._calls[path] += 1
+            call = min(self._calls[path], CALLS_MAX)
+            name = path if call == 1 else f"{path} (call {call})"
             with unseen():
                 for tensor in tensors_in(output):
-                    self._look(path, type(module).__name__, tensor)
+                    self._look(name, type(module).__name__, tensor)
+            if module in self._roots:
+                self._calls.clear()  # the next micro-batch
 
         return look
 

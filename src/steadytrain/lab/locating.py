@@ -54,6 +54,11 @@ class Target:
     bundle: Bundle | None
 
     @property
+    def broke(self) -> bool:
+        """Whether something was not finite in the step when it was recorded."""
+        return self.bundle is not None and self.bundle.incident.kind == "nonfinite"
+
+    @property
     def starts(self) -> list[int]:
         """The steps from which the tape reaches to this one."""
         return [start for start in self.recording.starts() if start <= self.step <= self.recording.reaches(start)]
@@ -109,7 +114,7 @@ def find_again(asked: Target, *, wait_s: float) -> Found:
         if isinstance(update, Replay) and update.found.finding.located is not None:
             return update.found
     found = replay.found
-    if asked.bundle is None and found.finding.why.startswith(UNEVENTFUL):
+    if not asked.broke and found.finding.why.startswith(UNEVENTFUL):
         return replace(found, finding=Finding(None, "loss and gradients of this step are finite"))
     if asked.bundle is None or _tells(found.finding) or not (replay.parted_before(asked.step) or replay.uneventful):
         return found

@@ -31,6 +31,9 @@ MEMORY_SHARE = 0.5
 FALLBACK_BYTES_MAX = 8 << 30
 PRUNE_FROM = 512
 NAMES_MAX = 8
+_CANNOT = object()
+"""Told from None, which in-place operations on lists return."""
+
 OWN_NAMESPACES = ("aten.", "prims.")
 HALF_TO_FLOAT = ("aten._softmax.default", "aten._log_softmax.default")
 UNSCALE = "aten._amp_foreach_non_finite_check_and_unscale_.default"
@@ -87,7 +90,7 @@ class Shadows(Observer):
         made = [tensor for tensor in _flat(result) if isinstance(tensor, Tensor)]
         with unseen():
             shadows = self._do(operation, function, args, kwargs, result)
-            if shadows is None:
+            if shadows is _CANNOT:
                 self._forget(operation, function, made, args)
                 return
             for tensor, shadow in zip(_flat(result), _flat(shadows), strict=False):
@@ -116,7 +119,7 @@ class Shadows(Observer):
         return tuple(name for name, _ in self.not_cast.most_common(NAMES_MAX))
 
     def _do(self, operation: Operation, function: Any, args: Any, kwargs: Any, result: object) -> object:
-        """The operation on the shadows; None where float64 cannot do it."""
+        """The operation on the shadows; ``_CANNOT`` where float64 cannot do it."""
         if operation.name == DROPOUT and isinstance(result, tuple):
             # The same draw: the mask is the run's.
             keep = 1.0 - float(args[1])
@@ -127,11 +130,11 @@ class Shadows(Observer):
             return ()
         drawn = torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
         if drawn or not operation.name.startswith(OWN_NAMESPACES):
-            return None
+            return _CANNOT
         try:
             outcome: object = function(*args, **kwargs)
         except Exception:  # no kernel for float64, or one that wants to know the number format
-            return None
+            return _CANNOT
         return outcome
 
     def _forget(self, operation: Operation, function: Any, made: Sequence[Tensor], args: Any) -> None:
