@@ -42,6 +42,9 @@ ROUND_TRIALS = 4
 
 ROUNDS_MAX = 16
 SURVEY_WAIT_S = 300.0
+CONTROL_S_MIN = 30.0
+"""The first round is begun within so many seconds though the survey took all the time: without it nothing is known."""
+
 CONTROL = "unchanged"
 OWN_BATCH = "own batch was used"
 """In the note of a trial that was to feed other batches and could not: it was no trial."""
@@ -117,7 +120,7 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
             facts = survey(
                 request.source,
                 moved=Moved.parse(request.moved),
-                wait_s=min(SURVEY_WAIT_S, max(request.budget_s, 1.0)),
+                wait_s=SURVEY_WAIT_S,
                 lead_s=LEAD_S_MAX,
                 onset=case.onset,
             )
@@ -215,7 +218,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
         bench.request.source,
         specs,
         workers=bench.request.workers,
-        budget_s=max(0.0, bench.until - bench.clock()),
+        budget_s=max(CONTROL_S_MIN if CONTROL in names else 0.0, bench.until - bench.clock()),
         tell=bench.tell,
         moved=bench.request.moved,
         engine=bench.request.engine,
