@@ -54,7 +54,7 @@ class AccumulationEquivalence(Check):
         without_dropout(subject.model)
         batch = few_rows(subject.batches[0], self.rows_max)
         rows = rows_or_refuse(batch, 2)
-        batch, sizes = _uneven(subject, batch)
+        batch, sizes, own = _uneven(subject, batch)
         half = rows // 2
         whole = _gradient(subject, [batch])
         parts = [batch.taken(range(half)), batch.taken(range(half, rows))]
@@ -68,6 +68,12 @@ class AccumulationEquivalence(Check):
             "accumulation": subject.accumulation,
         }
         counts = f" ({sum(sizes[:half])} and {sum(sizes[half:])} targets)" if sizes else ""
+        if not apart <= self.same_share and not own:
+            return passed(
+                f"all rows have the same number of targets; with others{counts} the gradient of two parts would differ "
+                f"by {apart:.0%}",
+                **numbers,
+            )
         if not apart <= self.same_share:
             return failed(
                 f"the gradient of two parts{counts} differs from that of the whole batch by {apart:.1%} of its norm",
@@ -78,23 +84,27 @@ class AccumulationEquivalence(Check):
         return passed(f"two parts{counts} give the gradient of the whole, to {apart:.1g}", **numbers)
 
 
-def _uneven(subject: Subject, batch: Batch) -> tuple[Batch, Sequence[int]]:
-    """The batch with different numbers of targets in its halves, where the loss lets targets be left out."""
+def _uneven(subject: Subject, batch: Batch) -> tuple[Batch, Sequence[int], bool]:
+    """The batch with different numbers of targets in its halves, where the loss lets targets be left out.
+
+    With it how many targets each row has, and whether the rows of the script differ in that by themselves.
+    """
     with torch.no_grad():
         look = subject.look(batch)
     scores = scores_of(look, batch.rows)
     if scores is None or scores.positions < 2:
-        return batch, ()
+        return batch, (), True
     sizes = row_sizes(scores.counted)
+    own = len(set(sizes)) > 1
     half = len(sizes) // 2
     if sum(sizes[:half]) != sum(sizes[half:]):
-        return batch, sizes
+        return batch, sizes, own
     call = class_call(look)
     ignored = int(call.options.get("ignore_index", -100)) if call is not None else -100
     labels = [t for name, t in batch.tensors().items() if "label" in name or "target" in name or name == "y"]
     labels = [t for t in labels if t.dim() == 2 and t.dtype == torch.int64]
     if not labels:
-        return batch, sizes
+        return batch, sizes, own
     chosen = {id(tensor) for tensor in labels}
 
     def shortened(tensor: Tensor) -> Tensor:
@@ -109,8 +119,8 @@ def _uneven(subject: Subject, batch: Batch) -> tuple[Batch, Sequence[int]]:
         with torch.no_grad():
             again = scores_of(subject.look(uneven), uneven.rows)
     except CannotError:
-        return batch, sizes
-    return (uneven, row_sizes(again.counted)) if again is not None else (batch, sizes)
+        return batch, sizes, own
+    return (uneven, row_sizes(again.counted), own) if again is not None else (batch, sizes, own)
 
 
 def _gradient(subject: Subject, batches: Sequence[Batch]) -> Tensor:

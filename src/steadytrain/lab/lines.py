@@ -48,13 +48,15 @@ class Lines:
 
     ``own_context`` tells that they open their own ``with`` around the model's call (autocast, for one);
     ``from_further_up`` that they start before the model's call, and so may draw random numbers before it;
-    ``arguments`` are variables that the function has no more as it was called with them.
+    ``arguments`` are variables that the function has no more as it was called with them; ``root`` is the variable that
+    is handed to backward, None where that is an expression.
     """
 
     code: CodeType
     own_context: bool
     from_further_up: bool
     arguments: Mapping[str, Any]
+    root: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def compile_lines(loop: LoopLines) -> Lines:
         own_context=isinstance(block[first], ast.With),
         from_further_up=cut.start < first,
         arguments=cut.arguments,
+        root=root.id if isinstance(root, ast.Name) else None,
     )
 
 

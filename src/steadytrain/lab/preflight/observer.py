@@ -85,6 +85,7 @@ class _Backward:
     lines: Lines | None
     variables: dict[str, Any]
     why_no_lines: str
+    handed: float | None
     owner: tuple[Any, dict[str, Any]] | None
 
 
@@ -148,6 +149,7 @@ class Observer(Follower):
         taken = sum(len(backward.calls) for backward in forming.backwards)
         calls, frames = forming.calls[taken:], user_frames()
         loop = loop_lines(calls[-1].frames, frames) if calls else None
+        handed: float | None = None
         lines, variables, why = None, {}, "no call of a model came before backward"
         if calls:
             why = "the model's call and backward have no function in common that is still running"
@@ -155,10 +157,11 @@ class Observer(Follower):
             try:
                 lines, why = compile_lines(loop), ""
                 variables = _variables(loop, lines)
+                handed = _number(loop.frame.f_locals.get(lines.root)) if lines.root is not None else None
             except CannotRunAgainError as refusal:
                 why = str(refusal)
             self._variables = self._variables or _named_objects(loop.frame)
-        forming.backwards.append(_Backward(calls, loop, lines, variables, why, forming.owner))
+        forming.backwards.append(_Backward(calls, loop, lines, variables, why, handed, forming.owner))
         forming.owner = None
 
     def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
@@ -197,7 +200,7 @@ class Observer(Follower):
             term = losses[number] if losses else None
             if not backward.calls or self._bytes > BATCH_BYTES_MAX:
                 continue
-            factor = _factor(term, scales, len(forming.backwards)) if term is not None else 1.0
+            factor = _factor(term, backward.handed, scales, len(forming.backwards)) if term is not None else 1.0
             raw = self._raw[len(self._batches)][1] if len(self._raw) > len(self._batches) else None
             batch = _batch(backward, term, factor, step, raw)
             if batch is None:
@@ -358,10 +361,19 @@ def _trainer(variables: Mapping[str, Any]) -> Any:
     return owner if any(base.__name__ == "Trainer" for base in type(owner).__mro__) else None
 
 
-def _factor(term: LossTerm, scales: set[float], backward_calls: int) -> float:
-    """What the root of backward is multiplied with to be the loss: scaling and accumulation are taken off."""
+def _factor(term: LossTerm, handed: float | None, scales: set[float], backward_calls: int) -> float:
+    """What the script's lines come to is multiplied with this to be the loss: scaling and accumulation are taken off.
+
+    What the script hands to a trainer's backward (``handed``) is not yet what backward starts from.
+    """
     factors = [(float(factor.value), factor.power) for factor in term.factors]
-    return unscaled(1.0, factors, scales=scales, backward_calls=backward_calls)
+    factor = unscaled(1.0, factors, scales=scales, backward_calls=backward_calls)
+    return factor * float(term.root) / handed if handed else factor
+
+
+def _number(value: Any) -> float | None:
+    """A loss as a number, None where it is none."""
+    return float(value.detach()) if isinstance(value, Tensor) and value.numel() == 1 else None
 
 
 def _norm_at_clipping(clipping: Clipping) -> float | None:
