@@ -122,3 +122,19 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
 def test_the_page_names_every_check() -> None:
     page = (ROOT / "docs" / "check-data.md").read_text(encoding="utf-8")
     assert [name for name in map(check_name, check_classes()) if f"`{name}`" not in page] == []
+
+
+def test_explain_tells_of_every_check() -> None:
+    from steadytrain.cli.explain import command as explain
+
+    def told(*arguments: str) -> str:
+        result = CliRunner().invoke(explain, list(arguments), catch_exceptions=False, standalone_mode=False)
+        return result.stdout
+
+    listed = told()
+    assert [name for name in map(check_name, check_classes()) if f"\n{name} " not in listed] == []
+    assert told("leaked-rows").startswith("leaked-rows: No row of the split")
+    page = json.loads(told("leaked-rows", "--json"))
+    assert page["schema"] == "steadytrain.data-check-explanation/1"
+    assert page["means"]
+    assert page["next"]

@@ -13,13 +13,15 @@ def command(as_json: bool, name: str | None) -> None:
 
     Of a symptom: what it means, what may have caused it, what to do next, and the thresholds with where their numbers
     come from. Of a cause: what it is, what it looks like, what confirms it, and what mends it. A few names are both.
-    Of a check of `steadytrain preflight`: what it looks at, its thresholds, what it costs.
+    Of a check of `steadytrain preflight`: what it looks at, its thresholds, what it costs. Of one of
+    `steadytrain check-data`: what it means and what to do.
     """
     import json
 
     from steadytrain import catalog
     from steadytrain.causes import catalog as cause_catalog
     from steadytrain.check_pages import check_pages
+    from steadytrain.data_checks.pages import data_pages
 
     if name is not None:
         click.echo(_one(name, as_json=as_json).rstrip("\n"))
@@ -28,7 +30,7 @@ def command(as_json: bool, name: str | None) -> None:
     causes = [
         (known, cause_catalog.explanation_of(known, cause).summary) for known, cause in cause_catalog.causes().items()
     ]
-    checks = check_pages()
+    checks, of_data = check_pages(), data_pages()
     failed = (*catalog.broken(), *cause_catalog.broken())
     if as_json:
         document = {
@@ -36,19 +38,25 @@ def command(as_json: bool, name: str | None) -> None:
             "symptoms": [{"name": known, "summary": summary} for known, summary in symptoms],
             "causes": [{"name": known, "summary": summary} for known, summary in causes],
             "checks": [{"name": page.name, "summary": page.summary} for page in checks],
+            "data_checks": [{"name": page.name, "summary": page.summary} for page in of_data],
             "broken": [{"entry_point": plugin.entry_point, "why": plugin.why} for plugin in failed],
         }
         click.echo(json.dumps(document, indent=2))
         return
-    width = max(len(known) for known in (*(name for name, _ in (*symptoms, *causes)), *(page.name for page in checks)))
+    pages = [(page.name, page.summary) for page in checks]
+    data = [(page.name, page.summary) for page in of_data]
+    width = max(len(known) for known, _ in (*symptoms, *causes, *pages, *data))
     for known, summary in symptoms:
         click.echo(f"{known:<{width}}  {summary}")
     click.echo("\nCauses:\n")
     for known, summary in causes:
         click.echo(f"{known:<{width}}  {summary}")
     click.echo("\nChecks of steadytrain preflight:\n")
-    for page in checks:
-        click.echo(f"{page.name:<{width}}  {page.summary}")
+    for known, summary in pages:
+        click.echo(f"{known:<{width}}  {summary}")
+    click.echo("\nChecks of steadytrain check-data:\n")
+    for known, summary in data:
+        click.echo(f"{known:<{width}}  {summary}")
     for plugin in failed:
         click.echo(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
     click.echo("\nsteadytrain explain NAME tells what one means, what may cause it and what to do next.")
@@ -61,12 +69,16 @@ def _one(name: str, *, as_json: bool) -> str:
     from steadytrain import catalog
     from steadytrain.causes import catalog as cause_catalog
     from steadytrain.check_pages import as_text, check_names, check_page
+    from steadytrain.data_checks.pages import data_page, data_pages
 
     detectors = {catalog.detector_name(type(detector)) for detector in catalog.detectors()}
     causes = cause_catalog.causes()
     page = check_page(name) if name not in detectors and name not in causes else None
     if page is not None:
         return json.dumps(page.to_json(), indent=2) if as_json else as_text(page)
+    of_data = data_page(name) if name not in detectors and name not in causes else None
+    if of_data is not None:
+        return json.dumps(of_data.to_json(), indent=2) if as_json else of_data.text()
     if as_json:
         found = (
             catalog.explanation(name) if name in detectors or name not in causes else cause_catalog.explanation(name)
@@ -76,7 +88,9 @@ def _one(name: str, *, as_json: bool) -> str:
         return f"{catalog.explain(name)}\nAs a cause\n\n{cause_catalog.explanation(name).text()}"
     if name in causes:
         return cause_catalog.explanation(name).text()
-    return catalog.explain(name) if name in detectors else _unknown(name, [*detectors, *causes, *check_names()])
+    if name in detectors:
+        return catalog.explain(name)
+    return _unknown(name, [*detectors, *causes, *check_names(), *(entry.name for entry in data_pages())])
 
 
 def _unknown(name: str, known: list[str]) -> str:
