@@ -21,13 +21,17 @@ from watched import ONE_THREAD, Outcome, run_script
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
 CASES = {case["script"]: case for case in json.loads((ZOO / "cases.json").read_text())["cases"] if case["exit"] == 70}
 WAIT_S_MAX = 120.0
+COMPILING_S_MAX = 400.0
+"""A dozen compilations, on a machine that does other things as well."""
+
 LINES_MAX, BYTES_MAX = 40, 100_000
 
 # One of each kind: a layer's product, -Inf that a mask put there, backward behind a where, written in place.
 QUICK = ("half_island_overflow.py", "fully_masked_softmax.py", "where_trick.py", "in_place_log.py")
 SECRET = "hunter2hunter2"
 MADE_TWICE = QUICK[0]
-FAULTY = [script for script, case in CASES.items() if case["operations"]]
+FAULTY = [script for script, case in CASES.items() if case["operations"] and not case.get("compiled_only")]
+COMPILED = [script for script, case in CASES.items() if case.get("compiled_only")]
 
 EPS_ZERO = """
     import torch
@@ -46,13 +50,13 @@ EPS_ZERO = """
 """
 
 
-def repro(*arguments: str) -> subprocess.CompletedProcess[str]:
+def repro(*arguments: str, wait_s: float = WAIT_S_MAX) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "steadytrain", "repro", *arguments],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,
-        timeout=WAIT_S_MAX,
+        timeout=wait_s,
         check=False,
     )
 
@@ -134,6 +138,26 @@ def test_a_fault_of_the_zoo_becomes_a_small_script_that_fails(script: str, tmp_p
     if script == MADE_TWICE:
         made(outcome, tmp_path / "again")
         assert digests(tmp_path / "again") == digests(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("script", COMPILED)
+def test_a_fault_of_compiled_code_alone_is_compared_with_eager_mode(script: str, tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / script)
+    folder = tmp_path / "made"
+    done = repro(str(outcome.run_dir), "-o", str(folder), "--json", wait_s=COMPILING_S_MAX)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["variants"]["eager"] == document["variants"]["aot_eager"] == "finite"
+    assert document["variants"]["inductor"] == document["produced"]
+    assert document["lines"] <= LINES_MAX
+    assert sum(document["files"].values()) <= BYTES_MAX
+    assert document["operations"][-1] == "aten.div.Tensor"
+    text = (folder / "repro.py").read_text(encoding="utf-8")
+    assert "torch.compile(forward)" in text
+    alone = run_clean(folder / "repro.py", tmp_path / "elsewhere")
+    assert (alone.returncode, "in compiled code only" in alone.stderr.splitlines()[-1]) == (1, True)
 
 
 @pytest.mark.slow

@@ -211,7 +211,8 @@ def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> l
     torch._dynamo.reset()
     try:
         with torch.no_grad():
-            found = torch.compile(space["forward"], backend=backend)(*(one.clone() for one in named.inputs.values()))
+            forward: Any = torch.compile(space["forward"], backend=backend)
+            found = forward(*(one.clone() for one in named.inputs.values()))
     except Exception:  # a compiler that cannot do it
         return []
     return list(found)

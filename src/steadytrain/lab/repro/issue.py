@@ -20,11 +20,16 @@ from steadytrain.store.tree import decode
 
 STEPS_SHOWN = 8
 CHAIN_SHOWN = 6
+LOGGERS = frozenset({"wandb", "mlflow", "tensorboard", "comet_ml", "steadytrain"})
+"""Packages of which nobody asks: they take no part in a step."""
+
 CURVES = ("loss", "gradient_norm", "learning_rate", "loss_scale")
 VARIANT_WORDS: Mapping[str, str] = {
     "eager": "eager",
     "float64": "eager, all floating-point tensors in float64",
     "compiled": "torch.compile (default backend)",
+    "aot_eager": "torch.compile, backend aot_eager",
+    "inductor": "torch.compile, backend inductor",
     "cuda": "eager, on the GPU",
     "cpu": "eager, on the CPU",
 }
@@ -61,6 +66,11 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     facts, located = subject.facts, subject.finding.located
     operations = ", ".join(f"`{operation}`" for operation in facts["operations"])
     yield "## What happens"
+    if facts.get("backend") is not None:
+        yield f"Compiled with {facts['backend']}, {operations} gives {facts['produced']}. All inputs are finite."
+        yield "## What was expected"
+        yield "The value of eager mode, which is finite; so is every value on the way."
+        return
     if facts["backward"]:
         yield f"The gradient of `{facts['target']}` through {operations} holds {facts['produced']}."
         if facts["forward_finite"]:
@@ -107,6 +117,10 @@ def _training(subject: Subject) -> Iterator[str]:
     lines.append(f"- autocast: {_autocast(subject.bundle)}")
     if subject.finding.located is not None:
         lines.append(f"- how it was found: {subject.finding.located.method}; the fault came again")
+    elif subject.facts.get("backend") is not None:
+        lines.append(
+            "- how it was found: done over in eager mode the step is finite; its loss was compiled and cut down"
+        )
     yield "\n".join(lines)
     yield curves(subject.bundle.window.last(STEPS_SHOWN))
 
@@ -119,6 +133,8 @@ def run_lines(environment: Mapping[str, Any]) -> Iterator[str]:
         yield f"- model: {model.get('class')}, {count}, dtypes {_counts(model)}"
     for entry in environment.get("optimizer") or []:
         yield f"- optimizer: {_optimizer(entry)}"
+    before = environment.get("steps_before")
+    yield f"- resumed: {f'yes, after step {before}' if before else 'no'}"
     yield f"- processes: {environment.get('world_size', 1)}, this one is number {environment.get('rank', 0)}"
     yield f"- command: `{_command(environment.get('argv') or [])}`"
 
@@ -152,10 +168,12 @@ def environment_parts(environment: Mapping[str, Any]) -> Iterator[str]:
     gpus = [f"{gpu.get('name')} ({gpu.get('capability')})" for gpu in device.get("gpus") or []]
     lines = [
         f"- Python {environment.get('python')}, {environment.get('platform')}",
-        f"- CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}, driver {device.get('driver')}",
         f"- GPUs: {', '.join(gpus) or 'none'}; processors {device.get('processors')}",
     ]
-    lines += [f"- {name} {version}" for name, version in (environment.get("versions") or {}).items()]
+    if gpus or device.get("cuda"):
+        lines.append(f"- CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}, driver {device.get('driver')}")
+    versions = environment.get("versions") or {}
+    lines += [f"- {name} {version}" for name, version in versions.items() if name not in LOGGERS]
     lines += [f"- {name}: {value}" for name, value in (environment.get("numerics") or {}).items()]
     for name, value in (environment.get("environment") or {}).items():
         if not str(value).startswith(("/", "~")):  # a folder tells of a person's machine, and nothing of the fault

@@ -13,6 +13,9 @@ from torch import Tensor
 
 Form = Callable[[Sequence[str], Mapping[str, str]], "str | None"]
 
+ACTIVATIONS = frozenset({"gelu", "silu", "elu", "mish", "softplus", "hardtanh", "leaky_relu"})
+"""Functions of torch.nn.functional that an overload of the same name is, where it has nothing but its input."""
+
 REDUCTIONS = {"0": "none", "1": "mean", "2": "sum"}
 
 
@@ -29,7 +32,8 @@ def readable_call(operation: str, args: Sequence[str], kwargs: Mapping[str, str]
         return None
     if name.endswith("_") and hasattr(Tensor, name):
         return f"{args[0]}.{name}({', '.join(given[1:])})"
-    if name.endswith("_loss") and len(given) == 2 and hasattr(torch.nn.functional, name):
+    plain_loss = name.endswith("_loss") and len(given) == 2
+    if (plain_loss or (name in ACTIVATIONS and len(given) == 1)) and hasattr(torch.nn.functional, name):
         return f"torch.nn.functional.{name}({', '.join(given)})"
     return f"torch.{name}({', '.join(given)})" if hasattr(torch, name) else None
 
@@ -69,9 +73,10 @@ def _group_norm(args: Sequence[str], kwargs: Mapping[str, str]) -> str | None:
 
 
 def _attention(args: Sequence[str], kwargs: Mapping[str, str]) -> str | None:
-    if len(args) != 3 or set(kwargs) - {"attn_mask", "scale"}:
+    if len(args) < 3 or set(kwargs) - {"attn_mask", "scale"}:
         return None
-    given = [*args, *(f"{key}={value}" for key, value in kwargs.items())]
+    told = [f"{name}={value}" for name, value in zip(("dropout_p", "is_causal"), args[3:], strict=False)]
+    given = [*args[:3], *told, *(f"{key}={value}" for key, value in kwargs.items())]
     return f"torch.nn.functional.scaled_dot_product_attention({', '.join(given)})"
 
 
