@@ -150,6 +150,22 @@ def test_a_suspect_batch_that_strikes_at_once_persists(case: Case) -> None:
     assert trial("suspect-batch-earlier").judge(case, [control], [clean]).effect == "removed"
 
 
+def test_a_control_that_rises_until_it_is_not_finite(case: Case) -> None:
+    control = made("unchanged", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)
+    assert effect(case, control, made("clip", CALM, FLAT)) == "removed"
+    assert effect(case, control, made("clip", SPIKE, HURT)) == "delayed"
+    assert effect(case, control, made("clip", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)) == "persists"
+
+
+def test_a_change_without_any_effect_is_told(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT, exact=True)
+    same = made("one-thread", SPIKE, HURT, exact=True, changes=(Change("one-thread"),))
+    verdict = judge("one-thread", case, [control], [same])
+    assert verdict.effect == "persists"
+    assert "as recorded, to the last bit" in verdict.why
+    assert "to the last bit" not in judge("unchanged", case, [control], [control]).why
+
+
 def test_excess_needs_two_points() -> None:
     assert excess_of(made("clip", [], [2.0])) is None
 

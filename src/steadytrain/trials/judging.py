@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -95,7 +95,7 @@ def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequenc
         return Verdict(trial, "not-run", why=str(why))
     if control is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
-    verdicts = [_judge_one(trial, case, control, controls, one) for one in ran]
+    verdicts = [_noted(_judge_one(trial, case, control, controls, one), one) for one in ran]
     effects = {verdict.effect for verdict in verdicts}
     if len(effects) == 1:
         return verdicts[0]
@@ -125,6 +125,13 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     return False, "nothing rises"
 
 
+def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
+    """Of a change without any effect it is said that it had none."""
+    if not outcome.exact or not outcome.spec.changes:
+        return verdict
+    return replace(verdict, why=f"{verdict.why}; with the change every number is as recorded, to the last bit")
+
+
 def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outcome], outcome: Outcome) -> Verdict:
     shown, what = shows(case, control, controls)
     numbers = _numbers(case, control, outcome)
@@ -138,6 +145,12 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
     if case.aim == "progress":
         return _judge_progress(trial, case, controls, control, outcome, numbers)
     there, here = excess_of(control), excess_of(outcome)
+    if control.first_nonfinite is not None:
+        verdict = _judge_finite(trial, control, outcome, numbers, short)
+        rose = here is not None and here.peak > _floor(case, here, controls)
+        if verdict.effect != "removed" or not rose:
+            return verdict
+        return Verdict(trial, "delayed", numbers, "finite to the end, where the control is not, but the loss rises")
     floor = _floor(case, there, controls) if there is not None else 0.0
     if there is not None and here is not None and there.peak > floor:
         effect = _by_share(here.peak, there.peak, floor)

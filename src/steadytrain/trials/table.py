@@ -55,7 +55,9 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         ]
         told.append("  " + "  ".join(cells).rstrip())
     reasons = [row for row in result["trials"] if row["effect"] in ("not-run", "inconclusive")]
-    return [*told, *([""] if reasons else []), *(f"  {row['trial']}: {row['why']}" for row in reasons)]
+    told += [*([""] if reasons else []), *(f"  {row['trial']}: {row['why']}" for row in reasons)]
+    notes = dict.fromkeys(note for row in result["trials"] for run in row["runs"] for note in run["notes"])
+    return told + [f"  note: {note}" for note in notes]
 
 
 def _ordered(verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:
