@@ -70,7 +70,7 @@ class BadInitialization(Cause):
                 *listed(case, "parameters_zero", HINT, "all zero at the first step: {names}"),
                 *when(
                     excess > 0.5 and fact(case, "state_loaded") is not True,
-                    FAIR,
+                    STRONG if excess > FAR_NATS else FAIR,
                     f"the first loss is {excess:.2g} nats above a guess",
                     "fact initial_loss",
                 ),
@@ -101,3 +101,7 @@ class BadInitialization(Cause):
             ),
             layer=first_name(case, "initial_scale") or first_name(case, "equal_rows"),
         )
+
+
+FAR_NATS = 2.0
+"""Above a guess: no label or token explains a first loss that far off, only logits that are too large."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, HINT, Cause, Signature
+from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
 from steadytrain.causes.signs import above, fact, holds, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
@@ -48,20 +48,21 @@ class MissingWarmup(Cause):
     source = "2006.05987; 2006.04884; 2406.09405"
 
     def signature(self, case: Case) -> Signature:
-        early = case.onset <= WARM_UP_STEPS
+        began = min((s.first_step for s in case.symptoms if s.severity != "note"), default=case.onset)
+        early = began <= WARM_UP_STEPS
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *when(
                     early and fact(case, "warmup_seen") is False,
                     FAIR,
-                    f"it began at step {case.onset}, and the rate was at its peak from the first step on",
+                    f"it began at step {began}, and the rate was at its peak from the first step on",
                     "fact warmup_seen",
                 ),
                 *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
-                *ruled_out(not early, f"it began at step {case.onset}, long after any warm-up", "symptoms"),
+                *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
-                *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients"),
+                *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning"),
             ),
         )
 

@@ -30,7 +30,7 @@ from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
 from steadytrain.lab.trials.pool import check_launch
 from steadytrain.store.bundle import is_bundle
-from steadytrain.store.folder import open_run
+from steadytrain.store.folder import RUN_FILE, open_run
 from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
 from steadytrain.trials.catalog import trials
 from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
@@ -132,7 +132,7 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
 def _opened(source: Path) -> Case:
     """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
     try:
-        return open_case(source)
+        return _with_the_run(open_case(source))
     except UsageError:
         if is_bundle(source):
             raise
@@ -140,6 +140,20 @@ def _opened(source: Path) -> Case:
         if not len(window):
             raise
         return open_case(source, onset=int(window.steps[-1]))
+
+
+def _with_the_run(case: Case) -> Case:
+    """The case of a bundle that still lies in its run, with what else was seen in the run until then."""
+    run = case.path.absolute().parent.parent
+    if not is_bundle(case.path) or not (run / RUN_FILE).is_file():
+        return case
+    try:
+        known = open_run(run).symptoms
+    except UsageError:
+        return case
+    own = {(one.name, one.first_step) for one in case.symptoms}
+    more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
+    return replace(case, symptoms=(*case.symptoms, *more))
 
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
