@@ -139,9 +139,20 @@ def row(incident: str, checkpoint: Path, folder: Path, workers: int) -> dict[str
         excess = excess_of(outcome)
         effect = trial(name).judge(case, controls, [outcome]).effect
         if excess is not None:
-            cells[name] = Cell(excess.peak, excess.final, effect)
+            cells[name] = Cell(highest(outcome), excess.final, effect)
     print(f"{incident}: {len(cells)} trials", file=sys.stderr, flush=True)
     return cells
+
+
+def highest(outcome: Outcome) -> float:
+    """The highest rise of the mean probe loss, in a single point; the judge wants two in a row."""
+    points: dict[int, list[float]] = {}
+    for seen in outcome.probes:
+        if seen.loss is not None:
+            trained = sum(entry.role != "probe" for entry in outcome.spec.schedule[: seen.entry])
+            points.setdefault(trained, []).append(seen.loss)
+    means = [statistics.mean(losses) for _, losses in sorted(points.items())]
+    return max(means[1:]) - means[0]
 
 
 def table(cells: dict[tuple[str, str], list[Cell]], seeds: int) -> str:
