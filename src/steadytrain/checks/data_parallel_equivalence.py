@@ -65,7 +65,8 @@ class DataParallelEquivalence(Check):
         3. Seed every process alike before the model is made, and draw data by rank.
     """
 
-    cost: ClassVar[Cost] = "seconds"
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
     source: ClassVar[str] = "transformers PR 34191, #35438; pytorch #48188, #128949"
 
     difference: float = field(default=1e-4, metadata={"about": "relative difference of gradients in float32"})

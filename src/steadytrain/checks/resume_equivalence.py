@@ -37,7 +37,8 @@ class ResumeEquivalence(Check):
         2. Compare a resumed run with one that went on (``steadytrain audit`` names what is missing in a checkpoint).
     """
 
-    cost: ClassVar[Cost] = "seconds"
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
     source: ClassVar[str] = "apex #180, torchtitan #1136, transformers #25849; bitwise on the same machine"
 
     noise_times: float = field(

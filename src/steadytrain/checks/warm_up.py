@@ -35,7 +35,8 @@ class WarmUp(Check):
         2. Lower the peak rate by ten and look again.
     """
 
-    cost: ClassVar[Cost] = "seconds"
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
     source: ClassVar[str] = "Gotmare et al. 2018 (1810.13243); Liu et al. 2019 (1908.03265)"
 
     rise: float = field(default=1.5, metadata={"about": "a loss so many times the first is told"})
