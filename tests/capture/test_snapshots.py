@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from steadytrain.capture import snapshots
 from steadytrain.capture.discover import name_parameters
 from steadytrain.capture.history import History
 from steadytrain.capture.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
 from steadytrain.capture.streams import Stream
 from steadytrain.store.tape import find_snapshots
 
+SLOT_WAIT_S = 10.0
 LARGE = 3_000_000
 """Elements: 12 MB, which no disk takes in the microsecond that a gate of these tests allows."""
 
@@ -74,6 +77,33 @@ def test_a_small_state_is_copied_and_may_change_at_once(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     assert torch.equal(load_file(find_snapshots(tmp_path)[0].tensors)["model/weight"], before)
+
+
+@pytest.mark.parametrize(("memory", "copied"), [(1 << 40, True), (0, False)], ids=["memory", "none"])
+def test_a_larger_state_is_copied_too_where_there_is_memory_and_a_step_is_long(
+    memory: int, copied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "available_bytes", lambda: memory)
+    stream, shots = stream_of(LARGE), Snapshots(1 << 30)
+    shots.gate(1.0)
+    for step in (1, 500):
+        stream.step = step
+        before = stream.parameters[0].detach().clone()
+        shots.begin(stream, tmp_path, [])
+        if step == 500:
+            with torch.no_grad():
+                stream.parameters[0].add_(1.0)  # the update of the step; a live tensor would be lost by it
+        shots.settle()
+        deadline = time.monotonic() + SLOT_WAIT_S
+        while copied and not shots.memory_bytes and time.monotonic() < deadline:
+            time.sleep(0.01)  # the slot is made after the first one is whole
+    assert shots.memory_bytes == (4 * LARGE if copied else 0)
+    shots.close()
+    from safetensors.torch import load_file
+
+    assert [shot.step for shot in find_snapshots(tmp_path)] == ([1, 500] if copied else [1])
+    if copied:
+        assert torch.equal(load_file(find_snapshots(tmp_path)[-1].tensors)["model/weight"], before)
 
 
 def test_a_state_over_the_budget_is_told_and_never_written(tmp_path: Path) -> None:

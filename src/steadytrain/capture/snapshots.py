@@ -1,9 +1,10 @@
 """Snapshots: the state that a step begins with, written while its forward and backward run.
 
-Weights and optimizer state do not change between one update and the next gate. So a thread of its own writes them
-straight from the live tensors to disk, and only what forward changes (buffers) is copied first; a state that is small
-is copied as a whole. At the gate the update may overwrite the tensors: a snapshot that is not through by then is waited
-for a little, and else given up. The version counters of all tensors are compared before it counts.
+A state that is small beside a step's time and the memory that is free is copied at once, into a slot that was made
+before, and a thread of its own writes the copy at leisure: it rests nine times as long as it works, so that training
+keeps its core. Of a larger one only what forward changes (buffers) is copied, and the thread writes the rest straight
+from the live tensors, which do not change between one update and the next gate. There a snapshot that is not through is
+waited for a little, and else given up; the version counters of all tensors are compared before it counts.
 
 How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Which ones stay: see
 :func:`thinned`.
@@ -56,6 +57,19 @@ STALL_SHARE = 0.1
 COPIED_BYTES_MAX = 4 << 20
 """A state up to this size is copied at once (0.7 ms at 6 GB/s into a slot that is there) and written at leisure."""
 
+COPY_SHARE = 0.05
+"""Of a step's time, what copying a larger state into the slot may take."""
+
+COPY_BYTES_A_S = 3e9
+"""Until it is measured. A slot is written once before, by the thread: into new pages it is half as fast."""
+
+SLOT_MEMORY_SHARE = 1 / 16
+"""Of the memory that is available, the most that a slot may take."""
+
+REST = 9.0
+REST_S_MIN, REST_S_MAX = 0.002, 0.5
+"""A copy is written by pieces of 4 MB; after each the thread rests this many times as long as it has worked."""
+
 SPARE = f"spare{PART}"
 """A file that was written before is written over: new pages cost twice the time (120 MB: 0.26 s against 0.12 s)."""
 
@@ -81,6 +95,7 @@ class _Job:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
     given_up: bool = False
     over: bool = False
+    hurried: bool = False
     whole: bool = False
     error: Exception | None = None
     busy_s: float = 0.0
@@ -117,6 +132,9 @@ class Snapshots:
         self._failed = 0
         self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
         self._slot: dict[str, Tensor] = {}
+        self._slot_bytes = 0
+        self._copy_bytes_a_s = COPY_BYTES_A_S
+        self._worked_s = 0.0
         self._job: _Job | None = None
         self._folder: Path | None = None
         self._condition = threading.Condition()
@@ -140,7 +158,7 @@ class Snapshots:
         Schedulers are not in it: what they set stands on the tape, gate by gate, and looking for them among all objects
         of the process would be the longest stall of all.
         """
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.thread_time()
         self._last = stream.step
         self._horizon = horizon(stream.optimizers)
         document, tensors, moving = _state(stream, scalers)
@@ -150,12 +168,16 @@ class Snapshots:
         if why is not None:
             self.note = why
             return
-        live = size > COPIED_BYTES_MAX and any(tensor.device.type == "cpu" for tensor in tensors.values())
+        on_host = any(tensor.device.type == "cpu" for tensor in tensors.values())
+        live = size > COPIED_BYTES_MAX and on_host and not self._fits_slot(size)
         versions = [(tensor, tensor._version) for name, tensor in tensors.items() if name not in moving] if live else []
         tensors = {
             name: self._copied(name, tensor) if not live or name in moving or tensor.device.type != "cpu" else tensor
             for name, tensor in tensors.items()
         }
+        if not live and size > COPIED_BYTES_MAX:
+            # By processor time: what a busy machine adds to it, it adds to the step as well.
+            self._copy_bytes_a_s = size / max(1e-6, time.thread_time() - worked)
         job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, versions)
         self.asked += 1
         with self._condition:
@@ -197,6 +219,8 @@ class Snapshots:
         if job is None:
             return
         with self._condition:
+            job.hurried = True
+            self._condition.notify_all()
             if not self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S):
                 job.given_up = True
                 self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S)
@@ -257,6 +281,10 @@ class Snapshots:
                 kept.copy_(tensor)
         return kept
 
+    def _fits_slot(self, size: int) -> bool:
+        """Whether a state of this size is to be copied as a whole: the slot is there, and copying takes little."""
+        return 0 < size <= self._slot_bytes and size <= COPY_SHARE * self.typical_step_s * self._copy_bytes_a_s
+
     def _stalled(self, seconds: float) -> None:
         self.stall_s += seconds
         self.worst_stall_s = max(self.worst_stall_s, seconds)
@@ -289,9 +317,31 @@ class Snapshots:
                 self._give_up(error)
             self._tidied_s += time.thread_time() - started
 
+    def _goes_on(self, job: _Job) -> bool:
+        """Whether to write the next piece; of a copy after a rest, unless somebody waits for it."""
+        rest_s = 0.0 if job.live else min(REST * (time.thread_time() - self._worked_s), REST_S_MAX)
+        if rest_s > REST_S_MIN:
+            with self._condition:
+                self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, rest_s)
+            self._worked_s = time.thread_time()
+        return not job.given_up
+
+    def _make_slot(self, job: _Job) -> None:
+        """Memory for a copy of the whole state, where it may be had: its pages are there before training needs them."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in job.tensors.values())
+        if not job.live or self._slot_bytes >= size or size > SLOT_MEMORY_SHARE * available_bytes():
+            return
+        if size > COPY_SHARE * self.typical_step_s * self._copy_bytes_a_s:
+            return
+        # Written once: zeros that nobody has written are no memory yet.
+        slot = {name: torch.empty(one.shape, dtype=one.dtype).zero_() for name, one in job.tensors.items()}
+        self._slot, self._slot_bytes = slot, size
+
     def _tidy(self, job: _Job) -> None:
         if not job.whole:
             shutil.rmtree(_part(job.folder), ignore_errors=True)
+        self._make_slot(job)
+        if not job.whole:
             return
         if self._first is None:
             self._first = job.step
@@ -309,7 +359,8 @@ class Snapshots:
         if spare.is_dir():
             os.replace(spare, folder)
         folder.mkdir(parents=True, exist_ok=True)
-        digests = write_tensors(folder / STATE_TENSORS, job.tensors, go_on=lambda: not job.given_up)
+        self._worked_s = time.thread_time()
+        digests = write_tensors(folder / STATE_TENSORS, job.tensors, go_on=lambda: self._goes_on(job))
         document = {**job.document, "tensor_bytes": (folder / STATE_TENSORS).stat().st_size, "digests": digests}
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -431,6 +482,15 @@ def _state(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict
         "not_kept": unwritten,
     }
     return document, tensors, moving
+
+
+def available_bytes() -> int:
+    """Memory of the host that can be had without swapping; 0 where that is not known."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return 0
 
 
 def _has_memory(tensor: Tensor) -> bool:
