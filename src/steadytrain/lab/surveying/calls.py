@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.weak import WeakIdKeyDictionary
 
 HALF_MAX = 65504.0
@@ -116,9 +116,23 @@ class Calls(TorchFunctionMode):
         self.seen = Seen()
         self.step_losses: list[LossCall] = []
         self.gradients_on = True
+        self._entered = False
         self.applied: dict[Any, tuple[Any, ...]] = {}
         self._kinds: Any = WeakIdKeyDictionary()
         self._ends: Any = WeakIdKeyDictionary()
+
+    def look(self, active: bool) -> None:
+        """From here on calls are seen, or not; where they are not they cost nothing.
+
+        A mode of the script's own may stand above this one: then it stays where it is.
+        """
+        self.active = active
+        if active and not self._entered:
+            self.__enter__()  # type: ignore[no-untyped-call]
+            self._entered = True
+        elif not active and self._entered and _get_current_function_mode() is self:  # type: ignore[no-untyped-call]
+            self.__exit__(None, None, None)
+            self._entered = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

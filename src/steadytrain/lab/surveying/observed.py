@@ -128,8 +128,7 @@ class Observed(Follower):
         """From here on calls are seen; at the end of torch's import."""
         self.loop.watch()
         self.modules.watch()
-        self.calls.active = True
-        self.calls.__enter__()  # type: ignore[no-untyped-call]
+        self.calls.look(True)
 
     # -- the follower ----------------------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ class Observed(Follower):
             return
         if isinstance(self._inner, Alone) and (self._inner.now > self._until or self._inner.is_late):
             self.finish()
-        self.calls.active = self._looks_at(self._inner.now)
+        self.calls.look(self._looks_at(self._inner.now))
         if self.calls.active:
             self._micro_batches = []
             self.calls.step_losses = []
@@ -204,8 +203,7 @@ class Observed(Follower):
 
     def finish(self) -> None:
         """Put the facts together, and give them away."""
-        self.calls.active = False
-        self.calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self.calls.look(False)
         facts: dict[str, Any] = {}
         for name, part in (
             ("state", self.state.finish),
