@@ -157,8 +157,9 @@ def highest(outcome: Outcome) -> float:
 
 def table(cells: dict[tuple[str, str], list[Cell]], seeds: int) -> str:
     said = platform.processor() or platform.machine()
+    many = "1 seed" if seeds == 1 else f"{seeds} seeds"
     lines = [
-        f"{date.today():%Y-%m-%d}, {seeds} {'seed' if seeds == 1 else 'seeds'}, torch {torch.__version__}, {os.cpu_count()} cores ({said}), "
+        f"{date.today():%Y-%m-%d}, {many}, torch {torch.__version__}, {os.cpu_count()} cores ({said}), "
         f"Python {platform.python_version()}. Peak / end, nats.",
         "",
         "| trial | " + " | ".join(INCIDENTS) + " |",
