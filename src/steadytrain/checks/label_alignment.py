@@ -40,8 +40,7 @@ class LabelAlignment(Check):
         2. Print one row: the inputs and the targets as cross_entropy gets them, one under the other.
     """
 
-    cost: ClassVar[Cost] = "minutes"
-    quick: ClassVar[bool] = True
+    cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "double shift: transformers PR47395; label alignment: argmin over k of CE(logits_t, x_t+k)"
 
     agree_share: float = field(
