@@ -140,6 +140,7 @@ CASES = [
     Case("exact-duplicates", "fail", lambda: texts([*TEXT, *TEXT]), "400 of 800"),
     Case("repeated-ngrams", "warn", lambda: texts([*TEXT, "kan lop " * 40]), "1 of 401"),
     Case("repeated-ngrams", "warn", lambda: texts([*TEXT, "kan lop " * 40]), "1 of 401", tokenized=True),
+    Case("repeated-ngrams", "fail", lambda: texts([*TEXT, *["kan lop " * 400] * 2]), "2 of 402"),
     Case("row-order", "warn", lambda: labelled([0] * 200 + [1] * 200), "label (runs of up to 200"),
     Case("row-order", "warn", lambda: texts(sorted(TEXT, key=len)), "length"),
     Case("row-order", "warn", lambda: [{"text": t, "source": f"s{p // 100}"} for p, t in enumerate(TEXT)], "source"),

@@ -317,3 +317,27 @@ def test_objects_that_are_no_data_set() -> None:
         {"value": 1.5},
         {"value": 2.5},
     ]
+
+
+def test_data_sets_and_loaders_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from steadytrain.data_checks.opening import of_object
+
+    def rows_of(given: Any) -> list[dict[str, Any]]:
+        blocks = of_object(given, name="m:x").rows(lambda *told: None)
+        return [dict(row.fields) for block in blocks for row in block if row.fields is not None]
+
+    features, labels = torch.randn(10, 3), torch.arange(10) % 2
+    data = TensorDataset(features, labels)
+    for given in (data, DataLoader(data, batch_size=4)):
+        rows = rows_of(given)
+        assert [row["label"] for row in rows] == labels.tolist()
+        assert np.array_equal(np.stack([row["features"] for row in rows]), features.numpy())
+    tokens = [{"input_ids": torch.arange(5) + place, "labels": torch.arange(5)} for place in range(6)]
+    for given in (tokens, DataLoader(tokens, batch_size=4)):  # type: ignore[arg-type]
+        rows = rows_of(given)
+        assert len(rows) == 6
+        assert rows[5]["input_ids"].tolist() == [5, 6, 7, 8, 9]
+    assert rows_of([torch.ones(2, dtype=torch.bfloat16)])[0]["value"].tolist() == [1.0, 1.0]

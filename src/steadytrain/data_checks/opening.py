@@ -103,7 +103,8 @@ def of_object(given: Any, *, name: str, limit: int | None = None) -> Source:
 
     def rows(tell: Tell) -> Iterator[list[Row]]:
         held: list[Row] = []
-        for number, entry in enumerate(entries()):
+        given_rows = (row for batch in entries() for row in _unbatched(batch)) if _is_loader(given) else entries()
+        for number, entry in enumerate(given_rows):
             held.append(_row(number, entry, name))
             if len(held) == ROWS_AT_ONCE:
                 yield held
@@ -127,6 +128,27 @@ def _given(data: Any, place: int) -> Any:
         return data[place]
     except Exception as error:  # the dataset's own code: one bad row must not hide the others
         return _Raised(f"{type(error).__name__}: {str(error)[:120]}")
+
+
+def _is_loader(given: Any) -> bool:
+    """Whether what comes out are batches: it has a data set, and a size of batches or a sampler of them."""
+    sizes = (getattr(given, "batch_size", None), getattr(given, "batch_sampler", None))
+    return hasattr(given, "dataset") and any(size is not None for size in sizes)
+
+
+def _unbatched(batch: Any) -> Iterator[Any]:
+    """The rows of a batch: a row of each of its values, which all have as many. What is no batch stays one row."""
+    if isinstance(batch, _Raised):
+        yield batch
+        return
+    fields = fields_of(batch)
+    counts = {len(value) for value in fields.values() if hasattr(value, "__len__") and not isinstance(value, str)}
+    if len(counts) != 1:
+        yield batch
+        return
+    for place in range(counts.pop()):
+        row = {name: value[place] for name, value in fields.items() if hasattr(value, "__len__")}
+        yield tuple(row.values()) if isinstance(batch, (tuple, list)) else row
 
 
 def _row(number: int, entry: Any, name: str) -> Row:

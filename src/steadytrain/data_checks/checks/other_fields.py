@@ -54,7 +54,7 @@ class OtherFields(DataCheck):
         usual, count = self._counts.most_common(1)[0]
         numbers = {"rows": float(self._rows), "usual": float(count), "kinds": float(len(self._counts))}
         if len(self._counts) == 1:
-            return Judgement("pass", f"all rows have the {len(usual)} fields {_names(usual)}", numbers)
+            return Judgement("pass", f"all rows have the same fields: {_names(usual)}", numbers)
         types, missing, examples = 0, 0, []
         for signature, rows in self._counts.most_common():
             if signature == usual:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, final
 
 import numpy as np
@@ -22,8 +23,11 @@ LENGTH_MAX = 13
 REPEATS_MIN = 32
 """OLMo 2 (2501.00656) masks spans in which 1 to 13 tokens are repeated 32 times or more: they made its loss spike."""
 
-WARN_SHARE, FAIL_SHARE = 0.001, 0.05
-"""Chosen: web text has such rows by the thousandth; more than that reaches every batch."""
+WARN_SHARE = 0.001
+"""Of the rows. Chosen: web text has such rows by the thousandth; with more, every other batch holds one."""
+
+FAIL_SHARE = 0.02
+"""Of the tokens. Chosen: a row of dashes in a long text is little, tables of zeros and text in a loop are much."""
 
 EXCERPT_TOKENS = 64
 
@@ -45,7 +49,7 @@ class RepeatedNgrams(DataCheck):
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)
-        self._rows = self._hit = 0
+        self._rows = self._hit = self._tokens = self._inside = 0
         self._looked = self._by_words = False
         self._examples = Examples()
 
@@ -61,6 +65,8 @@ class RepeatedNgrams(DataCheck):
         self._rows += len(rows)
         found = repeats(rows)
         self._hit += len(found)
+        self._tokens += len(rows.values)
+        self._inside += sum(length * times for _, length, times in found.values())
         for place, (begin, length, times) in list(found.items())[: 5 - len(self._examples.kept)]:
             self._examples.kept.append(self._example(part, rows, place, begin, length, times))
 
@@ -75,11 +81,12 @@ class RepeatedNgrams(DataCheck):
         if not self._looked:
             return Judgement("not-run", "no field with text or tokens")
         share = self._hit / max(self._rows, 1)
-        numbers = {"rows": float(self._rows), "with_repeats": float(self._hit), "share": share}
+        inside = self._inside / max(self._tokens, 1)
+        numbers = {"rows": float(self._rows), "with_repeats": float(self._hit), "share": share, "inside_share": inside}
         unit = "words" if self._by_words else "tokens"
         if not self._hit:
             return Judgement("pass", f"no row repeats 1 to {LENGTH_MAX} {unit} {REPEATS_MIN} times", numbers)
-        status = graded(share, warn=WARN_SHARE, fail=FAIL_SHARE)
+        status = "fail" if inside >= FAIL_SHARE else graded(share, warn=WARN_SHARE, fail=math.inf)
         message = f"{self._hit:,} of {self._rows:,} rows repeat 1 to {LENGTH_MAX} {unit} {REPEATS_MIN} times or more"
         return Judgement(status, message, numbers, self._examples.kept)
 
