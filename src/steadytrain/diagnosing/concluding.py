@@ -106,7 +106,8 @@ def _status(
         return "likely"
     if share >= POSSIBLE_MIN and (speaks or cured):
         return "possible"
-    if share < POSSIBLE_MIN and against and (share_before >= POSSIBLE_MIN or speaks):
+    thinkable = share_before >= POSSIBLE_MIN or (speaks and not suspect.signature.ruled_out)
+    if share < POSSIBLE_MIN and against and thinkable:
         return "refuted"
     return None
 

@@ -13,6 +13,7 @@ EVIDENCE_MAX = 6
 ROWS_MAX = 8
 TRIALS_MAX = 40
 ROW_TEXT_MAX = 200
+CONTROL = "unchanged"
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
 
 
@@ -99,8 +100,10 @@ def _verdict(answer: Answer) -> str:
 
 
 def _cause(one: Diagnosis) -> CausePart:
-    supports = [_told(evidence) for evidence in one.evidence if evidence.verdict == "supports"]
-    against = [_told(evidence) for evidence in one.evidence if evidence.verdict == "refutes"]
+    # That the unchanged replay shows the symptom is said of the replay, and not again of every cause.
+    own = [evidence for evidence in one.evidence if evidence.trial != CONTROL or evidence.verdict == "refutes"]
+    supports = [_told(evidence) for evidence in own if evidence.verdict == "supports"]
+    against = [_told(evidence) for evidence in own if evidence.verdict == "refutes"]
     return CausePart(
         name=clean(one.cause),
         status=one.status,
