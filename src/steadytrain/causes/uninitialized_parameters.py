@@ -41,11 +41,20 @@ class UninitializedParameters(Cause):
     source = "transformers #46002, #30953, #40001; nanochat PR 686; TransformerLens #902"
 
     def signature(self, case: Case) -> Signature:
+        strange = fact(case, "parameters_strange")
+        known = {name: float(value) for name, value in strange.items()} if isinstance(strange, dict) else {}
+        wild = {name: value for name, value in known.items() if not WILD_MIN <= abs(value) <= WILD_MAX}
         return Signature(
             (
-                *listed(
-                    case, "parameters_strange", CERTAIN, "values that no initialisation gives: {names}", invariant=True
+                *when(
+                    bool(wild),
+                    CERTAIN,
+                    f"values that no initialisation gives: {enumerated(wild)}",
+                    "fact parameters_strange",
+                    invariant=True,
+                    largest=max(wild.values(), default=0.0),
                 ),
+                *listed(case, "parameters_strange", HINT, "values that few initialisations give: {names}"),
                 *when(
                     bool(fact(case, "parameters_nonfinite")) and case.onset <= EARLY_STEPS,
                     CERTAIN,
@@ -66,3 +75,6 @@ class UninitializedParameters(Cause):
 
 
 EARLY_STEPS = 16
+
+WILD_MIN, WILD_MAX = 1e-30, 1e6
+"""What memory held before is mostly far outside; a constant channel of some thousands is somebody's choice."""
