@@ -8,11 +8,11 @@ saved over what another run has saved. With ``--then-run`` the same observer is 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,10 +159,13 @@ def check_observed(observed: Observed, watcher: Watcher, script: str, wanted: Wa
     Raises:
         UsageError: there is nothing to check, or a check is asked for that is none.
     """
+    from steadytrain.capture import ranks
     from steadytrain.lab.preflight import finding
     from steadytrain.lab.preflight.runner import document, run_checks
     from steadytrain.lab.preflight.subject import subject_of_script
 
+    if ranks.world_size() > 1:
+        raise UsageError("several processes train together; run the preflight in one, without the launcher")
     checks = finding.chosen(wanted.only, wanted.skip)
     number = observed.dataset
     dataset = watcher.read_by_number(number) if number is not None else None
@@ -204,7 +207,9 @@ def _say(text: str) -> None:
 
 
 def _exit(status: int) -> None:
+    """End the process without the script's exit code, and the workers of its data loaders with it."""
+    for worker in multiprocessing.active_children():
+        worker.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
-    time.sleep(0)
     os._exit(status)

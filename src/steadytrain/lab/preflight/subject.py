@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from steadytrain.checks.contract import Batch, CannotError, Subject
 from steadytrain.errors import UsageError
@@ -53,7 +54,7 @@ def subject_of_script(observed: Observed, *, dataset: int | None, thorough: bool
         scaler=next(iter(observed.scalers), None),
         tokenizer=find_tokenizer(observed.variables, observed.owner),
         loader=loader,
-        dataset=getattr(loader, "dataset", None),
+        dataset=getattr(loader, "dataset", None) if loader is not None else _dataset(dataset),
         clip_norm=observed.clip_norm,
         accumulation=observed.accumulation,
         planned_steps=_planned_steps(observed.owner),
@@ -132,6 +133,13 @@ def _loader(dataset: int | None) -> Any:
     loaders = [thing for thing in gc.get_objects() if issubclass(type(thing), DataLoader)]
     ours = [loader for loader in loaders if id(getattr(loader, "dataset", None)) == dataset]
     return next(iter(ours or (loaders if len(loaders) == 1 else ())), None)
+
+
+def _dataset(wanted: int | None) -> Any:
+    """The data set that is read, from the iterator over it: a loader that is in no variable is gone by now."""
+    iterators = (thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter))
+    found = (getattr(iterator, "_dataset", None) for iterator in iterators)
+    return next((dataset for dataset in found if id(dataset) == wanted), None) if wanted is not None else None
 
 
 def _planned_steps(owner: Any) -> int | None:
