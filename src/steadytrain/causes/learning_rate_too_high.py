@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
 from steadytrain.causes.signs import above, below, holds, jump_of_rate, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
@@ -70,7 +70,7 @@ class LearningRateTooHigh(Cause):
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *when(
                     jump > 1.5,
-                    STRONG,
+                    CERTAIN if jump > FAR_RATIO else STRONG,
                     f"the learning rate rose {jump:.3g} times at step {case.onset}",
                     "window learning_rate",
                     jump=jump,
@@ -90,3 +90,7 @@ class LearningRateTooHigh(Cause):
                 ),
             ),
         )
+
+
+FAR_RATIO = 3.0
+"""A rate that becomes so much higher at the very step leaves little to be asked."""
