@@ -60,7 +60,7 @@ FACTS: Mapping[str, str] = {
     "half_peak": "largest absolute finite output of a module or operation in float16, over 65504",
     "half_overflow": "lines `operation at file:line` whose result in float16 was Inf from finite inputs",
     "gradient_underflow_share": "share of gradient elements that are zero or subnormal in their dtype",
-    "gradient_zero_share_by_float32": "the same share when the step is computed again in float32",
+    "gradient_zero_share_by_float32": "the same share in float32, with random numbers in place of what the loss gives",
     "lost_update_share": "share of weights with a non-zero update that the update did not change",
     "lost_updates": "name -> that share, of tensors above 0.5",
     "state_dtypes": "dtype -> number of optimizer state tensors",

@@ -53,7 +53,7 @@ class Batches:
         self.rows = int(lead.shape[0]) if lead is not None else None
         if first:
             self.ids, self.values = [], None
-        self.ids += [v for _, v in inputs if v.dim() == 2 and not v.is_floating_point()]
+        self.ids += [v for _, v in inputs if v.dim() == 2 and not v.is_floating_point() and v.dtype != torch.bool]
         # Where several modules are called one after the other, only the first was given the batch itself.
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         self.values = values if first else self.values

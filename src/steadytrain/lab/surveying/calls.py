@@ -376,7 +376,7 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("tanh", "relu", "relu_", "tanh_"), "_ending"),
     "scaled_dot_product_attention": "_sdpa",
     "batch_norm": "_batch_norm",
-    "detach": "_detach",
+    **dict.fromkeys(("detach", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
 }

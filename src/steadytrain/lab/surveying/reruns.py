@@ -106,9 +106,31 @@ def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) ->
     was_training = module.training
     module.eval()  # dropout and batch statistics join rows on purpose
     try:
-        return {**facts, **_leaks(module, call, last)}
+        return {**facts, **_zeros(module, call), **_leaks(module, call, last)}
     finally:
         module.train(was_training)
+
+
+def _zeros(module: nn.Module, call: MicroBatch) -> dict[str, Any]:
+    """Gradients that are zero in float32 as well, whatever comes from behind: of dead units, of rows never looked up.
+
+    Backward begins with random numbers at the output, so what the loss divides by does not count.
+    """
+    halves = [device for device, dtype in call.autocast.enabled if dtype == torch.float16]
+    matrices = [p for p in module.parameters() if p.requires_grad and p.dim() > 1 and p.dtype == torch.float32]
+    if not halves or not matrices:
+        return {}
+    with torch.enable_grad(), torch.autocast(halves[0], enabled=False):
+        output = _logits(module(*call.args, **call.kwargs), 1)
+        if output is None or not output.requires_grad:
+            return {}
+        chance = torch.Generator().manual_seed(0)
+        behind = torch.randn(output.shape, generator=chance).to(output)
+        gradients = torch.autograd.grad((output * behind).sum(), matrices, allow_unused=True)
+    found = [gradient for gradient in gradients if gradient is not None]
+    total = sum(gradient.numel() for gradient in found)
+    zero = sum(int((gradient.abs() < torch.finfo(gradient.dtype).tiny).sum()) for gradient in found)
+    return {"gradient_zero_share_by_float32": zero / total} if total else {}
 
 
 def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[str, Any]:
