@@ -24,7 +24,7 @@ SCRIPT = f"""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     plane = torch.randn(6, 1)
     for step in range(1, {FAULT + 40}):
         x = torch.randn(16, 6)
@@ -38,7 +38,7 @@ SCRIPT = f"""
 """
 FAULTS = {
     "batch": "y = y * 1000.0",
-    "rate": "optimizer.param_groups[0]['lr'] = 1.0",
+    "rate": "optimizer.param_groups[0]['lr'] = 0.3",
     "nothing": "pass",
 }
 
@@ -79,7 +79,7 @@ def test_the_first_that_left_its_course_is_named(run: tuple[str, Outcome]) -> No
         assert document["settings"] == []
     else:
         assert (first["phase"], first["quantity"]) == ("optimizer", "update_ratio")
-        assert document["settings"] == [f"the learning rate went from 0.02 to 1 at step {FAULT}"]
+        assert document["settings"] == [f"the learning rate went from 0.003 to 0.3 at step {FAULT}"]
     assert {one["phase"] for one in document["evidence"]} >= {"loss", first["phase"]}
     assert document["evidence"] == sorted(document["evidence"], key=lambda one: one["step"])
 
