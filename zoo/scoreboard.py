@@ -299,7 +299,8 @@ def machine() -> str:
         ]
         model = names[0] if names else model
     torch = importlib.metadata.version("torch")
-    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}, torch {torch}"
+    load = f"other work: a load of {os.getloadavg()[0]:.0f}"
+    return f"{os.cpu_count()} cores of {model} ({load}), Python {platform.python_version()}, torch {torch}"
 
 
 def _first(case: Mapping[str, Any], symptoms: Sequence[Mapping[str, Any]]) -> int | None:
