@@ -108,6 +108,7 @@ class Observed(Follower):
         self._notes = notes
         self._outcome: Outcome | str | None = None
         self._steps: list[int] = []
+        self._gates = 0
         self._losses: list[tuple[int, float]] = []
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
@@ -161,6 +162,7 @@ class Observed(Follower):
     def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
         step = self._inner.now
         self._stream = self._stream or stream
+        self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if self.calls.active and stream is self._stream:
             self._steps.append(step)
@@ -272,7 +274,7 @@ class Observed(Follower):
 
     def _of_loop(self) -> dict[str, Any]:
         loop = self.loop
-        updates = max(1, len(self._steps))
+        updates = max(1, self._gates)
         facts: dict[str, Any] = {
             **loop.of_loader(),
             "scaler_skips": loop.skips if loop.scaler_used else None,
