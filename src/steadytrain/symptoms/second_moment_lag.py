@@ -63,6 +63,13 @@ class SecondMomentLag(Detector):
     told_steps: int = field(
         default=32, metadata={"about": "and steps that these readings span: below that it is one batch's doing"}
     )
+    start_steps: int = field(
+        default=10,
+        metadata={
+            "about": "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, so "
+            "that the ratio is 10 in step 1"
+        },
+    )
     warm_up_steps: int = field(default=500, metadata={"about": "up to this step of the run the bound is `early_ratio`"})
     jump_steps: int = field(
         default=16, metadata={"about": "the loss must jump this soon after: twice the lead of 1 to 8 steps"}
@@ -76,6 +83,7 @@ class SecondMomentLag(Detector):
         if cells is None:
             return ()
         beyond = cells.values >= self.lag_ratio
+        beyond[cells.steps <= self.start_steps] = False
         if not beyond.any():
             return ()
         beyond &= ~embeddings_among(cells.rows)
