@@ -66,8 +66,8 @@ class SecondMomentLag(Detector):
     start_steps: int = field(
         default=10,
         metadata={
-            "about": "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, so "
-            "that the ratio is 10 in step 1"
+            "about": "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, "
+            "so that the ratio is 10 in step 1"
         },
     )
     warm_up_steps: int = field(default=500, metadata={"about": "up to this step of the run the bound is `early_ratio`"})
