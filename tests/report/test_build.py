@@ -132,6 +132,14 @@ def test_an_incident_that_cannot_be_opened_is_a_note(tmp_path: Path) -> None:
     assert report.verdict.startswith("critical: nonfinite-gradient")
 
 
+def test_what_stopped_the_run_comes_before_an_earlier_warning(tmp_path: Path) -> None:
+    warned = builders.symptom(90, name="second-moment-lag", severity="warning")
+    early = builders.incident(93, kind="symptom", symptoms=(warned,))
+    report = build.from_run(open_run(builders.bad_run(tmp_path / "run", incidents=[early, builders.incident()])))
+    assert [part.step for part in report.incidents] == [412, 93]
+    assert report.verdict.startswith("Step 412: the first Inf came from aten.log.default")
+
+
 def test_many_of_everything_stays_bounded(tmp_path: Path) -> None:
     symptoms = [builders.symptom(step) for step in range(300)]
     frozen = [builders.incident(step) for step in range(100, 112)]

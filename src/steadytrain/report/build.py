@@ -120,7 +120,7 @@ def from_run(run: RunRecord) -> Report:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
     target = shlex.quote(str(run.path))
     commands = [
-        Command("look into the first incident", f"steadytrain show {shlex.quote(part.path)}") for part in incidents[:1]
+        Command("look into the incident", f"steadytrain show {shlex.quote(part.path)}") for part in incidents[:1]
     ]
     commands += [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))

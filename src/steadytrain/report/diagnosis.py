@@ -14,17 +14,19 @@ ROWS_MAX = 8
 TRIALS_MAX = 40
 ROW_TEXT_MAX = 200
 CONTROL = "unchanged"
+WORKS = "removed"
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
 
 
 @dataclass(frozen=True)
 class RemedyRow:
-    """An intervention as shown; ``tried`` says what its trial did, in words."""
+    """An intervention as shown; ``tried`` says what its trial did, in words, ``works`` that it removed the symptom."""
 
     rung: int
     what: str
     tried: str
     command: str
+    works: bool
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,14 @@ def _cause(one: Diagnosis) -> CausePart:
         layer=clean(one.layer or ""),
         rows=enumerated([str(row) for row in one.batch_rows], ROWS_MAX),
         remedies=tuple(
-            RemedyRow(remedy.rung, clean(remedy.what), _tried(remedy.tried), clean(remedy.command or ""))
-            for remedy in one.interventions
+            RemedyRow(
+                remedy.rung,
+                clean(remedy.what),
+                _tried(remedy.tried),
+                clean(remedy.command or ""),
+                works=remedy.tried == WORKS,
+            )
+            for remedy in sorted(one.interventions, key=lambda remedy: remedy.tried != WORKS)
         ),
     )
 

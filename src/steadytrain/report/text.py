@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -91,14 +92,14 @@ def _unproven(cause: CausePart) -> bool:
 
 
 def _remedies(cause: CausePart) -> Iterable[RenderableType]:
-    """What to do, fast first; the command that tries it under those that have one."""
+    """What to do: what was seen to work, then the rest, fast first, with the command that tries it."""
     if not cause.remedies:
         return
     yield Text()
-    yield Text("What to do, fast first", style="bold")
+    yield Text("What to do: what was seen to work, then fast first", style="bold")
     for remedy in cause.remedies:
         seen = f" ({remedy.tried} on the replay)" if remedy.tried else ""
-        yield Text(f"  {remedy.what}{seen}")
+        yield Padding(Text(f"{remedy.what}{seen}", style="bold" if remedy.works else ""), (0, 0, 0, 2))
         if remedy.command and not remedy.tried:
             yield Text(f"    {remedy.command}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
 
