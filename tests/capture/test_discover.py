@@ -75,6 +75,19 @@ def test_some_of_a_models_parameters_find_the_whole_model() -> None:
     assert found.names == {id(model.head.weight): "words.weight"}
 
 
+def test_two_models_of_one_class_are_told_apart_in_the_order_of_the_optimizer() -> None:
+    later, first = nn.Linear(2, 2), nn.Linear(2, 2)
+    parameters = [*first.parameters(), *later.parameters()]
+    model = find_model(parameters)
+    assert model.roots == (first, later)
+    assert [model.names[id(p)] for p in parameters] == [
+        "Linear.weight",
+        "Linear.bias",
+        "Linear2.weight",
+        "Linear2.bias",
+    ]
+
+
 def test_two_models_lead_names_with_their_class() -> None:
     first, second = Tied(), nn.Linear(3, 1)
     found = find_model([*first.parameters(), *second.parameters()])

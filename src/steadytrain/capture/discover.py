@@ -8,6 +8,7 @@ process), so a script needs to hand nothing over. ``type(object)`` is asked, nev
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ class Model:
     """The top modules that hold an optimizer's parameters, and the names found for these.
 
     ``names`` maps ``id(parameter)`` to its name: the path inside its root, led by the root's class where there are
-    several roots, ``parameter.<n>`` for one that no module holds.
+    several roots (and by its number among those of that class), ``parameter.<n>`` for one that no module holds. The
+    roots stand in the order of their first parameter in the optimizer, so that another process numbers them alike.
     """
 
     roots: tuple[nn.Module, ...]
@@ -52,6 +54,8 @@ def find_model(parameters: Sequence[Tensor]) -> Model:
     if not roots:
         # Every candidate is the child of something, a cycle of modules for instance: take the holders themselves.
         roots = [m for m in modules if any(id(p) in wanted for p in m._parameters.values() if p is not None)]
+    places = {id(parameter): place for place, parameter in reversed(list(enumerate(parameters)))}
+    roots.sort(key=lambda root: min(places.get(id(parameter), len(places)) for parameter in _parameters(root)))
     return name_parameters(roots, parameters)
 
 
@@ -59,8 +63,11 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
     """Name ``parameters`` by their place in ``roots``."""
     names: dict[int, str] = {}
     several = len(roots) > 1
+    seen: Counter[str] = Counter()
     for root in roots:
-        lead = f"{type(root).__name__}." if several else ""
+        kind = type(root).__name__
+        seen[kind] += 1
+        lead = "" if not several else f"{kind}." if seen[kind] == 1 else f"{kind}{seen[kind]}."
         for path, module in root.named_modules():  # each module once, so that a cycle of modules ends
             for name, parameter in module._parameters.items():
                 if parameter is not None:
