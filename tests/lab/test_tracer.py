@@ -891,8 +891,17 @@ def traced_script(script: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> F
     raise AssertionError("the script never came to that step")
 
 
+OTHERWISE = {
+    "group_of_one.py",  # torch warns of it as well
+    "root_of_zero_inf.py",  # a parameter of no module, which is not looked at here
+    "healthy_compiled.py",  # the tracer does not look into compiled code
+}
+TRACED = [case for case in CASES if case.get("by") != "locate" and case["script"] not in OTHERWISE]
+"""What lies between a forward and its backward; all others are named by the commands (``tests/test_zoo.py``)."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: Path(case["script"]).stem)
+@pytest.mark.parametrize("case", TRACED, ids=lambda case: Path(case["script"]).stem)
 def test_the_zoo(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     script = ZOO / case["script"]
     finding = traced_script(script, case.get("step", 7), monkeypatch)
