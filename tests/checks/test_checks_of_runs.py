@@ -429,6 +429,7 @@ def thorough(check: str, given: Mapping[str, Any], seconds: float = 60.0) -> Out
         return chosen((check,), ())[0].inspect(replace(subject, thorough=True, time_left=lambda: seconds))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rate_that_is_too_high_and_one_with_room() -> None:
     assert thorough("learning-rate-range", healthy.small_gpt()).status == "pass"
@@ -437,6 +438,7 @@ def test_a_rate_that_is_too_high_and_one_with_room() -> None:
     assert "planned is 3" in found.message
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_seeds_that_fail_and_seeds_that_agree() -> None:
     assert thorough("seed-variance", healthy.tabular()).status == "pass"
@@ -445,6 +447,7 @@ def test_seeds_that_fail_and_seeds_that_agree() -> None:
     assert "of 3 seeds fail" in found.message
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_code_that_is_compiled_otherwise() -> None:
     assert thorough("backend-equivalence", healthy.regression()).status == "pass"

@@ -87,6 +87,7 @@ def test_a_changed_model_a_gone_script_and_lost_weights_are_told_in_one_line(tmp
     assert "the script is gone" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_weights_the_tape_does_and_without_a_tape_the_weights_do(tmp_path: Path) -> None:
     for name, option in (("tape", "--state-mb"), ("weights", "--rewind-mb")):
@@ -133,6 +134,7 @@ def test_the_growth_before_an_overflow_is_shown_and_stays_in_the_bundle_and_its_
     assert "the number format is at fault" in shown.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_weights_that_an_update_broke_long_before_they_were_used_lead_to_that_update(tmp_path: Path) -> None:
     script = """
@@ -161,6 +163,7 @@ def test_weights_that_an_update_broke_long_before_they_were_used_lead_to_that_up
     assert document["step"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_any_recorded_step_can_be_looked_at(tmp_path: Path) -> None:
     outcome = run_script(tmp_path, ZOO / "healthy_where.py", "--keep-rewind", environment=ONE_THREAD)

@@ -105,7 +105,10 @@ def test_a_plain_step_is_exact_and_its_symptom_comes_again(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.long] if place > 1 else []) for place, fault in enumerate(FAULTS)],
+)
 def test_what_is_not_repeatable_is_named(fault: str, tmp_path: Path) -> None:
     source, kind, operation, switch = FAULTS[fault]
     outcome = stopped(tmp_path, source)
@@ -121,6 +124,7 @@ def test_what_is_not_repeatable_is_named(fault: str, tmp_path: Path) -> None:
     assert (document["switch"] or "").startswith(switch or "")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_changed_file_is_named_and_a_changed_environment_too(tmp_path: Path) -> None:
     outcome = stopped(tmp_path)
@@ -132,6 +136,7 @@ def test_a_changed_file_is_named_and_a_changed_environment_too(tmp_path: Path) -
     assert document["changed"] == [f"{script}: the file was changed", "$OMP_NUM_THREADS: 1 then, 2 now"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_mended_script_is_clean_and_a_script_of_another_model_cannot_be_told(tmp_path: Path) -> None:
     outcome = stopped(tmp_path)
@@ -152,6 +157,7 @@ def test_a_mended_script_is_clean_and_a_script_of_another_model_cannot_be_told(t
     assert "the script is gone" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_script_that_moved_is_found_by_its_tree(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()

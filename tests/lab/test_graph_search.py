@@ -20,7 +20,7 @@ from steadytrain.lab.compiled_graphs import intercept  # noqa: E402
 from steadytrain.model import Finding  # noqa: E402
 from steadytrain.store.step_look import Backends  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(autouse=True)

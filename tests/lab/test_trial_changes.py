@@ -302,6 +302,7 @@ def test_a_rate_is_put_back_after_each_update(tmp_path: Path) -> None:
     assert changed.steps[0].update_ratio is not None
 
 
+@pytest.mark.long
 def test_eager_code_runs_in_place_of_compiled(tmp_path: Path) -> None:
     runs = []
 

@@ -31,7 +31,7 @@ from steadytrain.trials.contract import Change, Outcome, Spec
 from steadytrain.trials.store import Finished, trials_folder
 from watched import ONE_THREAD, run_script
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ONSET = 70
 SCRIPT = """

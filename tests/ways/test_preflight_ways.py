@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 LIGHT = (
     "initial-loss,gradient-coverage,loss-misuse,batch-leak,causality,label-alignment,accumulation-equivalence,"
