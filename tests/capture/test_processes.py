@@ -95,6 +95,10 @@ if __name__ == "__main__":
     main(int(sys.argv[1]))
 """
 
+OUTSIDE = [
+    pytest.param(False, id="run-inside-torchrun"),
+    pytest.param(True, id="torchrun-inside-run", marks=pytest.mark.long),
+]
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
@@ -135,7 +139,7 @@ def test_a_refused_update_in_a_child_is_the_status_of_the_whole(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("outside", [False, True], ids=["run-inside-torchrun", "torchrun-inside-run"])
+@pytest.mark.parametrize("outside", OUTSIDE)
 def test_ranks_train_the_same_under_watch(outside: bool, tmp_path: Path) -> None:
     plain = torchrun(tmp_path / "plain", bare(*TORCHRUN, "script.py", "-1"))
     ours = torchrun(tmp_path / "ours", ranks_command(outside, "-1"))
@@ -151,7 +155,7 @@ def test_ranks_train_the_same_under_watch(outside: bool, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("outside", [False, True], ids=["run-inside-torchrun", "torchrun-inside-run"])
+@pytest.mark.parametrize("outside", OUTSIDE)
 def test_all_ranks_stop_when_one_has_a_nan(outside: bool, tmp_path: Path) -> None:
     ended = torchrun(tmp_path / "ours", ranks_command(outside, "1")).end()
     assert ended.status == (70 if outside else 1), ended.err

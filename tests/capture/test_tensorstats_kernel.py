@@ -30,7 +30,7 @@ def test_kernel_under_the_interpreter() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("architecture", [80, pytest.param(90, marks=pytest.mark.long)])
 def test_kernels_compile_for_gpus_that_are_not_here(
     architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

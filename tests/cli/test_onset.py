@@ -56,7 +56,9 @@ def onset(target: Path, *options: str, status: int) -> Any:
     return json.loads(done.stdout) if "--json" in options else done.stdout or done.stderr
 
 
-@pytest.fixture(scope="module", params=FAULTS)
+@pytest.fixture(
+    scope="module", params=["batch", *(pytest.param(name, marks=pytest.mark.long) for name in ("rate", "nothing"))]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Outcome]:
     folder = tmp_path_factory.mktemp(request.param)
     return request.param, run_script(folder, SCRIPT.replace("FAULT", FAULTS[request.param]), "--keep-rewind")

@@ -249,7 +249,17 @@ def recorded(loop: Loop, folder: pytest.TempPathFactory) -> tuple[Recording, Out
     return _recordings[name]
 
 
-@pytest.mark.parametrize(("kind", "values", "loop"), CASES, ids=[f"{kind}-{loop.__name__}" for kind, _, loop in CASES])
+QUICK_EVERY = 3
+"""One change of three is tried in `make test`, all of them in `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "loop"),
+    [
+        pytest.param(*case, id=f"{case[0]}-{case[2].__name__}", marks=pytest.mark.long if place % QUICK_EVERY else [])
+        for place, case in enumerate(CASES)
+    ],
+)
 def test_a_change_is_real_and_leaves_no_trace(
     kind: str, values: dict[str, Any], loop: Loop, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
