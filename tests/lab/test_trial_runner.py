@@ -22,8 +22,9 @@ from trying import attempt, losses, trained  # noqa: E402
 STEPS, EVERY, WORDS = 16, 4, 11
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _plain_process() -> Iterator[None]:
+    """Before the recordings of the module are made, so that they have one thread as well."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with raise_own_errors():
