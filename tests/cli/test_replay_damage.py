@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,19 +63,22 @@ def document(source: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+def slowly(name: str) -> str:
+    """A run of the zoo with steps of some length, as real ones have: the writer of snapshots keeps up with them."""
+    source = (zoo_cases.ZOO / "replays" / name).read_text(encoding="utf-8")
+    return re.sub(r"(?m)^( *)optimizer\.step\(\)$", r"\g<0>\n\1time.sleep(0.02)", f"import time\n{source}")
+
+
 @pytest.mark.slow
 def test_what_is_gone_or_other_than_it_was_is_told(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, zoo_cases.ZOO / "replays" / "raw_loop.py")
+    outcome = run_script(tmp_path, slowly("raw_loop.py"))
     (whole,) = outcome.run.incidents
-    snapshots = find_snapshots(whole / "replay")
-    if len(snapshots) < 2:
-        pytest.skip("the machine was too busy for a second snapshot")
-    first, last = snapshots[0], snapshots[-1]
+    first, *_, last = find_snapshots(whole / "replay")
 
     def copy(name: str) -> Path:
         return Path(shutil.copytree(whole, tmp_path / name))
 
-    assert f"one of {first.step + 1}" in refused(whole, "--from", str(first.step + 2))
+    assert f"one of {first.step + 1}, " in refused(whole, "--from", str(first.step + 2))
     assert "the tape reaches to step 150" in refused(whole, "--until", "151")
 
     other = copy("other")
@@ -123,7 +127,7 @@ def test_a_killed_run_is_replayed_from_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_order_of_the_data_is_told_and_does_not_matter(tmp_path: Path) -> None:
-    source = (zoo_cases.ZOO / "replays" / "two_workers.py").read_text(encoding="utf-8")
+    source = slowly("two_workers.py")
     outcome = run_script(tmp_path, source)
     script = tmp_path / "train.py"
     script.write_text(source.replace("torch.manual_seed(0)", "torch.manual_seed(1)"), encoding="utf-8")

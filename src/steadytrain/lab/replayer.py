@@ -84,6 +84,7 @@ class Replayer(Follower):
         self._trace: StepTrace | None = None
         self._stream: Stream | None = None
         self._own_steps_wanted = own_steps
+        self._skips_steps = own_steps < snapshot.step
         self._own_steps = 0
         self._jumped = False
         self._restored = False
@@ -109,11 +110,11 @@ class Replayer(Follower):
     def fetch_begins(self, dataset: int) -> Any:
         """The recorded batch that belongs here.
 
-        After a single own step what loaders gave before is fed as well, as far as the tape has it: a loader that
+        Where steps are left out, what loaders gave before is fed as well, as far as the tape has it: a loader that
         fetches ahead holds a batch of the next step by then.
         """
         given, ahead = self._given.get(dataset, 0) + 1, self._first_fetched.get(dataset, 0)
-        if self._own_steps_wanted > 1 or (not self._jumped and given > ahead):
+        if not self._skips_steps or (not self._jumped and given > ahead):
             return MISSING  # the script's own loader goes on, and its epochs end where they did: see fetched
         batch = self._recorded_batch(dataset, self._recorded_base(dataset) - ahead + given)
         if batch is not MISSING:
@@ -124,7 +125,7 @@ class Replayer(Follower):
     def fetched(self, dataset: int, batch: Any) -> Any:
         """As ``fetch_begins``, where the script's own loader has given ``batch``; a fetch that fails is not counted."""
         given = self._given[dataset] = self._given.get(dataset, 0) + 1
-        if not self._jumped or self._own_steps_wanted == 1:
+        if not self._jumped or self._skips_steps:
             return MISSING
         recorded = self._recorded_batch(dataset, given)
         if recorded is not MISSING:
@@ -255,7 +256,7 @@ class Replayer(Follower):
         if self._own_steps < self._own_steps_wanted:
             return
         self._jumped = True
-        if self._own_steps_wanted == 1:
+        if self._skips_steps:
             self._given.update(self._first_fetched)
         before = self._steps.step(self._first - 1)
         if before is not None and evaluated_between(before, self._recorded()):
@@ -352,7 +353,7 @@ class Replayer(Follower):
         raise AssertionError("the process was to end")
 
     def _end(self) -> None:
-        if self._own_steps_wanted < self._first - 1 and (self._difference is not None or not self._symptom):
+        if self._skips_steps and (self._difference is not None or not self._symptom):
             self._note(SHORT_LEAD)
         result = Replayed(
             from_step=self._first,
