@@ -15,7 +15,7 @@ from typing import ClassVar, final
 import numpy as np
 import pytest
 
-from steadytrain import catalog
+from steadytrain import catalog, plugins
 from steadytrain.errors import UsageError
 from steadytrain.model import SIGNALS, TABLES, Symptom, Window
 from steadytrain.symptoms import Detector
@@ -195,7 +195,7 @@ NOT_A_DETECTOR = 7
 
 def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     points = [EntryPoint(name, f"{__name__}:{name}", catalog.GROUP) for name in names]
-    monkeypatch.setattr(catalog, "entry_points", lambda group: points if group == catalog.GROUP else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == catalog.GROUP else [])
     importlib.import_module(__name__)
 
 
@@ -226,7 +226,7 @@ def test_a_broken_one_is_reported_and_the_others_work(monkeypatch: pytest.Monkey
 
 def test_a_package_that_fails_to_import_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("gone", "no_such_package_anywhere:Gone", catalog.GROUP)]
-    monkeypatch.setattr(catalog, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     assert catalog.detectors() == DETECTORS
     assert "ModuleNotFoundError" in catalog.broken()[0].why
 

@@ -1,47 +1,35 @@
 """Finds the symptom detectors, and tells what each is for.
 
-A detector is found because its file lies in ``steadytrain.symptoms``, or because an installed distribution names it
-under the entry-point group of the same name; nothing registers itself. Its name is its class name in kebab case, and
-its documentation is its docstring with the values of its fields. Not here: running a detector.
+The detectors are the plug-ins of ``steadytrain.symptoms``. Not here: running one.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import inspect
-import pkgutil
-import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass
 from typing import Any
 
 import steadytrain.symptoms
 from steadytrain.errors import UsageError
+from steadytrain.plugins import (
+    SECTIONS,
+    Broken,
+    Threshold,
+    fields_without_default,
+    kebab,
+    module_names,
+    nearest,
+    of_others,
+    of_package,
+    split_docstring,
+    threshold_rows,
+    thresholds_of,
+)
 from steadytrain.symptoms import Detector
 
 GROUP = "steadytrain.symptoms"
-ENTRY_POINTS_MAX = 256
-SECTIONS = ("Means", "Causes", "Next")
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A third-party detector that could not be used: where it was said to be, and why not."""
-
-    entry_point: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A field of a detector: its default, and where that number comes from."""
-
-    name: str
-    value: Any
-    about: str
 
 
 @dataclass(frozen=True)
@@ -64,10 +52,7 @@ class Explanation:
             "means": self.means,
             "causes": self.causes,
             "next": self.next,
-            "thresholds": [
-                {"name": threshold.name, "value": threshold.value, "about": threshold.about}
-                for threshold in self.thresholds
-            ],
+            "thresholds": [threshold.to_json() for threshold in self.thresholds],
             "needs": list(self.needs),
         }
 
@@ -87,11 +72,6 @@ def detector_name(cls: type[Detector]) -> str:
     return kebab(cls)
 
 
-def kebab(cls: type) -> str:
-    """The name of a plug-in by its class."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
-
-
 def explanations() -> tuple[Explanation, ...]:
     """The explanation of every usable detector."""
     return tuple(explanation_of(detector) for detector in detectors())
@@ -106,10 +86,7 @@ def explanation(name: str) -> Explanation:
     known = {entry.name: entry for entry in explanations()}
     if name in known:
         return known[name]
-    wanted = name.lower().replace("_", "-")
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5) or [other for other in known if wanted in other]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
-    raise UsageError(f"nothing is called {name!r}; {hint} (`steadytrain explain` lists all)")
+    raise UsageError(f"nothing is called {name!r}; {nearest(name, known)} (`steadytrain explain` lists all)")
 
 
 def explain(name: str) -> str:
@@ -150,8 +127,7 @@ def catalog_page() -> str:
         lines += ["", f"## {entry.name}", "", entry.summary]
         for title, text in _sections(entry):
             lines += ["", f"### {title}", "", text]
-        lines += ["", "### Thresholds", "", "| field | default | |", "|---|---|---|"]
-        lines += [f"| `{t.name}` | {t.value} | {t.about}. |" for t in entry.thresholds]
+        lines += threshold_rows(entry.thresholds)
         lines += ["", f"Reads: {', '.join(f'`{signal}`' for signal in entry.needs)}."]
     return "\n".join(lines) + "\n"
 
@@ -165,10 +141,7 @@ def explanation_of(detector: Detector) -> Explanation:
         means=sections.get("Means", ""),
         causes=sections.get("Causes", ""),
         next=sections.get("Next", ""),
-        thresholds=tuple(
-            Threshold(field.name, getattr(detector, field.name), str(field.metadata.get("about", "not documented")))
-            for field in fields(detector)
-        ),
+        thresholds=thresholds_of(detector),
         needs=tuple(detector.needs),
     )
 
@@ -177,77 +150,15 @@ def explanation_of(detector: Detector) -> Explanation:
 
 
 def _shipped() -> tuple[Detector, ...]:
-    return tuple(_detector_of(name) for name in _module_names())
-
-
-def _module_names() -> list[str]:
-    names = (module.name for module in pkgutil.iter_modules(steadytrain.symptoms.__path__))
-    return sorted(name for name in names if not name.startswith("_"))
-
-
-def _detector_of(module_name: str) -> Detector:
-    """The detector of one file of ours. That a file holds exactly one, of the right name, is our own promise."""
-    module = importlib.import_module(f"{steadytrain.symptoms.__name__}.{module_name}")
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Detector) and value.__module__ == module.__name__
-    ]
-    assert len(classes) == 1, f"{module.__name__} holds {len(classes)} detectors; one file, one detector"
-    (cls,) = classes
-    expected = module_name.replace("_", "-")
-    assert detector_name(cls) == expected, f"{cls.__name__} in {module_name}.py is not called {expected}"
-    return cls()
+    return tuple(cls() for cls in of_package(steadytrain.symptoms, Detector))
 
 
 def _third_party() -> tuple[tuple[Detector, ...], tuple[Broken, ...]]:
-    taken = {name.replace("_", "-") for name in _module_names()}
-    found: list[Detector] = []
-    failed: list[Broken] = []
-    declared = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    for entry_point in declared[:ENTRY_POINTS_MAX]:
-        outcome = _load(entry_point, taken)
-        if isinstance(outcome, Broken):
-            failed.append(outcome)
-        else:
-            taken.add(detector_name(type(outcome)))
-            found.append(outcome)
-    return tuple(found), tuple(failed)
-
-
-def _load(entry_point: EntryPoint, taken: set[str]) -> Detector | Broken:
-    where = f"{entry_point.name} = {entry_point.value}"
-    try:
-        cls = entry_point.load()
-        if not (isinstance(cls, type) and issubclass(cls, Detector)):
-            return Broken(where, f"{cls!r} is not a subclass of steadytrain.symptoms.Detector")
-        missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
-        if missing:
-            return Broken(where, f"fields without a default: {', '.join(missing)}")
-        name = detector_name(cls)
-        if name in taken:
-            return Broken(where, f"the name {name} is taken")
-        return cls()
-    except Exception as error:  # whatever another package's import does, it must not cost the run its other detectors
-        return Broken(where, f"{type(error).__name__}: {error}")
+    taken = (name.replace("_", "-") for name in module_names(steadytrain.symptoms))
+    return of_others(GROUP, Detector, taken, fields_without_default)
 
 
 # The docstring as parts.
-
-
-def split_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """First sentence and sections of a cleaned docstring. A section is a heading with a colon over indented lines."""
-    paragraphs: dict[str, list[str]] = {"": []}
-    current = ""
-    for line in text.splitlines():
-        heading = line.rstrip().removesuffix(":")
-        if heading in SECTIONS and line.rstrip().endswith(":"):
-            current = heading
-            paragraphs[current] = []
-        else:
-            paragraphs[current].append(line)
-    summary = " ".join("\n".join(paragraphs.pop("")).split("\n\n")[0].split())
-    return summary, {title: inspect.cleandoc("\n" + "\n".join(lines)) for title, lines in paragraphs.items()}
 
 
 def _sections(entry: Explanation) -> Iterator[tuple[str, str]]:

@@ -9,24 +9,16 @@ import ast
 import inspect
 import re
 import textwrap
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import steadytrain.checks
+from steadytrain.plugins import SECTIONS, Threshold, kebab, split_docstring, threshold_rows, thresholds_of
 
-SECTIONS = ("Means", "Causes", "Next")
 NO_CHECK = frozenset({"contract"})
 LINE_WIDTH = 110
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A field of a check: its default, and where that number comes from."""
-
-    name: str
-    value: Any
-    about: str
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ class CheckPage:
             "next": self.next,
             "cost": self.cost,
             "source": self.source,
-            "thresholds": [{"name": t.name, "value": t.value, "about": t.about} for t in self.thresholds],
+            "thresholds": [threshold.to_json() for threshold in self.thresholds],
         }
 
     @property
@@ -60,11 +52,6 @@ class CheckPage:
         """The first entry of ``Next``, as one line."""
         entries = re.split(r"^\d+\. ", self.next, flags=re.MULTILINE)
         return " ".join(entries[1].split()) if len(entries) > 1 else ""
-
-
-def kebab(class_name: str) -> str:
-    """``InitialLoss`` -> ``initial-loss``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", class_name).lower()
 
 
 def check_files() -> list[Path]:
@@ -91,12 +78,8 @@ def check_page(name: str) -> CheckPage | None:
 
 def page_of_class(cls: Any) -> CheckPage:
     """The page of a check of another package, which is loaded already."""
-    thresholds = [
-        Threshold(field.name, field.default, str(field.metadata.get("about", "not documented")))
-        for field in fields(cls)
-    ]
     doc = inspect.cleandoc(cls.__doc__ or "")
-    return _page(kebab(cls.__name__), doc, getattr(cls, "cost", ""), getattr(cls, "source", ""), thresholds)
+    return _page(kebab(cls), doc, getattr(cls, "cost", ""), getattr(cls, "source", ""), thresholds_of(cls))
 
 
 def as_text(page: CheckPage) -> str:
@@ -136,9 +119,7 @@ def checks_page() -> str:
         for title, text in zip(SECTIONS, (page.means, page.causes, page.next), strict=True):
             if text:
                 lines += ["", f"### {title}", "", text]
-        if page.thresholds:
-            lines += ["", "### Thresholds", "", "| field | default | |", "|---|---|---|"]
-            lines += [f"| `{t.name}` | {t.value} | {t.about}. |" for t in page.thresholds]
+        lines += threshold_rows(page.thresholds)
         lines += ["", f"Cost: {page.cost}."]
         if page.source:
             lines += ["", f"Source: {page.source}."]
@@ -166,22 +147,7 @@ def _page_of(path: Path) -> CheckPage:
     return _page(wanted, inspect.cleandoc(ast.get_docstring(node) or ""), cost, source, thresholds)
 
 
-def _page(name: str, doc: str, cost: str, source: str, thresholds: list[Threshold]) -> CheckPage:
-    summary, sections = _split(doc)
+def _page(name: str, doc: str, cost: str, source: str, thresholds: Iterable[Threshold]) -> CheckPage:
+    summary, sections = split_docstring(doc)
     means, causes, following = (sections.get(title, "") for title in SECTIONS)
     return CheckPage(name, summary, means, causes, following, cost, source, tuple(thresholds))
-
-
-def _split(text: str) -> tuple[str, dict[str, str]]:
-    """First sentence and sections of a docstring. A section is a heading with a colon over indented lines."""
-    paragraphs: dict[str, list[str]] = {"": []}
-    current = ""
-    for line in text.splitlines():
-        heading = line.rstrip().removesuffix(":")
-        if heading in SECTIONS and line.rstrip().endswith(":"):
-            current = heading
-            paragraphs[current] = []
-        else:
-            paragraphs[current].append(line)
-    summary = " ".join("\n".join(paragraphs.pop("")).split("\n\n")[0].split())
-    return summary, {title: inspect.cleandoc("\n" + "\n".join(lines)) for title, lines in paragraphs.items()}

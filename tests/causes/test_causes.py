@@ -9,6 +9,7 @@ from typing import final
 
 import pytest
 
+from steadytrain import plugins
 from steadytrain.causes import Cause, Signature, catalog
 from steadytrain.causes.contract import Expectation
 from steadytrain.causes.interventions import CLIP
@@ -134,7 +135,7 @@ class Silent(Cause):
 
 def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     points = [EntryPoint(name, f"{__name__}:{name}", catalog.GROUP) for name in names]
-    monkeypatch.setattr(catalog, "entry_points", lambda group: points if group == catalog.GROUP else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == catalog.GROUP else [])
     catalog.causes.cache_clear()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from steadytrain import catalog
+from steadytrain import catalog, plugins
 from steadytrain.check_pages import CheckPage, check_files, check_names, check_pages, checks_page
 from steadytrain.cli.explain import command
 from steadytrain.errors import UsageError
@@ -90,7 +90,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     from steadytrain.lab.preflight import finding
 
     points = [EntryPoint(value.rpartition(":")[2], value, finding.GROUP) for value in values]
-    monkeypatch.setattr(finding, "entry_points", lambda group: points if group == finding.GROUP else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == finding.GROUP else [])
 
 
 def test_a_check_of_another_package_is_found_and_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,30 +1,27 @@
 """Finds the causes, and tells what each is.
 
-A cause is found because its file lies in ``steadytrain.causes``, or because an installed distribution names it under
-the entry-point group of the same name. Its name is its class name in kebab case, its documentation its docstring.
+The causes are the plug-ins of ``steadytrain.causes``.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import inspect
-import pkgutil
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import steadytrain.causes
-from steadytrain.catalog import ENTRY_POINTS_MAX, Broken, indented, kebab, split_docstring
+from steadytrain.catalog import indented
 from steadytrain.causes import SHARED
 from steadytrain.causes.contract import Cause, Intervention
 from steadytrain.errors import UsageError
+from steadytrain.plugins import Broken, kebab, nearest, of_others, of_package, split_docstring
 
 GROUP = "steadytrain.causes"
 WIDTH = 110
+PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
 
 
 @dataclass(frozen=True)
@@ -99,21 +96,8 @@ def broken() -> tuple[Broken, ...]:
 
 @cache
 def shipped() -> Mapping[str, Cause]:
-    """The causes of this package. That a file holds exactly one, of the right name, is our own promise."""
-    found: dict[str, Cause] = {}
-    for module in pkgutil.iter_modules(steadytrain.causes.__path__):
-        if module.name in SHARED:
-            continue
-        here = importlib.import_module(f"{steadytrain.causes.__name__}.{module.name}")
-        classes = [
-            thing
-            for thing in vars(here).values()
-            if isinstance(thing, type) and issubclass(thing, Cause) and thing.__module__ == here.__name__
-        ]
-        assert len(classes) == 1, f"{here.__name__} holds {len(classes)} causes; one file, one cause"
-        assert kebab(classes[0]) == module.name.replace("_", "-"), f"{classes[0].__name__} in {module.name}.py"
-        found[kebab(classes[0])] = classes[0]()
-    return dict(sorted(found.items()))
+    """The causes of this package."""
+    return {kebab(cls): cls() for cls in of_package(steadytrain.causes, Cause, besides=SHARED)}
 
 
 def explanation(name: str) -> CauseExplanation:
@@ -125,8 +109,7 @@ def explanation(name: str) -> CauseExplanation:
     known = causes()
     if name in known:
         return explanation_of(name, known[name])
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`steadytrain explain` lists all"
+    hint = nearest(name, known, otherwise="`steadytrain explain` lists all")
     raise UsageError(f"no cause is called {name!r}; {hint}")
 
 
@@ -189,37 +172,13 @@ def catalog_page() -> str:
 
 
 def _third_party() -> tuple[dict[str, Cause], tuple[Broken, ...]]:
-    taken = set(shipped())
-    found: dict[str, Cause] = {}
-    failed: list[Broken] = []
-    declared = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    for entry_point in declared[:ENTRY_POINTS_MAX]:
-        outcome = _load(entry_point, taken)
-        if isinstance(outcome, Broken):
-            failed.append(outcome)
-        else:
-            name = kebab(type(outcome))
-            taken.add(name)
-            found[name] = outcome
-    return found, tuple(failed)
+    found, failed = of_others(GROUP, Cause, shipped(), _lacks)
+    return {kebab(type(cause)): cause for cause in found}, failed
 
 
-def _load(entry_point: EntryPoint, taken: set[str]) -> Cause | Broken:
-    where = f"{entry_point.name} = {entry_point.value}"
-    try:
-        cls = entry_point.load()
-        if not (isinstance(cls, type) and issubclass(cls, Cause)):
-            return Broken(where, f"{cls!r} is not a subclass of steadytrain.causes.Cause")
-        lacking = [
-            name for name in ("base_rate", "expects", "interventions", "grade", "source") if not hasattr(cls, name)
-        ]
-        if lacking:
-            return Broken(where, f"it does not say {', '.join(lacking)}")
-        if kebab(cls) in taken:
-            return Broken(where, f"the name {kebab(cls)} is taken")
-        return cls()
-    except Exception as error:  # whatever another package's import does, it must not cost the diagnosis
-        return Broken(where, f"{type(error).__name__}: {error}")
+def _lacks(cls: type[Cause]) -> str | None:
+    lacking = [name for name in PROMISED if not hasattr(cls, name)]
+    return f"it does not say {', '.join(lacking)}" if lacking else None
 
 
 def _wrap(text: str) -> str:

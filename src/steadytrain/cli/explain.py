@@ -94,13 +94,7 @@ def _one(name: str, *, as_json: bool) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    import difflib
-
     from steadytrain.errors import UsageError
+    from steadytrain.plugins import nearest
 
-    wanted = name.lower().replace("_", "-")
-    near = difflib.get_close_matches(wanted, sorted(set(known)), n=3, cutoff=0.5) or sorted(
-        {other for other in known if wanted in other}
-    )
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(sorted(set(known)))}"
-    raise UsageError(f"nothing is called {name!r}; {hint} (`steadytrain explain` lists all)")
+    raise UsageError(f"nothing is called {name!r}; {nearest(name, sorted(known))} (`steadytrain explain` lists all)")

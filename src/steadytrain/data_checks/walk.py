@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +25,7 @@ from steadytrain.data_checks.contract import (
 from steadytrain.data_checks.opening import Source, Wanted, open_source
 from steadytrain.data_checks.parts import part_of
 from steadytrain.errors import UsageError
+from steadytrain.plugins import kebab, of_package, split_docstring
 
 PART_CHARACTERS_MAX = 1 << 20
 """Text that is tokenized at once. A tokenizer needs some hundred bytes for each token while it works."""
@@ -139,38 +137,19 @@ def look_with(
 
 def check_name(cls: type[DataCheck]) -> str:
     """``RepeatedNgrams`` is ``repeated-ngrams``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+    return kebab(cls)
 
 
 @lru_cache(maxsize=1)
 def check_classes() -> tuple[type[DataCheck], ...]:
     """Every check, found by the files of ``checks``."""
-    found = []
-    for module_info in pkgutil.iter_modules(steadytrain.data_checks.checks.__path__):
-        module = importlib.import_module(f"{steadytrain.data_checks.checks.__name__}.{module_info.name}")
-        classes = [
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and issubclass(value, DataCheck) and value.__module__ == module.__name__
-        ]
-        assert len(classes) == 1, f"{module.__name__} holds {len(classes)} checks; one file, one check"
-        assert check_name(classes[0]) == module_info.name.replace("_", "-"), f"{module.__name__}: name of its class"
-        found.append(classes[0])
-    return tuple(found)
+    return tuple(of_package(steadytrain.data_checks.checks, DataCheck))
 
 
 def documentation(cls: type[DataCheck]) -> dict[str, str]:
     """The docstring in parts: ``summary``, ``Means``, ``Next``."""
-    text = inspect.cleandoc(cls.__doc__ or "")
-    parts: dict[str, list[str]] = {"summary": []}
-    current = "summary"
-    for line in text.splitlines():
-        if line.rstrip() in ("Means:", "Next:"):
-            current = line.strip().rstrip(":")
-            parts[current] = []
-        else:
-            parts[current].append(line)
-    return {name: " ".join(" ".join(lines).split()) for name, lines in parts.items()}
+    summary, sections = split_docstring(inspect.cleandoc(cls.__doc__ or ""))
+    return {"summary": summary, **{title: " ".join(text.split()) for title, text in sections.items()}}
 
 
 def _finding(check: DataCheck, columns: set[str]) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -10,6 +9,7 @@ from functools import cache
 
 import steadytrain.trials
 from steadytrain.errors import UsageError
+from steadytrain.plugins import nearest
 from steadytrain.trials.contract import Trial
 
 
@@ -35,9 +35,7 @@ def trial(name: str) -> Trial:
     known = {one.name: one for one in trials()}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
-    raise UsageError(f"no trial is called {name!r}; {hint}")
+    raise UsageError(f"no trial is called {name!r}; {nearest(name, known)}")
 
 
 def summary(one: Trial) -> str:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from steadytrain.model import number_from_json, number_to_json
+from steadytrain.plugins import kebab
 
 if TYPE_CHECKING:
     from steadytrain.trials.case import Case
@@ -264,7 +264,7 @@ class Trial(ABC):
     @property
     def name(self) -> str:
         """``DropBatch`` is ``drop-batch`` in ``trials/drop_batch.py``."""
-        return trial_name(type(self))
+        return kebab(type(self))
 
     @abstractmethod
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
@@ -275,10 +275,6 @@ class Trial(ABC):
         from steadytrain.trials.judging import judge
 
         return judge(self.name, case, controls, outcomes)
-
-
-def trial_name(cls: type) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
 
 
 def _out(value: float | None) -> float | str | None:

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.trials.launched import Launched
-from steadytrain.trials.contract import Change, trial_name
+from steadytrain.plugins import kebab
+from steadytrain.trials.contract import Change
 
 
 @dataclass
@@ -139,5 +140,5 @@ def _kinds() -> dict[str, type[LiveChange]]:
         here = importlib.import_module(f"{__name__}.{module.name}")
         for thing in vars(here).values():
             if inspect.isclass(thing) and issubclass(thing, LiveChange) and thing.__module__ == here.__name__:
-                found[trial_name(thing)] = thing
+                found[kebab(thing)] = thing
     return found
