@@ -9,8 +9,6 @@ Run as ``python -m steadytrain.lab.locate SOURCE RESULT.json OLD=NEW|- FROM STEP
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,23 +23,21 @@ from steadytrain.capture.gate import Measurement
 from steadytrain.capture.recorder import BufferKeeper, MicroBatch, RandomState
 from steadytrain.capture.scene import Scene
 from steadytrain.capture.streams import Seen, Stream
-from steadytrain.errors import UsageError
 from steadytrain.lab.backends import compare_backends
 from steadytrain.lab.compiled_graphs import intercept, is_used
 from steadytrain.lab.investigate import named_tensors, plain_module
 from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.ladder import LadderTaker, StepRungs, ladder_of
+from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.locating import LADDER_STEPS, TAPE
 from steadytrain.lab.looking import SecondLook, opinion_of
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.operands import kinds_of
-from steadytrain.lab.relaunch import run_recorded
 from steadytrain.lab.replay import open_source
 from steadytrain.lab.replayer import Replayer
 from steadytrain.lab.shadow import Shadows
 from steadytrain.lab.step_trace import StepTrace
 from steadytrain.lab.tracer import OperationTracer
-from steadytrain.levels import LEVELS
 from steadytrain.model import Finding
 from steadytrain.store.bundle import write_json
 from steadytrain.store.step_look import SecondOpinion, StepLook
@@ -302,33 +298,15 @@ def main(source: str, result: str, moved: str, first: str, step: str, lead_s: st
 
     def done(document: Mapping[str, Any]) -> None:
         write_json(Path(result), dict(document))
-        sys.stdout.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
-    def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.failopen import Guard
-
-        def tell(text: str) -> None:
-            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
-
+    def locator() -> Follower:
         intercept()
         own_steps = opened.own_steps(snapshot.step, float(lead_s))
-        locator = Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
-        Guard.reraise = True
-        settings = Settings(
-            run_dir=Path(result).parent / "unused", run_name="locate", policy="observe", level=LEVELS["light"]
-        )
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=locator)
+        return Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
 
-    return run_recorded(opened, attach)
+    return run_followed(opened, locator, name="locate", scratch=Path(result).parent)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

@@ -11,16 +11,16 @@ Run as ``python -m steadytrain.lab.relaunch BUNDLE RESULT.json``; :func:`locate_
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.launched import leave, run_recorded, tell
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 from steadytrain.store.step_look import StepLook
@@ -66,8 +66,13 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     return launch(command, result, folder=folder, wait_s=wait_s)
 
 
-def launch(arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float) -> str | None:
-    """Run Python with ``arguments`` in ``folder`` until it has written ``result``; None when it has, else why not."""
+def launch(
+    arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float, until: str = "step"
+) -> str | None:
+    """Run Python with ``arguments`` in ``folder`` until it has written ``result``; None when it has, else why not.
+
+    ``until`` says in the message what the script was to come to.
+    """
     log = result.parent / "output.txt"
     with log.open("wb") as output:
         try:
@@ -85,8 +90,8 @@ def launch(arguments: Sequence[str], result: Path, *, folder: str | None, wait_s
     if result.is_file():
         return None
     tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-    said = f"; it said: {' | '.join(tail)}" if tail else ""
-    return f"the launched script ended with {done.returncode} before its step{said}"
+    said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
+    return f"the launched script ended with {done.returncode} before its {until}{said}"
 
 
 def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
@@ -111,37 +116,12 @@ def main(bundle_path: str, result_path: str) -> int:
     return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)))
 
 
-class Launchable(Protocol):
-    """What knows the command that was run: a bundle, or a run."""
-
-    @property
-    def environment(self) -> Mapping[str, Any]: ...
-
-
-def run_recorded(source: Launchable, attach: Callable[[], None]) -> int:
-    """Run the recorded command in this process, and call ``attach`` once it has imported torch."""
-    from steadytrain.capture.import_hook import after_import
-    from steadytrain.capture.launch import execute, module_target, script_target
-
-    environment = source.environment
-    command = list(environment["argv"])
-    if environment.get("module"):
-        target = module_target(environment["module"], command[2:])
-    else:
-        target = script_target(environment["script"], command[1:])
-    after_import("torch", attach)
-    return execute(target, lambda how, status, error: None)
-
-
 def _attach(bundle: Bundle, result_path: Path) -> None:
     from steadytrain.capture import watcher as watchers
     from steadytrain.capture.books import Settings
     from steadytrain.lab.compiled_graphs import intercept
     from steadytrain.lab.looking import LookingLap
     from steadytrain.lab.rehearse import BundleRehearsal
-
-    def tell(text: str) -> None:
-        print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
     laps: list[LookingLap] = []
 
@@ -152,9 +132,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
     def done(finding: Finding) -> None:
         look = laps[-1].look if laps else None
         write_json(result_path, {"finding": finding.to_json(), "look": look.to_json() if look else None})
-        sys.stdout.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
     intercept()
     settings = Settings(run_dir=result_path.parent / "unused", run_name="locate", policy="observe")

@@ -9,8 +9,6 @@ seconds the script's own steps before the first one may take (beyond that it mak
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import Moved, moved_bundle, moved_environment
-from steadytrain.lab.relaunch import run_recorded
-from steadytrain.levels import LEVELS
 from steadytrain.model import Incident, Window
 from steadytrain.store.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.store.tape import Recording, find_recording
 
 if TYPE_CHECKING:
+    from steadytrain.capture.follower import Follower
     from steadytrain.lab.judgement import Replayed
     from steadytrain.lab.recurrence import StepNumbers
     from steadytrain.lab.step_trace import StepTrace
@@ -103,23 +101,15 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
         from steadytrain.lab.replay_output import write_output
 
         write_output(result_path, outcome, traced)
-        sys.stdout.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
-    def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.failopen import Guard
+    def replayer() -> Follower:
         from steadytrain.lab.recorded_steps import Tensors
         from steadytrain.lab.replayer import Replayer
 
-        def tell(text: str) -> None:
-            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
-
         weights = opened.path / "model.safetensors"
         final = Tensors(weights, {}) if last == opened.incident_step and weights.is_file() else None
-        replayer = Replayer(
+        return Replayer(
             opened.recording,
             snapshot=snapshot,
             until=last,
@@ -129,13 +119,8 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
             trace_step=_step(trace),
             came_again=opened.came_again if last == opened.incident_step else None,
         )
-        # Here nothing is a guest: an error of ours would give a wrong answer if the script went on.
-        Guard.reraise = True
-        unused = result_path.parent / "unused"
-        settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=replayer)
 
-    return run_recorded(opened, attach)
+    return run_followed(opened, replayer, name="replay", scratch=result_path.parent)
 
 
 def _step(text: str) -> int | None:
@@ -147,8 +132,4 @@ def _step(text: str) -> int | None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

@@ -25,6 +25,7 @@ from steadytrain.capture.step_batches import STEP_BATCHES
 from steadytrain.capture.watcher import Watcher
 from steadytrain.errors import UsageError
 from steadytrain.lab.judgement import Replayed
+from steadytrain.lab.launched import as_program, leave, tell
 from steadytrain.lab.moved import NOT_MOVED, Moved
 from steadytrain.lab.recorded_steps import RecordedSteps
 from steadytrain.lab.replay import NOT_GIVEN, open_source
@@ -45,8 +46,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
 
     def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
         write_output(Path(result), outcome, traced)
-        sys.stdout.flush()
-        os._exit(0)
+        leave()
 
     replayer = Replayer(
         opened.recording, snapshot=snapshot, until=last, own_steps=1, final=None, done=done, trace_step=steps[2]
@@ -54,7 +54,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
     Guard.reraise = True
     unused = Path(result).parent / "unused"
     settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
-    watcher = Watcher(settings, tell=_tell, follower=replayer)
+    watcher = Watcher(settings, tell=tell, follower=replayer)
     model, optimizer, *more = built()
     if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"{build}: a model and an optimizer are wanted, got {type(model)} and {type(optimizer)}")
@@ -108,13 +108,5 @@ def named(text: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _tell(text: str) -> None:
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

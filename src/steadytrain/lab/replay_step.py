@@ -9,7 +9,6 @@ Run as ``python -m steadytrain.lab.replay_step BUNDLE RESULT.json OLD=NEW|- trac
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -26,9 +25,9 @@ from steadytrain.capture.scene import Lap, Scene
 from steadytrain.capture.tensorstats import exact_state
 from steadytrain.lab.investigate import _same_inputs, plain_module
 from steadytrain.lab.judgement import Difference, Replayed
+from steadytrain.lab.launched import leave, run_recorded, tell
 from steadytrain.lab.moved import Moved, moved_bundle
 from steadytrain.lab.rehearse import BundleRehearsal
-from steadytrain.lab.relaunch import run_recorded
 from steadytrain.lab.replay_output import write_output
 from steadytrain.lab.step_trace import StepTrace
 from steadytrain.model import Finding, Incident
@@ -169,16 +168,11 @@ def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
 
     def done(result: Replayed | str, trace: StepTrace | None) -> None:
         write_output(Path(result_path), result, trace)
-        sys.stdout.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
     def attach() -> None:
         from steadytrain.capture import watcher as watchers
         from steadytrain.capture.books import Settings
-
-        def tell(text: str) -> None:
-            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
         settings = Settings(run_dir=Path(result_path).parent / "unused", run_name="replay", policy="observe")
         watchers.launched = watchers.Watcher(

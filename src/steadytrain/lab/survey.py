@@ -9,29 +9,26 @@ steadytrain.lab.survey SOURCE RESULT.json OLD=NEW|- LEAD_S ONSET|-``.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import Moved, moved_environment
-from steadytrain.lab.relaunch import run_recorded
+from steadytrain.lab.relaunch import launch
 from steadytrain.lab.replay import Source, open_source
-from steadytrain.levels import LEVELS
 from steadytrain.store.bundle import open_bundle, write_json
 from steadytrain.store.folder import open_run
 from steadytrain.trials.facts import document_of, facts_path
 
 if TYPE_CHECKING:
+    from steadytrain.capture.follower import Follower
     from steadytrain.lab.surveying.observed import Observed
 
 MODULE = "steadytrain.lab.survey"
 NOT_GIVEN = "-"
-LOG_LINES_SHOWN = 3
 UNTIL_WITHOUT_INCIDENT = 64
 """Steps that are made where there is nothing to replay: a first evaluation often lies among them."""
 
@@ -72,24 +69,10 @@ def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wa
         raise UsageError("it is not recorded what command was run, so it cannot be launched again")
     if script and not Path(script).is_file():
         raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved")
-    log = result.parent / "output.txt"
-    with log.open("wb") as output:
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", MODULE, *arguments],
-                cwd=environment.get("cwd"),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=wait_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise CannotSurveyError(f"the launched script took more than {wait_s:g} s (--wait-s)") from None
-    if not result.is_file():
-        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-        said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
-        raise CannotSurveyError(f"the launched script ended with {done.returncode} before its first update{said}")
+    command = ["-m", MODULE, *arguments]
+    why = launch(command, result, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
+    if why is not None:
+        raise CannotSurveyError(why)
 
 
 def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
@@ -101,28 +84,17 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
 
     def done(facts: dict[str, Any]) -> None:
         write_json(result_path, facts)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
     following: list[Observed] = []
 
-    def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-
-        def tell(text: str) -> None:
-            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
-
+    def watching() -> Follower:
         watched = _observed(opened, float(lead_s), int(onset) if onset != NOT_GIVEN else None, done)
         following.append(watched)
-        unused = result_path.parent / "unused"
-        settings = Settings(run_dir=unused, run_name="survey", policy="observe", level=LEVELS["light"])
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=watched)
         watched.begin()
+        return watched
 
-    status = run_recorded(opened, attach)
+    status = run_followed(opened, watching, name="survey", scratch=result_path.parent, is_guest=True)
     if following and following[0].seen_steps:
         following[0].finish()  # the script ended, or failed, before the last step to be looked at
     return status
@@ -172,8 +144,4 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

@@ -17,12 +17,8 @@ from steadytrain.lab.onset.batches import Batches
 from steadytrain.lab.onset.departures import Course
 from steadytrain.lab.onset.measures import HALF_HEADROOM, MODULE_COLUMNS, TENSOR_COLUMNS, Key
 from steadytrain.lab.replayer import Replayer
-from steadytrain.levels import Level
 from steadytrain.model import GRADIENT_ABSENT, Table
 from steadytrain.store.tape import Recording, Snapshot
-
-EVERY_STEP = Level("onset", 1, 1, 1, None, 60.0)
-"""All tensors and the outputs of all modules, in every step."""
 
 
 class Measuring(Replayer):

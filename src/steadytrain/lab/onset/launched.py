@@ -7,27 +7,28 @@ lies beside the result, in ``measured.npz``.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steadytrain.errors import UsageError
+from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.onset.departures import Course
 from steadytrain.lab.onset.measures import Key
-from steadytrain.lab.relaunch import run_recorded
 from steadytrain.lab.replay import open_source
+from steadytrain.levels import Level
 from steadytrain.store.bundle import write_json
 
 if TYPE_CHECKING:
+    from steadytrain.capture.follower import Follower
     from steadytrain.lab.judgement import Replayed
 
 MODULE = "steadytrain.lab.onset.launched"
 MEASURED_FILE = "measured.npz"
+EVERY_STEP = Level("onset", 1, 1, 1, None, 60.0)
+"""All tensors and the outputs of all modules, in every step."""
 
 
 def write_course(path: Path, course: Course) -> None:
@@ -52,23 +53,15 @@ def main(source: str, result: str, moved: str, first: str, until: str, lead_s: s
         write_course(result_path.parent / MEASURED_FILE, course)
         document = {"cannot": outcome} if isinstance(outcome, str) else {"replayed": asdict(outcome), "rates": rates}
         write_json(result_path, document)
-        sys.stdout.flush()
-        # Not through the script's own exit code: it may save, and these are not the run's weights to save.
-        os._exit(0)
+        leave()
 
-    def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.failopen import Guard
+    def measuring() -> Follower:
         from steadytrain.lab.onset.batches import Batches
-        from steadytrain.lab.onset.following import EVERY_STEP, Measuring
-
-        def tell(text: str) -> None:
-            print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+        from steadytrain.lab.onset.following import Measuring
 
         batches = Batches()
         batches.watch()
-        follower = Measuring(
+        return Measuring(
             opened.recording,
             snapshot=snapshot,
             until=last,
@@ -76,17 +69,9 @@ def main(source: str, result: str, moved: str, first: str, until: str, lead_s: s
             batches=batches,
             finished=finished,
         )
-        # Here nothing is a guest: an error of ours would give a wrong answer if the script went on.
-        Guard.reraise = True
-        settings = Settings(run_dir=result_path.parent / "unused", run_name="onset", policy="observe", level=EVERY_STEP)
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=follower)
 
-    return run_recorded(opened, attach)
+    return run_followed(opened, measuring, name="onset", scratch=result_path.parent, level=EVERY_STEP)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

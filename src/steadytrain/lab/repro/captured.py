@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.lab.relaunch import run_recorded
+from steadytrain.lab.launched import leave, run_recorded, tell
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 
@@ -95,7 +94,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
         def begins_after(self, step: int) -> bool:
             return step >= lead
 
-    Watcher(settings, tell=_tell, rehearsal=_Rehearsal(bundle, done, lap=lap))
+    Watcher(settings, tell=tell, rehearsal=_Rehearsal(bundle, done, lap=lap))
 
 
 def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
@@ -140,8 +139,7 @@ def _leave(
     except Exception as error:  # ours, but the launched script must not go on and train
         document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": []}
     write_json(folder / RESULT, {"finding": finding.to_json(), **document})
-    sys.stdout.flush()
-    os._exit(0)
+    leave()
 
 
 def _eager_loss(folder: Path, finding: Finding, trail: Trail, roots: Sequence[Tensor]) -> dict[str, Any] | None:
@@ -202,10 +200,6 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
             why = why or str(refusal)
     torch.save(tensors, folder / TENSORS)
     return {"why": why, "programs": programs, "kind": int(culprit.kind)}
-
-
-def _tell(text: str) -> None:
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import json
 import math
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.relaunch import folder_to_run_in, launch
 from steadytrain.lab.repro.children import run_python
 from steadytrain.lab.repro.making import FRESH_WAIT_S, ISSUE, LOG_CHARACTERS_MAX, Repro, check_folder, sizes_of
 from steadytrain.lab.repro.stepping import MODULE, REQUEST, RESULT, Request
@@ -188,37 +188,12 @@ def _losses(subject: Subject, onset: int, until: int) -> Losses | None:
 
 def _stepped(subject: Subject, scratch: Path, request: Request, wait_s: float) -> str | None:
     """Launch the recorded command and capture its steps; None when that went well, else why not."""
-    result, log = scratch / RESULT, scratch / "output.txt"
+    result = scratch / RESULT
     result.unlink(missing_ok=True)
     write_json(scratch / REQUEST, asdict(request))
-    _check_launch(subject.environment)
-    try:
-        with log.open("wb") as output:
-            done = subprocess.run(
-                [sys.executable, "-m", MODULE, str(subject.source.absolute()), str(scratch)],
-                cwd=subject.environment.get("cwd"),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=wait_s,
-                check=False,
-            )
-    except subprocess.TimeoutExpired:
-        return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
-    if result.is_file():
-        return None
-    said = log.read_text(encoding="utf-8", errors="replace").strip()[-LOG_CHARACTERS_MAX:]
-    return f"the launched script ended with {done.returncode} before its step; it said: {said}"
-
-
-def _check_launch(environment: Mapping[str, Any]) -> None:
-    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
-    if not script and not module:
-        raise UsageError("it is not recorded what command was run, so it cannot be launched again")
-    if script and not Path(script).is_file():
-        raise UsageError(f"{script}: the script is gone; the incident can be shown, but not run again")
-    if folder and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: the folder that the script ran in is gone")
+    folder = folder_to_run_in(subject.source, subject.environment)
+    command = ["-m", MODULE, str(subject.source.absolute()), str(scratch)]
+    return launch(command, result, folder=folder, wait_s=wait_s)
 
 
 def _made(scratch: Path, losses: Losses, budget_s: float) -> dict[str, Any]:

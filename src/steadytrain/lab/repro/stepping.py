@@ -10,20 +10,18 @@ Run as ``python -m steadytrain.lab.repro.stepping SOURCE FOLDER``; the folder ho
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.errors import UsageError
+from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import NOT_MOVED, Moved
-from steadytrain.lab.relaunch import run_recorded
 from steadytrain.lab.replay import open_source
 from steadytrain.store.bundle import write_json
 
 if TYPE_CHECKING:
+    from steadytrain.capture.follower import Follower
     from steadytrain.lab.judgement import Replayed
     from steadytrain.lab.step_trace import StepTrace
 
@@ -46,13 +44,9 @@ def main(source: str, folder_name: str) -> int:
     opened = open_source(Path(source), Moved.parse(NOT_MOVED))
     snapshot, last = opened.recording.choose(first=None, until=request.last, onset=request.first)
 
-    def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.failopen import Guard
+    def looking() -> Follower:
         from steadytrain.lab.replayer import Replayer
         from steadytrain.lab.repro.step_capture import LooksAfter, StepCapture
-        from steadytrain.levels import LEVELS
 
         def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
             _leave(folder, capture.left(None if not isinstance(outcome, str) else outcome))
@@ -62,11 +56,9 @@ def main(source: str, folder_name: str) -> int:
             opened.recording, snapshot=snapshot, until=last, own_steps=own, final=None, done=done, trace_step=None
         )
         capture = StepCapture(own_steps=own, replayed_from=snapshot.step + 1, window=range(request.first, last + 1))
-        Guard.reraise = True
-        settings = Settings(run_dir=folder / "unused", run_name="repro", policy="observe", level=LEVELS["light"])
-        watchers.launched = watchers.Watcher(settings, tell=_tell, follower=LooksAfter(replayer, capture))
+        return LooksAfter(replayer, capture)
 
-    return run_recorded(opened, attach)
+    return run_followed(opened, looking, name="repro", scratch=folder)
 
 
 def _leave(folder: Path, left: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
@@ -76,17 +68,8 @@ def _leave(folder: Path, left: tuple[Mapping[str, Any], Mapping[str, Any]]) -> N
     document, tensors = left
     torch.save(dict(tensors), folder / TENSORS)
     write_json(folder / RESULT, document)
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def _tell(text: str) -> None:
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+    leave()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    as_program(main)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.launched import leave, run_recorded, tell
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.trials.messages import Line
 from steadytrain.trials.contract import Change, Outcome, Spec
@@ -57,20 +58,11 @@ class _Stage:
         self._run: Any = None
 
     def launch(self) -> None:
-        from steadytrain.capture.import_hook import after_import
-        from steadytrain.capture.launch import execute, module_target, script_target
-
         environment = self._source.environment
         if environment.get("cwd"):
             os.chdir(environment["cwd"])
         self._place.put_on_path()
-        command = list(environment["argv"])
-        if environment.get("module"):
-            target = module_target(environment["module"], command[2:])
-        else:
-            target = script_target(environment["script"], command[1:])
-        after_import("torch", self._attach)
-        execute(target, self._script_over)
+        run_recorded(self._source, self._attach, ended=self._script_over)
 
     def _attach(self) -> None:
         from steadytrain.capture import watcher as watchers
@@ -95,7 +87,7 @@ class _Stage:
             copies=not _has_gpu(),
         )
         settings = Settings(run_dir=self._scratch / "unused", run_name="trial", policy="observe", level=LEVELS["light"])
-        watchers.launched = watchers.Watcher(settings, tell=_tell, follower=self._run)
+        watchers.launched = watchers.Watcher(settings, tell=tell, follower=self._run)
 
     def _next_job(self) -> Any:
         """The job of this process: of the copy that is made for it, or of the process itself."""
@@ -131,9 +123,7 @@ class _Stage:
             from steadytrain.store.bundle import write_json
 
             write_json(out, outcome.to_json())
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            leave()
 
         return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
 
@@ -187,7 +177,3 @@ def _redirect(log: Path) -> None:
 def _send(line: Line, message: dict[str, Any]) -> None:
     with suppress(OSError):
         line.send(message)
-
-
-def _tell(text: str) -> None:
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
