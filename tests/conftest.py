@@ -5,6 +5,7 @@ No test leaves a thread, or a process that remembers having compiled: that is no
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -12,6 +13,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
+# Several test processes share the machine, and what they launch is warm (see there) only with one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in its background, and a process that is started from there could not be interrupted.

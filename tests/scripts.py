@@ -6,12 +6,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm
 from steadytrain.store.folder import RunRecord, open_run
 
 WAIT_S_MAX = 90.0
@@ -70,13 +70,13 @@ def write(folder: Path, source: str, name: str = "script.py") -> str:
 
 
 def bare(*arguments: str) -> list[str]:
-    return [sys.executable, *arguments]
+    return [warm.python(), *arguments]
 
 
 def watched(*arguments: str, policy: str = "stop") -> list[str]:
     """The command line of a watched run; its run folder is ``runs/run``."""
     options = ["--policy", policy, "--runs-dir", "runs", "--name", "run"]
-    return [sys.executable, "-m", "steadytrain", "run", *options, *arguments]
+    return [warm.python(), "-m", "steadytrain", "run", *options, *arguments]
 
 
 def recorded(folder: Path) -> RunRecord:

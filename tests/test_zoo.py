@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import warm
 from steadytrain.cli.main import commands
 from watched import ONE_THREAD, run_script
 
@@ -44,7 +44,7 @@ LOOKED_AT = 7
 def locate(path: Path, *options: str) -> dict[str, Any]:
     """What ``steadytrain locate --json`` prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "locate", str(path), "--json", *options],
+        [warm.python(), "-m", "steadytrain", "locate", str(path), "--json", *options],
         capture_output=True,
         text=True,
         timeout=WAIT_S_MAX,

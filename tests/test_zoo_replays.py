@@ -6,12 +6,12 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 import zoo_cases
 from steadytrain.store.tape import find_recording
 from watched import ONE_THREAD, Outcome, run_script
@@ -51,7 +51,7 @@ def recorded(case: dict[str, Any], folder: Path) -> tuple[Outcome, Path]:
 
 def replay(source: Path, *options: str) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "replay", str(source), "--json", *options],
+        [warm.python(), "-m", "steadytrain", "replay", str(source), "--json", *options],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,

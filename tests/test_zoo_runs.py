@@ -7,12 +7,12 @@ import math
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from steadytrain.catalog import detector_name, detectors
 from steadytrain.causes.catalog import causes
 from zoo_cases import ZOO, watched
@@ -96,7 +96,7 @@ def _fits(wanted: dict[str, Any], seen: Any) -> bool:
 
 def _alone(script: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(RUNS / script), *arguments],
+        [warm.python(), str(RUNS / script), *arguments],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         capture_output=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 import steadytrain
+import warm
 from steadytrain.store.folder import RunRecord, open_run
 
 WAIT_S_MAX = 120.0
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def command(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> list[str]:
-    return [sys.executable, "-m", "steadytrain", "run", *options, str(script), *arguments]
+    return [warm.python(), "-m", "steadytrain", "run", *options, str(script), *arguments]
 
 
 def write_script(folder: Path, source: str, name: str = "train.py") -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import warm
 
 ZOO = Path(__file__).parents[1] / "zoo"
 WAIT_S_MAX = 120.0
@@ -120,7 +121,7 @@ def _steadytrain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments],
+        [warm.python(), *arguments],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         capture_output=True,

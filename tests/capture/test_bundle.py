@@ -7,7 +7,6 @@ import os
 import pickletools
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import warm
 from steadytrain.capture.freeze import random_state
 from steadytrain.capture.recorder import RING_STEPS, RandomState
 from steadytrain.store.bundle import open_bundle
@@ -208,7 +208,7 @@ def test_a_damaged_bundle_is_refused_in_one_line(tmp_path: Path) -> None:
         whole = path.read_bytes()
         damage(path)
         shown = subprocess.run(
-            [sys.executable, "-m", "steadytrain", "show", str(incident.path)],
+            [warm.python(), "-m", "steadytrain", "show", str(incident.path)],
             capture_output=True,
             text=True,
             check=False,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import warm
 
 WAIT_S_MAX = 120.0
 
@@ -46,7 +47,7 @@ def shown(folder: Path, body: str, policy: str) -> dict[str, Any]:
     """What ``show --json`` tells of this loop."""
     script = folder / "train.py"
     script.write_text(BEGIN + body + END, encoding="utf-8")
-    steadytrain = [sys.executable, "-m", "steadytrain"]
+    steadytrain = [warm.python(), "-m", "steadytrain"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     begin = [*steadytrain, "run", "--policy", policy, "--runs-dir", str(folder / "runs"), "--name", "run", str(script)]
     for command in (begin, [*steadytrain, "show", "--json", str(folder / "runs" / "run")]):

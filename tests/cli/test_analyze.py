@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from steadytrain.cli.analyze import command
 from steadytrain.errors import UsageError
 
@@ -248,7 +249,7 @@ def test_the_command_line_as_a_whole_without_torch(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "nonfinite-loss" in done.stdout
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "analyze", str(tmp_path / "none")],
+        [warm.python(), "-m", "steadytrain", "analyze", str(tmp_path / "none")],
         capture_output=True,
         text=True,
         check=False,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import warm
 from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 240.0
@@ -75,7 +75,7 @@ def repository(tmp_path: Path) -> Path:
 
 def bisect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", "bisect", str(folder / "runs" / "run"), *arguments],
+        [warm.python(), "-m", "steadytrain", "bisect", str(folder / "runs" / "run"), *arguments],
         cwd=folder.parent,
         env={**os.environ, **ONE_THREAD},
         capture_output=True,

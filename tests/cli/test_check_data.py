@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from steadytrain.cli.check_data import FAST_ROWS, command
 from steadytrain.data_checks.walk import check_classes, check_name
 from steadytrain.errors import UsageError
@@ -33,7 +34,7 @@ def rows(folder: Path, count: int = 200, *, last: str = "") -> Path:
 
 
 def in_folder(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command_line = [sys.executable, "-m", "steadytrain", "check-data", *arguments]
+    command_line = [warm.python(), "-m", "steadytrain", "check-data", *arguments]
     return subprocess.run(command_line, cwd=folder, capture_output=True, text=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+import warm
 from steadytrain.causes.catalog import causes
 from steadytrain.causes.contract import Sign, Signature
 from steadytrain.cli import diagnose, report, show
@@ -143,7 +143,7 @@ def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None
 
 
 def diagnosed(folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "steadytrain", "diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2"]
+    command = [warm.python(), "-m", "steadytrain", "diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2"]
     done = subprocess.run(
         command,
         cwd=folder,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import builders
+import warm
 from steadytrain.store.bundle import open_bundle
 from steadytrain.store.step_look import read_look
 from watched import ONE_THREAD, run_script
@@ -29,7 +29,7 @@ CASES = {
 
 def locate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", "locate", *arguments],
+        [warm.python(), "-m", "steadytrain", "locate", *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_S_MAX,
@@ -129,7 +129,7 @@ def test_the_growth_before_an_overflow_is_shown_and_stays_in_the_bundle_and_its_
     assert largest[3] > 1.5 * largest[0]
     assert open_bundle(bundle).path == bundle  # sealed again
     shown = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "show", str(bundle)], capture_output=True, text=True, check=True
+        [warm.python(), "-m", "steadytrain", "show", str(bundle)], capture_output=True, text=True, check=True
     )
     assert "the number format is at fault" in shown.stdout
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from watched import ONE_THREAD, Outcome, run_script
 from zoo_cases import ZOO
 
@@ -45,7 +45,7 @@ FAULTS = {
 
 def onset(target: Path, *options: str, status: int) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "onset", str(target), *options],
+        [warm.python(), "-m", "steadytrain", "onset", str(target), *options],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,

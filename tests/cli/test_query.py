@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+import warm
 from steadytrain.cli.query import command
 from steadytrain.errors import UsageError
 from steadytrain.model import Reading
@@ -278,7 +278,7 @@ def test_ctrl_c_ends_a_long_question_quietly(tmp_path: Path) -> None:
     path = builders.quiet_run(tmp_path / "run")
     sql = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
     process = subprocess.Popen(
-        [sys.executable, "-m", "steadytrain", "query", str(path), sql],
+        [warm.python(), "-m", "steadytrain", "query", str(path), sql],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import builders
+import warm
 from watched import ONE_THREAD, Outcome, run_script, write_script
 
 WAIT_S_MAX = 180.0
@@ -79,7 +79,7 @@ def stopped(folder: Path, fault: str = "pass") -> Outcome:
 
 def replay(*arguments: str, environment: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", "replay", *arguments],
+        [warm.python(), "-m", "steadytrain", "replay", *arguments],
         env={**os.environ, **ONE_THREAD, **environment},
         capture_output=True,
         text=True,

@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 import zoo_cases
 from steadytrain.store.bundle import seal
 from steadytrain.store.tape import find_chunks, find_recording, find_snapshots
@@ -41,7 +41,7 @@ KILLED = """
 
 def replay(source: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", "replay", str(source), "--json", *options],
+        [warm.python(), "-m", "steadytrain", "replay", str(source), "--json", *options],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from steadytrain.capture.step_batches import StepBatches
 from steadytrain.errors import UsageError
 from watched import write_script
@@ -59,7 +59,7 @@ SCRIPT = """
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False
+        [warm.python(), *arguments], cwd=folder, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from steadytrain.lab.recurrence import StepNumbers, came_again
 from steadytrain.model import Symptom, Window
 from steadytrain.store.bundle import open_bundle
@@ -46,7 +46,7 @@ def spiked(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def replay(path: Path, *options: str, status: int) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "replay", str(path), "--json", *options],
+        [warm.python(), "-m", "steadytrain", "replay", str(path), "--json", *options],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import builders
+import warm
 from steadytrain.store.bundle import open_bundle, update_incident
 from watched import ONE_THREAD, Outcome, run_script
 
@@ -52,7 +53,7 @@ EPS_ZERO = """
 
 def repro(*arguments: str, wait_s: float = WAIT_S_MAX) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "steadytrain", "repro", *arguments],
+        [warm.python(), "-m", "steadytrain", "repro", *arguments],
         env={**os.environ, **ONE_THREAD},
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import builders
 import tabled
+import warm
 from steadytrain.cli.show import command
 from steadytrain.errors import UsageError
 
@@ -88,7 +89,7 @@ def test_bad_input_is_one_line_and_status_two(tmp_path: Path, arguments: list[st
         (cut / "window.steps").write_bytes(b"")
     before = sorted(tmp_path.rglob("*"))
     result = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "show", *arguments, "--runs-dir", str(tmp_path / "runs"), "--json"],
+        [warm.python(), "-m", "steadytrain", "show", *arguments, "--runs-dir", str(tmp_path / "runs"), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -123,7 +124,7 @@ def test_neither_torch_nor_a_template_engine_is_loaded(tmp_path: Path) -> None:
 def test_a_terminal_without_block_characters_gets_question_marks(tmp_path: Path) -> None:
     path = builders.bad_run(tmp_path / "run")
     result = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "show", str(path)],
+        [warm.python(), "-m", "steadytrain", "show", str(path)],
         capture_output=True,
         check=False,
         env={"PYTHONIOENCODING": "latin-1", "PATH": ""},

@@ -6,12 +6,13 @@ import json
 import pickle
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import warm
 
 torch = pytest.importorskip("torch")
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -436,7 +437,7 @@ def test_a_damaged_card(home: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_text_and_the_status_of_the_command(home: Path) -> None:
-    command = [sys.executable, "-m", "steadytrain", "audit", str(home / "step-6.pt")]
+    command = [warm.python(), "-m", "steadytrain", "audit", str(home / "step-6.pt")]
     done = subprocess.run([*command, "--run", str(home / "run")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 of 10 as expected" in done.stdout

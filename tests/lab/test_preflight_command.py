@@ -6,12 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+import warm
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def script(folder: Path, text: str = TRAINING, *, fault: str = "") -> Path:
 
 
 def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "steadytrain", *map(str, arguments)]
+    command = [warm.python(), "-m", "steadytrain", *map(str, arguments)]
     return subprocess.run(
         command,
         cwd=folder,
@@ -102,7 +103,7 @@ def diary(text: str) -> str:
 def test_a_run_after_a_preflight_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     path = script(tmp_path)
     plain = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
+        [warm.python(), str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
     )
     both = run("preflight", "--then-run", "--name", "after", path, folder=tmp_path)
     assert both.returncode == 0, both.stderr

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -102,7 +103,7 @@ CHECKS = (
 )
 def test_the_fault_of_a_script_is_found_by_its_check_alone(fault: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "steadytrain", "preflight", "--json", "--checks", ",".join(CHECKS)]
+    command = [warm.python(), "-m", "steadytrain", "preflight", "--json", "--checks", ",".join(CHECKS)]
     ran = subprocess.run([*command, "train.py", fault], cwd=tmp_path, capture_output=True, text=True)
     assert ran.stdout.startswith("{"), ran.stderr
     document = json.loads(ran.stdout)

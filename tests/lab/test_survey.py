@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from steadytrain.errors import UsageError
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.survey import CannotSurveyError, survey
@@ -93,7 +93,7 @@ def recorded(folder: Path, script: str) -> Path:
     """The run folder of ``script``, run under watch."""
     path = folder / "train.py"
     path.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "steadytrain", "run", "--runs-dir", str(folder / "runs"), "--name", "run"]
+    command = [warm.python(), "-m", "steadytrain", "run", "--runs-dir", str(folder / "runs"), "--name", "run"]
     options = ["--policy", "stop", "--keep-rewind", "--to", "none", str(path)]
     done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (0, 70), done.stderr

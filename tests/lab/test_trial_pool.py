@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+
+import warm
 
 pytest.importorskip("torch")
 
@@ -251,7 +252,7 @@ def test_the_commands(run: Path, case: Case) -> None:
 @pytest.mark.long
 def test_kill_9_leaves_the_incident_intact_and_finished_trials_usable(run: Path, flags: Path) -> None:
     before = digests(run)
-    command = [sys.executable, "-m", "steadytrain", "trial", str(run), "--onset", str(ONSET), "--json"]
+    command = [warm.python(), "-m", "steadytrain", "trial", str(run), "--onset", str(ONSET), "--json"]
     names = ["learning-rate-third", "update-clipping", "weight-decay-none"]
     how: dict[str, Any] = {"env": {**os.environ, **ONE_THREAD}, "stdout": subprocess.PIPE, "text": True}
     folder = trials_folder(source_of(str(run), run.parent))  # beside the bundle of the run

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import warm
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -154,7 +155,7 @@ def preflight(folder: Path, text: str) -> dict[str, Any]:
     path = folder / "train.py"
     path.write_text(textwrap.dedent(text), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "steadytrain", "preflight", "--checks", LIGHT, "--json", str(path)],
+        [warm.python(), "-m", "steadytrain", "preflight", "--checks", LIGHT, "--json", str(path)],
         cwd=folder,
         capture_output=True,
         text=True,

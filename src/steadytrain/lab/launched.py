@@ -1,0 +1,100 @@
+"""The launched side: the recorded command in this process, under a follower or a rehearsal of ours, and its end.
+
+What a launched process is for stands in the module that is its program (``replay``, ``locate``, ``survey``,
+``onset.launched``, ``repro.stepping``, ...); how one is launched stands in ``relaunch``. Nothing here imports torch
+before the script does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from steadytrain.errors import UsageError
+from steadytrain.levels import LEVELS, Level
+
+if TYPE_CHECKING:
+    from steadytrain.capture.follower import Follower
+    from steadytrain.capture.launch import Finish
+
+
+class Launchable(Protocol):
+    """What knows the command that was run: a bundle, or a run."""
+
+    @property
+    def environment(self) -> Mapping[str, Any]: ...
+
+
+def run_recorded(
+    source: Launchable,
+    attach: Callable[[], None],
+    *,
+    ended: Finish = lambda how, status, error: None,
+) -> int:
+    """Run the recorded command in this process, call ``attach`` once it has imported torch and ``ended`` at its end."""
+    from steadytrain.capture.import_hook import after_import
+    from steadytrain.capture.launch import execute, module_target, script_target
+
+    environment = source.environment
+    command = list(environment["argv"])
+    if environment.get("module"):
+        target = module_target(environment["module"], command[2:])
+    else:
+        target = script_target(environment["script"], command[1:])
+    after_import("torch", attach)
+    return execute(target, ended)
+
+
+def run_followed(
+    source: Launchable,
+    follower: Callable[[], Follower],
+    *,
+    name: str,
+    scratch: Path,
+    level: Level = LEVELS["light"],
+    is_guest: bool = False,
+) -> int:
+    """Run the recorded command in this process under a follower, which is made once torch is imported.
+
+    Args:
+        scratch: where a watcher's run folder would be; nothing is written.
+        is_guest: an error of the follower's does not end the script. Else it does: a replay that went on after one
+            would give a wrong answer.
+    """
+
+    def attach() -> None:
+        from steadytrain.capture import watcher as watchers
+        from steadytrain.capture.books import Settings
+        from steadytrain.capture.failopen import Guard
+
+        made = follower()
+        if not is_guest:
+            Guard.reraise = True
+        settings = Settings(run_dir=scratch / "unused", run_name=name, policy="observe", level=level)
+        watchers.launched = watchers.Watcher(settings, tell=tell, follower=made)
+
+    return run_recorded(source, attach)
+
+
+def leave() -> NoReturn:
+    """End this process, past the script's own exit code: it may save, and these are not the run's weights to save."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def tell(text: str) -> None:
+    """A line of ours among what the script prints."""
+    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+
+
+def as_program(main: Callable[..., int]) -> NoReturn:
+    """Call ``main`` with the arguments of the command line; an error that is meant for the user is one line."""
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except UsageError as error:
+        tell(str(error))
+        sys.exit(2)
