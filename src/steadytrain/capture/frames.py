@@ -39,13 +39,13 @@ class LoopLines:
 
 def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without torch's frames and ours."""
-    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in _frames() if _is_user(frame))
+    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if _is_user(frame))
     return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
 
 
 def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) -> LoopLines | None:
     """The innermost function that made both calls and is still running, None where there is none."""
-    alive = {id(frame): frame for frame in _frames()}
+    alive = {id(frame): frame for frame in running_frames()}
     forward_lines = {(line.frame_id, line.code): line.line for line in forward}
     for line in backward:
         frame = alive.get(line.frame_id)
@@ -55,7 +55,8 @@ def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) 
     return None
 
 
-def _frames() -> Iterator[FrameType]:
+def running_frames() -> Iterator[FrameType]:
+    """The frames of this thread, innermost first, from that of the caller on."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(FRAMES_MAX):
         if frame is None:

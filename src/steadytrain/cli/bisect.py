@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 NOT_FOUND_STATUS = 125
@@ -17,7 +18,7 @@ NOT_FOUND_STATUS = 125
 @click.argument("incident", required=False)
 @click.option("--good", required=True, help="A revision at which the symptom does not come.")
 @click.option("--bad", default=None, help="A revision at which it comes; by default the commit of the recorded run.")
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the script may take at a commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
 def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wait_s: float, as_json: bool) -> int:

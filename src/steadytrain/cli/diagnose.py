@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 @click.command()
 @click.argument("incident", required=False, metavar="[INCIDENT|RUN]")
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Begin no trial after this: 90s, 10m.")
-@click.option("--workers", type=int, help="Trials at a time; by default the number of processors, at most 4.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.workers
+@_options.engine
+@_options.tree
+@_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
 def command(
     incident: str | None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 NOT_LOCATED_STATUS = 1
@@ -16,7 +17,7 @@ NOT_SEARCHED = "nothing was searched when the step was recorded"
 
 @click.command()
 @click.argument("incident", required=False)
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.runs_dir
 @click.option("--step", type=int, metavar="STEP", help="Look at this recorded step; by default that of the incident.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")

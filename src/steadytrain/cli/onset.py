@@ -9,20 +9,21 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 
 @click.command()
 @click.argument("incident", required=False)
 @click.option("--until", type=int, metavar="STEP", help="Look before this step; by default before the symptom's first.")
-@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
+@_options.tree
 @click.option(
     "--lead-s",
     default=120.0,
     show_default=True,
     help="The script makes the steps before the first by itself where they take no more than this; else only one.",
 )
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
 def command(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 TIMES_MAX = 1000
@@ -23,7 +24,7 @@ TIMES_MAX = 1000
 @click.option(
     "--build", metavar="MODULE:NAME", help="With --step-fn: what gives (model, optimizer) or a third: update()."
 )
-@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
+@_options.tree
 @click.option(
     "--lead-s",
     default=120.0,
@@ -31,7 +32,7 @@ TIMES_MAX = 1000
     help="The script makes the steps before the first by itself where they take no more than this; else only one. What "
     "it decides by its own counters is then as it was.",
 )
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
 def command(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 NOT_MADE_STATUS = 1
@@ -25,7 +26,7 @@ BEFORE_MAX = 64
     type=click.Path(path_type=Path),
     help="Folder to write into; new or empty.",
 )
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that capturing and cutting may take.")
 @click.option(
     "--compiled-wait-s",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 CANNOT_TELL_STATUS = 125
@@ -20,13 +21,13 @@ WORKERS_DEFAULT_MAX = 4
 @click.command()
 @click.argument("incident", required=False)
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--workers", type=int, help="Trials at a time; by default one per processor, at most 4.")
+@_options.workers
 @click.option("--budget", type=float, metavar="SECONDS", help="Begin no trial after so many seconds.")
-@click.option("--symptom", metavar="NAME", help="The symptom to look at; by default the gravest that began first.")
-@click.option("--onset", type=int, metavar="STEP", help="The step at which it began, where that is known better.")
-@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.symptom
+@_options.onset
+@_options.tree
+@_options.engine
+@_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.trials/1).")
 def command(
     incident: str | None,

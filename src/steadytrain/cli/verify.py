@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.errors import UsageError
 
 REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
@@ -18,12 +19,12 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
     "--with", "intervention", required=True, metavar="NAME[=VALUE]", help="A trial or intervention, maybe its number."
 )
 @click.option("--steps", type=int, help="Steps after the onset; by default max(10, 3 x lead, 1/(1-beta2)).")
-@click.option("--workers", type=int, help="Trials at a time; by default one per processor, at most 4.")
-@click.option("--symptom", metavar="NAME", help="The symptom to look at; by default the gravest that began first.")
-@click.option("--onset", type=int, metavar="STEP", help="The step at which it began, where that is known better.")
-@click.option("--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+@_options.workers
+@_options.symptom
+@_options.onset
+@_options.tree
+@_options.engine
+@_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
 def command(
     incident: str | None,

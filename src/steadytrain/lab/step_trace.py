@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from steadytrain.capture import module_hooks, patches
 from steadytrain.capture.digests import digest
 from steadytrain.lab.deterministic import FROM_MEMORY, base_name
-from steadytrain.lab.operands import has_own_dispatch, storage_of, unseen
+from steadytrain.lab.each_operation import EachOperation
+from steadytrain.lab.operands import storage_of, unseen
 from steadytrain.lab.operations import Operand, Operation, operands_of, operation_of, unread_by, written_by
 from steadytrain.lab.places import ModuleCalls, code_at, place_here
 from steadytrain.lab.trace_comparison import TracedOperation, Value
@@ -199,24 +199,14 @@ class _Call:
         self.random = random
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Mode(EachOperation):  # type: ignore[no-untyped-call]
     """Runs each operation as it is, with a look before and after."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, trace: StepTrace) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._trace = trace
 
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        foreign = [kind for kind in types if has_own_dispatch(kind)]
-        if any(hasattr(kind, "__tensor_flatten__") for kind in foreign):
-            return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
-        if foreign:
-            return func(*args, **kwargs)
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if _asked_by_us():
             return func(*args, **kwargs)
         call = None
@@ -240,7 +230,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _asked_by_us() -> bool:
     """Whether the operation is one of steadytrain's own looks (at the loss, at the gradients)."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(3)  # above are the mode and its base class
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_TORCH) and file not in _PATCHES:

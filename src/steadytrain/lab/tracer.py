@@ -29,9 +29,9 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from steadytrain.lab.operands import WORDS, Kinds, has_own_dispatch
+from steadytrain.lab.each_operation import EachOperation
+from steadytrain.lab.operands import WORDS, Kinds
 from steadytrain.lab.origins import Record, Target, ancestry, path_to
 from steadytrain.lab.places import ModuleCalls, Place, code_at
 from steadytrain.lab.watch import Call, Watch, call_of
@@ -169,27 +169,16 @@ class OperationTracer:
                 yield Target(f"gradient of {name}", records)
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Mode(EachOperation):  # type: ignore[no-untyped-call]
     """Runs each operation as it is, with a look before and after."""
 
-    # Without this torch refuses flex_attention and its like under any mode.
-    supports_higher_order_operators = True
-
     def __init__(self, watch: Watch, observer: Observer | None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._watch = watch
         self._observer = observer
         self._number = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        foreign = [kind for kind in types if has_own_dispatch(kind)]
-        if any(hasattr(kind, "__tensor_flatten__") for kind in foreign):
-            return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
-        if foreign:
-            return func(*args, **kwargs)  # fake tensors and the like: nothing to look at, nobody else to ask
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         number, observer = self._number, self._observer
         self._number += 1
         calls: list[Call] = []

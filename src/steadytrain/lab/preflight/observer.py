@@ -7,9 +7,8 @@ computed the loss is still running, with the batch in its variables. Nothing is 
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.clipping import Clipping
 from steadytrain.capture.follower import Follower
-from steadytrain.capture.frames import LoopLines, loop_lines, user_frames
+from steadytrain.capture.frames import LoopLines, loop_lines, running_frames, user_frames
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.loss import LossTerm, unscaled
 from steadytrain.capture.patches import MISSING
@@ -335,7 +334,7 @@ def _named_objects(frame: FrameType) -> Mapping[str, Any]:
 
 def _training_step() -> tuple[Any, dict[str, Any]] | None:
     """The LightningModule whose ``training_step`` is running, and what it was called with."""
-    for frame in _frames():
+    for frame in running_frames():
         if frame.f_code.co_name != "training_step":
             continue
         names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
@@ -345,15 +344,6 @@ def _training_step() -> tuple[Any, dict[str, Any]] | None:
                 return None  # it calls backward and the optimizers itself
             return owner, {name: frame.f_locals[name] for name in names[1:] if name in frame.f_locals}
     return None
-
-
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(FRAMES_MAX):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
 
 
 def _trainer(variables: Mapping[str, Any]) -> Any:

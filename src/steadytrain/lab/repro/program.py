@@ -6,7 +6,7 @@ operation's results are given the recorded gradients, and autograd does the rest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,26 +160,30 @@ def short_names(program: Program) -> dict[str, str]:
     return order
 
 
-def renamed(program: Program, order: Mapping[str, str]) -> Program:
-    """``program`` under other names, its inputs in the order of these, gradients last; what has none goes."""
+def renamed_steps(steps: Sequence[Step], names: Mapping[str, str]) -> tuple[Step, ...]:
+    """The steps with other names for their tensors, all of which are in ``names``."""
 
     def rename(leaf: Any) -> Any:
-        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
+        return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
 
-    steps = tuple(
+    return tuple(
         Step(
             step.operation,
             tuple(map_leaves(list(step.args), rename)),
             map_leaves(dict(step.kwargs), rename),
-            tuple(order[name] if name else None for name in step.results),
-            tuple((order[old], order[new]) for old, new in step.written),
+            tuple(names[name] if name else None for name in step.results),
+            tuple((names[old], names[new]) for old, new in step.written),
         )
-        for step in program.steps
+        for step in steps
     )
+
+
+def renamed(program: Program, order: Mapping[str, str]) -> Program:
+    """``program`` under other names, its inputs in the order of these, gradients last; what has none goes."""
     inputs = {order[name]: tensor for name, tensor in program.inputs.items() if name in order}
     return replace(
         program,
-        steps=steps,
+        steps=renamed_steps(program.steps, order),
         inputs=dict(sorted(inputs.items(), key=lambda item: (item[0].startswith("g"), int(item[0][1:])))),
         outputs=tuple(order[name] for name in program.outputs),
         gradients=tuple(order[name] if name else None for name in program.gradients),

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from steadytrain.lab.repro.program import Program, program_from_json
+from steadytrain.lab.repro.program import Program, program_from_json, renamed_steps
 from steadytrain.lab.repro.training import (
     Group,
     Moment,
@@ -191,7 +191,14 @@ def _program(
     for entry in program.steps:
         for name in _names(entry):
             order.setdefault(name, f"v{len(order)}")
-    return _renamed(program, order)
+    target = order[program.target]
+    return replace(
+        program,
+        steps=renamed_steps(program.steps, order),
+        inputs={order[name]: tensor for name, tensor in program.inputs.items()},
+        outputs=(target,),
+        target=target,
+    )
 
 
 def _names(step: Any) -> list[str]:
@@ -199,27 +206,6 @@ def _names(step: Any) -> list[str]:
 
     read = list(refs_in([list(step.args), dict(step.kwargs)]))
     return [*read, *(name for name in step.results if name), *(name for pair in step.written for name in pair)]
-
-
-def _renamed(program: Program, order: Mapping[str, str]) -> Program:
-    from steadytrain.lab.repro.arguments import Ref, map_leaves
-
-    def rename(leaf: Any) -> Any:
-        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
-
-    steps = tuple(
-        replace(
-            step,
-            args=tuple(map_leaves(list(step.args), rename)),
-            kwargs=map_leaves(dict(step.kwargs), rename),
-            results=tuple(order[name] if name else None for name in step.results),
-            written=tuple((order[old], order[new]) for old, new in step.written),
-        )
-        for step in program.steps
-    )
-    inputs = {order[name]: tensor for name, tensor in program.inputs.items()}
-    target = order[program.target]
-    return replace(program, steps=steps, inputs=inputs, outputs=(target,), target=target)
 
 
 def _weights(step: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from steadytrain.capture.follower import Beside, Follower
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.capture.streams import Seen, Stream
-from steadytrain.lab.operands import Kinds, has_own_dispatch
+from steadytrain.lab.each_operation import EachOperation
+from steadytrain.lab.operands import Kinds
 from steadytrain.lab.repro.arguments import CannotWriteError, Ref, map_leaves, refs_in
 from steadytrain.lab.repro.cone import portable
 from steadytrain.lab.repro.held import on_host
@@ -52,7 +52,7 @@ class StepCapture(Follower):
         self._now = self._before
         self._window = window
         self._trail: Trail | None = None
-        self._mode: TorchDispatchMode | None = None
+        self._mode: EachOperation | None = None
         self._eager: AbstractContextManager[Any] = nullcontext()
         self._roots: list[Tensor] = []
         self._stream: Stream | None = None
@@ -215,25 +215,15 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
 
 
-class TrailMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class TrailMode(EachOperation):  # type: ignore[no-untyped-call]
     """Tells a trail of every operation, in order."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, trail: Trail) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._trail = trail
         self._number = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        foreign = [kind for kind in types if has_own_dispatch(kind)]
-        if any(hasattr(kind, "__tensor_flatten__") for kind in foreign):
-            return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
-        if foreign:
-            return func(*args, **kwargs)
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         number, self._number = self._number, self._number + 1
         self._trail.before(number, func, args, kwargs)
         result = func(*args, **kwargs)

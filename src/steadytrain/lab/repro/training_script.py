@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from steadytrain.lab.repro.arguments import Ref, map_leaves, refs_in, source
-from steadytrain.lab.repro.program import SEED, Program, Step
+from steadytrain.lab.repro.program import SEED, Program, Step, renamed_steps
 from steadytrain.lab.repro.rise import Rise, Shape
 from steadytrain.lab.repro.script import LINE_CHARACTERS_MAX, TENSORS, statements
 from steadytrain.lab.repro.training import Rule
@@ -49,7 +49,13 @@ class TrainingScript:
 def write_training_script(rise: Rise, *, exact: bool) -> TrainingScript:
     """``rise`` as a script; with ``exact`` operations are called by their overload, else as people call them."""
     order = names_in_script(rise, exact=exact)
-    program = _renamed(rise.training.program, order)
+    program = rise.training.program
+    program = replace(
+        program,
+        steps=renamed_steps(program.steps, order),
+        inputs={order[name]: tensor for name, tensor in program.inputs.items()},
+        target=order[program.target],
+    )
     weights = rise.training.rule.weights
     rule = [order[name] for name in weights]
     back = {order[name]: name for name in rise.training.program.inputs}
@@ -176,24 +182,6 @@ def names_in_script(rise: Rise, *, exact: bool = False) -> dict[str, str]:
                 order[name] = f"{lead}{counts[lead]}"
                 counts[lead] += 1
     return order
-
-
-def _renamed(program: Program, order: Mapping[str, str]) -> Program:
-    def rename(leaf: Any) -> Any:
-        return Ref(order[leaf.name]) if isinstance(leaf, Ref) else leaf
-
-    steps = tuple(
-        replace(
-            step,
-            args=tuple(map_leaves(list(step.args), rename)),
-            kwargs=map_leaves(dict(step.kwargs), rename),
-            results=tuple(order[name] if name else None for name in step.results),
-            written=tuple((order[old], order[new]) for old, new in step.written),
-        )
-        for step in program.steps
-    )
-    inputs = {order[name]: tensor for name, tensor in program.inputs.items()}
-    return replace(program, steps=steps, inputs=inputs, target=order[program.target])
 
 
 def _viewed_once(program: Program) -> frozenset[str]:

@@ -1,0 +1,18 @@
+"""Options that several commands share, each told in the same words."""
+
+from __future__ import annotations
+
+import click
+
+runs_dir = click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+tree = click.option(
+    "--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW."
+)
+workers = click.option("--workers", type=int, help="Trials at a time; by default one per processor, at most 4.")
+engine = click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+symptom = click.option(
+    "--symptom", metavar="NAME", help="The symptom to look at; by default the gravest that began first."
+)
+onset = click.option(
+    "--onset", type=int, metavar="STEP", help="The step at which it began, where that is known better."
+)
