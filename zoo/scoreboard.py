@@ -5,7 +5,8 @@ What came out is kept in ``build/zoo``, one file a case, so that a board that wa
 case that fails stays on the board.
 
     python zoo/scoreboard.py                          # all; an hour or two on two cores
-    python zoo/scoreboard.py --only one_model          # those whose name holds this
+    python zoo/scoreboard.py --only one_model,nan_row  # those whose name holds one of these
+    python zoo/scoreboard.py --warm --quick            # while working on diagnoses: torch is imported once for all
     python zoo/scoreboard.py --fresh                   # forget what is there
     python zoo/scoreboard.py --write docs/scoreboard.md
 """
@@ -60,6 +61,11 @@ class Result:
 
 def main() -> None:
     arguments = _arguments()
+    if arguments.warm:
+        sys.path.insert(0, str(ROOT / "tests"))
+        import warm
+
+        sys.executable = warm.python()
     if arguments.fresh:
         shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -71,7 +77,7 @@ def main() -> None:
         kept = KEPT / f"{name}.json"
         if kept.is_file():
             results[name] = _read(kept)
-        elif arguments.only in name and time.monotonic() - began < arguments.for_s:
+        elif any(part in name for part in arguments.only.split(",")) and time.monotonic() - began < arguments.for_s:
             results[name] = measured(case, arguments)
             kept.write_text(json.dumps(asdict(results[name]), indent=1) + "\n", encoding="utf-8")
             print(line(results[name]), flush=True)
@@ -335,14 +341,18 @@ def _steadytrain(folder: Path, wait_s: float, *arguments: str) -> subprocess.Com
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--only", default="", metavar="PART,...", help="cases whose name holds one of these")
+    parser.add_argument("--warm", action="store_true", help="in processes that begin with torch in memory; no times")
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
     parser.add_argument("--budget", default="60s", help="of each diagnosis")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="run and diagnose, but neither mend nor verify")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no case after so many seconds")
     parser.add_argument("--write", help="write the page here")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.warm and arguments.write:
+        parser.error("--warm: its times are not those of a user, so no page is written of them")
+    return arguments
 
 
 if __name__ == "__main__":
