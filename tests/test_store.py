@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import builders
 from steadytrain.errors import UsageError
-from steadytrain.model import Finding, Window
+from steadytrain.model import Finding, Incident, Window
 from steadytrain.store.bundle import is_bundle, open_bundle, open_for_report, seal, update_incident, write_json
-from steadytrain.store.folder import RunWriter, find, list_runs, newest, newest_incident, open_run, unreadable_runs
+from steadytrain.store.folder import RunWriter, find, gravest_incident, list_runs, newest, open_run, unreadable_runs
 from steadytrain.store.redact import (
     REDACTED,
     is_secret_name,
@@ -190,7 +190,21 @@ def test_a_run_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     assert run.actions == (builders.incident().action,)
     assert run.incidents == (path / "incidents" / "step-412",)
     assert len(run.window()) == 412
-    assert newest_incident(path, tmp_path) == path / "incidents" / "step-412"
+    assert gravest_incident(path) == path / "incidents" / "step-412"
+
+
+def test_of_several_incidents_the_gravest_is_meant(tmp_path: Path) -> None:
+    def finite(step: int, *names: str, severity: str = "warning") -> Incident:
+        symptoms = tuple(builders.symptom(step, name=name, severity=severity, numbers={}) for name in names)
+        return builders.incident(step, symptoms=symptoms, kind="symptom")
+
+    lone, slow, rises = finite(40, "loss-spike"), finite(50, "plateau", severity="critical"), finite(60, "divergence")
+    grave = finite(70, "divergence", severity="critical")
+    for number, (incidents, step) in enumerate(
+        [((lone, rises), 40), ((lone, slow), 50), ((slow, grave), 70), ((slow, grave, builders.incident()), 412)]
+    ):
+        path = builders.bad_run(tmp_path / str(number), incidents=list(incidents))
+        assert gravest_incident(path) == path / "incidents" / f"step-{step}"
 
 
 def test_a_run_whose_process_was_killed_reads_as_far_as_it_got(tmp_path: Path) -> None:

@@ -508,6 +508,24 @@ class Incident:
         )
 
 
+NO_PROGRESS = frozenset(
+    {"no-learning", "plateau", "frozen-parameters", "vanishing-gradients", "dead-units", "representation-collapse"}
+)
+"""Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
+
+
+def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
+    """The order of a run's incidents: what is not finite first, then by severity, then by step.
+
+    Among those of one severity what rises comes before what does not get better: that it is removed shows in a few
+    steps.
+    """
+    severity = worst([symptom.severity for symptom in incident.symptoms])
+    slow = bool(incident.symptoms) and all(symptom.name in NO_PROGRESS for symptom in incident.symptoms)
+    grade = len(SEVERITIES) if severity is None else len(SEVERITIES) - 1 - SEVERITIES.index(severity)
+    return incident.kind != "nonfinite", grade, slow, incident.step
+
+
 def number_to_json(value: float) -> float | str:
     """A float as strict JSON: NaN and the infinities become the strings ``nan``, ``inf`` and ``-inf``."""
     return float(value) if math.isfinite(value) else str(float(value))

@@ -24,18 +24,18 @@ NOT_FOUND_STATUS = 125
 def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wait_s: float, as_json: bool) -> int:
     """Find the first commit at which the symptom of INCIDENT comes: git bisect, with a replay at each commit.
 
-    INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. Everything happens in a work
-    tree of its own, which is taken away at the end; files that git does not track are lent to it as links. A commit at
-    which the replay cannot be made is skipped. Ends with status 0 when one commit is found, 125 when skipped commits
-    leave several.
+    INCIDENT is a bundle, or a run (its gravest incident); by default that of the newest run. Everything happens in a
+    work tree of its own, which is taken away at the end; files that git does not track are lent to it as links. A
+    commit at which the replay cannot be made is skipped. Ends with status 0 when one commit is found, 125 when skipped
+    commits leave several.
     """
     from steadytrain.lab import bisection
     from steadytrain.store.bundle import open_bundle
-    from steadytrain.store.folder import find, newest, newest_incident
+    from steadytrain.store.folder import find, gravest_incident, newest
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    path = newest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)), Path(runs_dir))
+    path = gravest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)))
     environment = open_bundle(path).environment
     repository = bisection.repository_of(environment)
     recorded = environment.get("git") or {}

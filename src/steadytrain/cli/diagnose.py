@@ -18,7 +18,6 @@ from steadytrain.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.diagnosing.model import Answer
-    from steadytrain.store.bundle import Bundle
 
 WORKERS_MAX = 256
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -49,12 +48,13 @@ def command(
     possible, or the answer is unknown. Finished trials are kept beside the incident, so a diagnosis that was cut off
     goes on where it stopped. Ends with status 0 whatever the answer.
     """
+    from steadytrain.cli.trial import source_of
     from steadytrain.lab import diagnose
 
     seconds = _seconds(budget)
     if workers is not None and not 1 <= workers <= WORKERS_MAX:
         raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
-    source = _source(incident, Path(runs_dir))
+    source = source_of(incident, Path(runs_dir))
     if importlib.util.find_spec("torch") is None:
         raise UsageError("diagnose needs PyTorch to do steps again; `steadytrain show` works without it")
     request = diagnose.Request(
@@ -99,27 +99,3 @@ def _seconds(budget: str) -> float:
     if not seconds > 0:
         raise UsageError(f"--budget {budget}: a time above 0 such as 90s, 10m or 1h is wanted")
     return seconds
-
-
-def _source(incident: str | None, runs_dir: Path) -> Path:
-    """The bundle that is named, else of a run's the gravest that came first, or the run itself where it has none."""
-    from steadytrain.model import SEVERITIES, worst
-    from steadytrain.store.bundle import is_bundle, open_for_report
-    from steadytrain.store.folder import find, newest, open_run
-    from steadytrain.trials.case import NO_PROGRESS
-
-    path = find(incident, runs_dir) if incident else newest(runs_dir)
-    if is_bundle(path):
-        return path
-    bundles = [open_for_report(place) for place in open_run(path).incidents]
-    if not bundles:
-        return path
-
-    def grave(bundle: Bundle) -> tuple[int, bool, int]:
-        symptoms = bundle.incident.symptoms
-        severity = worst([symptom.severity for symptom in symptoms])
-        # What rises can be seen to be removed in a few steps; what does not get better takes long.
-        slow = all(symptom.name in NO_PROGRESS for symptom in symptoms)
-        return -(SEVERITIES.index(severity) if severity else -1), slow, bundle.incident.step
-
-    return min(bundles, key=grave).path

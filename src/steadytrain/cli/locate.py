@@ -24,11 +24,11 @@ NOT_SEARCHED = "nothing was searched when the step was recorded"
 def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float, as_json: bool) -> int:
     """Launch the recorded command again, do the failing step over, and name the first bad operation.
 
-    INCIDENT is a bundle, or a run (its last incident; with --step one without incidents, as long as its tape is there);
-    by default that of the newest run. Beside the operation: what float64 gives for the step, how near the outputs of
-    modules are to the largest number of their format, and, where the script compiles, eager, aot_eager and its backend
-    side by side. The script runs its set-up and steps of its own before the recorded ones: what it writes meanwhile, it
-    writes again. Ends with status 0 when an operation (or a bad input) is named, 1 when none is.
+    INCIDENT is a bundle, or a run (its gravest incident; with --step one without incidents, as long as its tape is
+    there); by default that of the newest run. Beside the operation: what float64 gives for the step, how near the
+    outputs of modules are to the largest number of their format, and, where the script compiles, eager, aot_eager and
+    its backend side by side. The script runs its set-up and steps of its own before the recorded ones: what it writes
+    meanwhile, it writes again. Ends with status 0 when an operation (or a bad input) is named, 1 when none is.
     """
     if step is not None and step < 1:
         raise UsageError(f"--step {step}: steps count from 1")
@@ -71,9 +71,9 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
 def _source(incident: str | None, runs_dir: Path, step: int | None) -> Path:
     """The bundle; with a step a run that has none, too."""
     from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, newest, newest_incident, open_run
+    from steadytrain.store.folder import find, gravest_incident, newest, open_run
 
     path = find(incident, runs_dir) if incident else newest(runs_dir)
     if is_bundle(path) or (step is not None and not open_run(path).incidents):
         return path
-    return newest_incident(path, runs_dir)
+    return gravest_incident(path)

@@ -31,7 +31,7 @@ def command(
 ) -> int:
     """Replay the steps before a symptom, measure all of them, and name what left its course first.
 
-    INCIDENT is a bundle, or a run (its last incident; a run without one as far as its tape reaches); by default the
+    INCIDENT is a bundle, or a run (its gravest incident; a run without one as far as its tape reaches); by default the
     newest run. Measured in every step: the batch, outputs of modules, attention logits, the loss and that of each row,
     gradients, updates and second moments. Ends with status 1 when something left its course, 0 when nothing did, 125
     when that cannot be told.

@@ -51,7 +51,7 @@ def command(
 ) -> int:
     """Launch the recorded command again, do the recorded steps over, and say whether they are the same to the last bit.
 
-    INCIDENT is a bundle, or a run (its last incident; a run without one, or one that was killed, as far as its tape
+    INCIDENT is a bundle, or a run (its gravest incident; a run without one, or one that was killed, as far as its tape
     reaches); by default the newest run. Where a step differs, more replays tell why: a nondeterministic operation, a
     value from outside, or a changed environment. Ends with status 1 when the symptom came again, 0 when it did not, 125
     when that cannot be told, as `git bisect run` wants it. Without a symptom to look for: 1 when a step differs.
@@ -100,7 +100,7 @@ def command(
 def recorded_source(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or a run that has none but a tape."""
     from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, newest, newest_incident, open_run
+    from steadytrain.store.folder import find, gravest_incident, newest, open_run
     from steadytrain.store.tape import find_recording
 
     path = find(incident, runs_dir) if incident else newest(runs_dir)
@@ -108,4 +108,4 @@ def recorded_source(incident: str | None, runs_dir: Path) -> Path:
         return path
     if not open_run(path).incidents and find_recording(path).chunks:
         return path
-    return newest_incident(path, runs_dir)
+    return gravest_incident(path)

@@ -47,14 +47,14 @@ def command(
 ) -> int:
     """Write a short script that shows the fault of an incident with torch alone, and a draft of a bug report.
 
-    INCIDENT is a bundle, or a run (its last incident); by default that of the newest run. The recorded command is
+    INCIDENT is a bundle, or a run (its gravest incident); by default that of the newest run. The recorded command is
     launched again up to the failing step, as `locate` does it. The operation that broke is cut out with its inputs and
     made small. Where all is finite and the loss rises, it is the batch or the update that does it. The script is
     written only after it has failed in a fresh process. Ends with status 0 when there is one, 1 when none could be made
     (a batch that holds NaN itself: its rows are written).
     """
     from steadytrain.store.bundle import is_bundle, open_bundle
-    from steadytrain.store.folder import find, newest, newest_incident, open_run
+    from steadytrain.store.folder import find, gravest_incident, newest, open_run
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -63,7 +63,7 @@ def command(
     if not 0 <= before <= BEFORE_MAX:
         raise UsageError(f"--before {before}: must be 0 to {BEFORE_MAX}")
     path = find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir))
-    bundle = open_bundle(newest_incident(path, Path(runs_dir))) if is_bundle(path) or open_run(path).incidents else None
+    bundle = open_bundle(gravest_incident(path)) if is_bundle(path) or open_run(path).incidents else None
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
     from steadytrain.lab.repro.making import is_finite, make_repro, repro_document

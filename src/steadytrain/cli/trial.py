@@ -43,9 +43,9 @@ def command(
 ) -> int:
     """Do the steps around an incident again with one thing changed each, and judge each against the unchanged replay.
 
-    INCIDENT is a bundle, or a run (its last incident, or the run itself where it has none). Without NAME all trials are
-    listed, with why those that do not apply do not; "all" runs every one that applies. Finished trials are kept beside
-    the incident and not run again. Ends with status 0, or 125 where not even the unchanged replay could be run.
+    INCIDENT is a bundle, or a run (its gravest incident, or the run itself where it has none). Without NAME all trials
+    are listed, with why those that do not apply do not; "all" runs every one that applies. Finished trials are kept
+    beside the incident and not run again. Ends with status 0, or 125 where not even the unchanged replay could be run.
     """
     from steadytrain.lab.trials.trying import How, run_named
     from steadytrain.trials import table
@@ -79,12 +79,12 @@ def command(
 def source_of(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or the run itself where it has none."""
     from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, newest, newest_incident, open_run
+    from steadytrain.store.folder import find, gravest_incident, newest, open_run
 
     path = find(incident, runs_dir) if incident else newest(runs_dir)
     if is_bundle(path) or not open_run(path).incidents:
         return path
-    return newest_incident(path, runs_dir)
+    return gravest_incident(path)
 
 
 def needs_torch() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.errors import UsageError
-from steadytrain.model import BadTensor, Incident, Located, worst
+from steadytrain.model import BadTensor, Incident, Located, gravity
 from steadytrain.report.look import look_facts
 from steadytrain.report.values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
@@ -28,17 +28,10 @@ def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]
             opened.append((open_for_report(path).incident, path))
         except UsageError as error:
             notes.append(f"Incident not opened: {error}")
-    parts = [incident_part(incident, path) for incident, path in sorted(opened, key=lambda one: _gravity(one[0]))]
+    parts = [incident_part(incident, path) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
     if len(paths) > INCIDENTS_MAX:
         notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
     return parts, notes
-
-
-def _gravity(incident: Incident) -> int:
-    """What stopped or would have broken the run comes before what it went on with."""
-    if incident.kind == "nonfinite":
-        return 0
-    return 1 if worst([symptom.severity for symptom in incident.symptoms]) == "critical" else 2
 
 
 def incident_part(incident: Incident, path: Path) -> IncidentPart:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steadytrain.errors import UsageError
-from steadytrain.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, worst
+from steadytrain.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, gravity, worst
 from steadytrain.store import frames
-from steadytrain.store.bundle import check_types, is_bundle, write_json
+from steadytrain.store.bundle import check_types, is_bundle, open_for_report, write_json
 from steadytrain.store.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.store.tables import read_readable, read_series, read_table
 
@@ -304,14 +304,23 @@ def newest(runs_dir: Path) -> Path:
     return max(started)[1]
 
 
-def newest_incident(path: Path, runs_dir: Path) -> Path:
-    """``path`` itself when it is a bundle, else the last incident of the run there."""
+def gravest_incident(path: Path) -> Path:
+    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`."""
     if is_bundle(path):
         return path
     incidents = open_run(path).incidents
     if not incidents:
         raise UsageError(f"{path}: this run has no incident; `steadytrain show {path}` tells what it has")
-    return incidents[-1]
+    opened, why = [], None
+    for incident in incidents:
+        try:
+            opened.append(open_for_report(incident))
+        except UsageError as error:
+            why = error
+    if not opened:
+        assert why is not None
+        raise why
+    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
 
 
 def _read_description(path: Path) -> dict[str, Any]:

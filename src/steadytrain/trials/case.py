@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from steadytrain.errors import UsageError
-from steadytrain.model import Finding, Symptom, Window
+from steadytrain.model import NO_PROGRESS, Finding, Symptom, Window
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
 from steadytrain.store.tape import Recording, find_recording
@@ -38,11 +38,6 @@ PROBES = 4
 
 LEAD_S_MAX = 60.0
 """The script makes the steps before the snapshot by itself where that takes no longer; else it makes only one."""
-
-NO_PROGRESS = frozenset(
-    {"no-learning", "plateau", "frozen-parameters", "vanishing-gradients", "dead-units", "representation-collapse"}
-)
-"""Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
 
 SAME_STORY_STEPS = 64
 """Symptoms that begin so close before another are one story with it (``steadytrain.stories``)."""
