@@ -57,7 +57,7 @@ test: lint
 	$(VENV)/bin/pytest -n 2 -m "not gpu and not long"
 
 test-all: lint
-	$(VENV)/bin/pytest -n 2
+	STEADYTRAIN_COLD_TESTS=1 $(VENV)/bin/pytest -n 2
 
 lint: $(READY)
 	$(VENV)/bin/ruff check

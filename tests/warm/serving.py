@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-import torch._dynamo  # noqa: F401 -- with torch; a first optimizer imports it
+import torch
+import torch._dynamo  # a first optimizer imports it
 
 FILES_MAX = 64
 READ_AT_IMPORT = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "ATEN_", "LD_")
@@ -149,6 +150,7 @@ def become(job: Job) -> NoReturn:
     tempfile.tempdir = None
     random.seed()
     np.random.seed(None)
+    torch.default_generator.seed()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())  # type: ignore[union-attr]
@@ -199,10 +201,11 @@ def _run(arguments: list[str], main: dict[str, Any]) -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
     if not os.path.exists(first):
         sys.exit(f"{sys.executable}: can't open file {first!r}: [Errno 2] No such file or directory")
-    loader = importlib.machinery.SourceFileLoader("__main__", first)
-    main.update(__file__=first, __cached__=None, __doc__=None, __spec__=None, __loader__=loader, __package__=None)
-    with open(first, "rb") as file:
-        code = compile(file.read(), first, "exec", dont_inherit=True)
+    path = os.path.abspath(first)
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.update(__file__=path, __cached__=None, __doc__=None, __spec__=None, __loader__=loader, __package__=None)
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
     exec(code, main)
 
 

@@ -1,0 +1,118 @@
+"""What is launched with torch in memory behaves as a fresh interpreter does, and where it cannot, it is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warm
+
+pytestmark = pytest.mark.skipif(warm.python() == sys.executable, reason="no warm processes here")
+WAIT_S_MAX = 60.0
+
+
+def ran(interpreter: str, folder: Path, source: str, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **how.pop("more", {})}
+    command = [interpreter, "script.py", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False, **how
+    )
+
+
+SEEN = """
+    import __main__, os, sys
+    print(sys.argv, sys.path[0], __name__, __main__.__file__, sorted(name for name in globals() if name[0] != "_"))
+    print(os.getcwd(), os.environ["GIVEN"], sys.stdin.read(), sys.stdout.isatty(), sys.gettrace())
+"""
+ENDS = {
+    "well": "print('told')",
+    "with a status": "import sys; sys.exit(3)",
+    "with words": "import sys; sys.exit('that was it')",
+    "with an error": "import atexit\natexit.register(print, 'at exit')\ndef f(): 1 / 0\nf()",
+    "in a syntax error": "def",
+    "by its own signal": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "interrupted": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)",
+    "with a thread": "import threading, time\nthreading.Timer(0.2, print, ['late']).start()",
+}
+
+
+def test_it_sees_what_a_fresh_one_sees(tmp_path: Path) -> None:
+    how = {"input": "words", "more": {"GIVEN": "as it is"}}
+    cold = ran(sys.executable, tmp_path, SEEN, "one", "--two", **how)
+    assert ran(warm.python(), tmp_path, SEEN, "one", "--two", **how).stdout == cold.stdout
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_it_ends_as_a_fresh_one_ends(end: str, tmp_path: Path) -> None:
+    cold, here = (ran(interpreter, tmp_path, ENDS[end]) for interpreter in (sys.executable, warm.python()))
+    assert (here.returncode, here.stdout, here.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+
+
+def test_torch_is_there_and_as_it_begins(tmp_path: Path) -> None:
+    source = """
+        import random, sys
+        print("torch" in sys.modules and "torch._dynamo" in sys.modules)
+        import numpy, torch, torch._dynamo
+        print(torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), torch._dynamo.utils.counters)
+        print(random.random(), numpy.random.rand(), torch.rand(1).item(), file=sys.stderr)
+    """
+    first, second = (ran(warm.python(), tmp_path, source) for _ in range(2))
+    cold = ran(sys.executable, tmp_path, source)
+    assert first.stdout.splitlines() == ["True", *cold.stdout.splitlines()[1:]]
+    assert cold.stdout.startswith("False")
+    assert first.stderr != second.stderr, "all three generators seed themselves anew"
+
+
+def test_what_it_launches_is_warm(tmp_path: Path) -> None:
+    source = """
+        import subprocess, sys
+        if len(sys.argv) == 1:
+            subprocess.run([sys.executable, "script.py", "inner"], check=True)
+        else:
+            print("torch" in sys.modules)
+    """
+    assert ran(warm.python(), tmp_path, source).stdout == "True\n"
+
+
+@pytest.mark.parametrize("more", [{"OMP_NUM_THREADS": "2"}, {"PYTHONHASHSEED": "1"}, {"TORCH_LOGS": "graph_breaks"}])
+def test_what_torch_reads_at_its_import_makes_a_fresh_one(more: dict[str, str], tmp_path: Path) -> None:
+    assert ran(warm.python(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "False\n"
+
+
+def test_options_of_python_make_a_fresh_one(tmp_path: Path) -> None:
+    code = "import sys; print('torch' in sys.modules)"
+    done = subprocess.run([warm.python(), "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_goes_with_the_process_that_stands_for_it(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [warm.python(), str(tmp_path / "script.py")], env=environment, stdout=subprocess.PIPE, text=True
+    ) as stands:
+        assert stands.stdout is not None
+        process = int(stands.stdout.readline())
+        assert process != stands.pid
+        stands.send_signal(number)
+        assert stands.wait(WAIT_S_MAX) == -number
+        assert stands.stdout.read() == "", "its output is closed: it is over"
+
+
+def test_open_files_keep_their_numbers(tmp_path: Path) -> None:
+    source = "import os, sys\nos.write(int(sys.argv[1]), b'through')\nprint(os.read(int(sys.argv[2]), 9))"
+    (tmp_path / "in").write_text("here")
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "in").open("rb") as into:
+        numbers = (out.fileno(), into.fileno())
+        done = ran(warm.python(), tmp_path, source, *map(str, numbers), pass_fds=numbers)
+    assert (done.stdout, (tmp_path / "out").read_text()) == ("b'here'\n", "through")
