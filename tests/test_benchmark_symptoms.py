@@ -162,6 +162,7 @@ def test_the_real_run_learns_and_its_gradients_are_right() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_prints_every_table(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "symptoms.py"), "--quick"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}

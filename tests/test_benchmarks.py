@@ -21,6 +21,7 @@ def benchmark(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_table_of_arms_with_the_same_losses(tmp_path: Path) -> None:
     found = benchmark("overhead.py", "--quick", "--rounds", "6", "--arms", ARMS, "--json", str(tmp_path / "all.json"))
     assert found.returncode == 0, found.stderr
@@ -47,6 +48,7 @@ def test_quick_table_of_arms_with_the_same_losses(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gpu_benchmark_runs_its_logic_on_the_cpu() -> None:
     found = benchmark("overhead_gpu.py", "--smoke", "--rounds", "2", "--arms", "steadytrain light")
     assert found.returncode == 0, found.stderr

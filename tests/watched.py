@@ -56,13 +56,15 @@ def run_script(
     arguments: tuple[str, ...] = (),
     environment: Mapping[str, str] = {},
     runs_dir: Path | None = None,
+    interpreter: str | None = None,
     **how: Any,
 ) -> Outcome:
     """Run a script (its path, or its source) under watch, in ``folder``; the run is called ``run``."""
     path = script if isinstance(script, Path) else write_script(folder, script)
     runs_dir = runs_dir or folder / "runs"
+    line = command(path, "--runs-dir", str(runs_dir), "--name", "run", *options, arguments=arguments)
     done = subprocess.run(
-        command(path, "--runs-dir", str(runs_dir), "--name", "run", *options, arguments=arguments),
+        [interpreter or line[0], *line[1:]],
         cwd=folder,
         env={**os.environ, **ONE_THREAD, **environment},
         capture_output=True,

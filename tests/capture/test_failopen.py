@@ -350,7 +350,8 @@ def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> Non
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
 
-    outcome = run_script(tmp_path, TRAINS, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, preexec_fn=limit)
+    how = {"interpreter": sys.executable, "preexec_fn": limit}
+    outcome = run_script(tmp_path, TRAINS, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, **how)
     assert outcome.status == 70, outcome.err
     assert any("writing model and optimizer state failed" in line for line in outcome.warnings), outcome.err
     (path,) = outcome.run.incidents

@@ -41,12 +41,16 @@ CASES = [
     Case(("eager", "accumulation", "autocast"), ("observe", "stop"), streams=("main", "optimizer-2", "optimizer-3")),
     Case(("model-first",), ("observe", "stop")),
     pytest.param(Case(("model-last",)), marks=pytest.mark.long, id="model-last"),
-    Case(("method-first",)),
+    pytest.param(Case(("method-first",)), marks=pytest.mark.long, id="method-first"),
     pytest.param(Case(("method-last",)), marks=pytest.mark.long, id="method-last"),
-    Case(("loss", "blocks"), streams=("main", "optimizer-2")),
+    pytest.param(Case(("loss", "blocks"), streams=("main", "optimizer-2")), marks=pytest.mark.long, id="loss+blocks"),
     pytest.param(Case(("step",), ("observe", "stop")), marks=pytest.mark.long, id="step"),
     Case(("optimizer",), streams=(), told="6 backward passes and no torch.optim optimizer step"),
-    Case(("eager", "model-first", "eager"), streams=("main", "optimizer-2", "optimizer-3")),
+    pytest.param(
+        Case(("eager", "model-first", "eager"), streams=("main", "optimizer-2", "optimizer-3")),
+        marks=pytest.mark.long,
+        id="eager+model-first+eager",
+    ),
 ]
 
 

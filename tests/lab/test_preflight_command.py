@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
@@ -81,8 +82,8 @@ def script(folder: Path, text: str = TRAINING, *, fault: str = "") -> Path:
     return path
 
 
-def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [warm.python(), "-m", "steadytrain", *map(str, arguments)]
+def run(*arguments: object, folder: Path, interpreter: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [interpreter or warm.python(), "-m", "steadytrain", *map(str, arguments)]
     return subprocess.run(
         command,
         cwd=folder,
@@ -168,7 +169,8 @@ def test_a_failed_check_keeps_the_run_from_beginning(tmp_path: Path) -> None:
     ],
 )
 def test_a_script_that_gives_nothing_to_check_is_told_in_one_line(tmp_path: Path, text: str, words: str) -> None:
-    done = run("preflight", script(tmp_path, text), folder=tmp_path)
+    fresh = sys.executable if words == "without importing torch" else None
+    done = run("preflight", script(tmp_path, text), folder=tmp_path, interpreter=fresh)
     assert done.returncode == 2
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("steadytrain: ")

@@ -44,6 +44,8 @@ HEALTHY = (
     window(200, 400, 600, 800),
     window(start=1.0),  # a scale that was chosen, or bfloat16
     window(start=64.0),
+    window(300, start=256.0),  # one halving of it
+    window(3, 4, start=512.0),
     window(*range(500, 505), first_step=5001, resumed=[5500]),
     strided([0.0] * 50 + [1.0] * 50),
     steps(loss=[2.0] * 50),

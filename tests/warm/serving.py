@@ -144,6 +144,8 @@ def become(job: Job) -> NoReturn:
     The end is that of an interpreter too, without taking apart what it holds: that costs as much as importing torch.
     """
     _take_files(job.files)
+    for name in ("warm", __name__):
+        del sys.modules[name]  # this is no module of the script's
     os.chdir(job.folder)
     os.environ.clear()
     os.environ.update(job.environment)

@@ -46,8 +46,8 @@ class LossScaleCollapse(Detector):
     scale_min: float = field(
         default=128.0,
         metadata={
-            "about": "a scale at or below it has collapsed, if it was larger in view: torch begins at 65,536. "
-            "A run that chose a small scale keeps it without skips"
+            "about": "a scale at or below it has collapsed, if in view it was row_steps halvings above: torch begins "
+            "at 65,536. A run that chose a small scale keeps it, but for a skip now and then"
         },
     )
     critical_scale_min: float = field(
@@ -79,7 +79,7 @@ class LossScaleCollapse(Detector):
         if not skipped.any() and not low.any():
             return ()
         highest = np.fmax.accumulate(scale) if len(scale) else scale
-        low &= highest > self.scale_min
+        low &= highest >= self.scale_min * 2**self.row_steps
         in_search = self._search(window)
         counted = skipped & (~in_search | low)
         beyond = low | self._in_a_row(counted) | self._often(window, counted)
