@@ -35,7 +35,7 @@ KEPT = ROOT / "build" / "zoo"
 RUN_S_MAX, DIAGNOSE_S_MAX, VERIFY_S_MAX = 300.0, 600.0, 300.0
 ABOVE_POSSIBLE = ("confirmed", "likely")
 SYMPTOMS_SHOWN = 2
-WARM = "Times are those of processes that had torch in memory (`--warm`): its import, some seconds a launch, is not in them."
+WARM = "Times are of processes that had torch in memory (`--warm`): its import, some seconds a launch, is not in them."
 
 
 @dataclass(frozen=True)
