@@ -77,6 +77,22 @@ def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) 
     assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
+def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) -> None:
+    """The batch is as hard in every state; what was raised is the update, which only one trial keeps small."""
+    named = replace(case, symptom=replace(case.symptom, name="update-norm-spike")) if case.symptom else case
+    grown = [0.004, 0.004, 0.004, 0.29, 0.25, 0.2]
+
+    def of(name: str, updates: Sequence[float]) -> Outcome:
+        plain = made(name, SPIKE, FLAT)
+        steps = (replace(step, update_ratio=ratio) for step, ratio in zip(plain.steps, updates, strict=True))
+        return replace(plain, steps=tuple(steps))
+
+    control = of("unchanged", grown)
+    assert shows(named, control, [control])[1].startswith("the update grows")
+    assert effect(named, control, of("reset-moments", [0.004] * 6)) == "removed"
+    assert effect(named, control, of("rewarm", grown)) == "persists"
+
+
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
     control = made("unchanged", SPIKE, HURT)
     assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"

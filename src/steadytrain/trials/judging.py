@@ -2,7 +2,8 @@
 
 Finite symptoms are judged on the fixed probe set: how far its loss rises over what it was at the beginning, at its
 peak and in the end, against the same numbers of the control. Where the incident did no damage that the probes show (a
-clipped spike), the losses of the steps themselves are compared, then the gradient or the update, and that is said.
+clipped spike), the gradient or the update is compared where the symptom is about it, then the losses of the steps, and
+that is said.
 Values that are not finite are judged by when the first came. A run that does not learn is judged by how far the probes
 fall.
 """
@@ -116,12 +117,12 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     excess = excess_of(control)
     if excess is not None and excess.peak > _floor(case, excess, controls):
         return True, f"probe loss rises by {excess.peak:.3g}"
-    high, by = _highest(case, control)
-    if high:
-        return True, f"the loss of a step is {by:.3g} over those before"
     growth = _growth(case, control, control)
     if growth > GROWTH_MIN:
         return True, f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(growth):.3g} times"
+    high, by = _highest(case, control)
+    if high:
+        return True, f"the loss of a step is {by:.3g} over those before"
     return False, "nothing rises"
 
 
@@ -159,13 +160,14 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
         return Verdict(
             trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
         )
-    (high, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
-    if not high:
-        grown, grows = _growth(case, control, control), _growth(case, control, outcome)
+    # What the symptom is about comes before the losses of the steps: a hard batch near it is another story.
+    grown, grows = _growth(case, control, control), _growth(case, control, outcome)
+    if grown > GROWTH_MIN:
         why = (
             f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
         )
         return Verdict(trial, _by_share(grows, grown, 0.0), numbers, why)
+    there_by, here_by = _highest(case, control)[1], _highest(case, outcome)[1]
     effect = _by_share(here_by, there_by, case.loss_noise())
     why = f"loss of a step {here_by:.3g} over those before, in the control {there_by:.3g}; the probes show no damage"
     return Verdict(trial, effect, numbers, why)
