@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import LOWER_RATE, NORM
 from steadytrain.causes.signs import fact, layer_of, not_finite, ruled_out, surveyed, symptom, when
 from steadytrain.causes.table import column
@@ -60,7 +60,7 @@ class DeadUnits(Cause):
             (
                 *when(
                     worst[1] > 0.7,
-                    STRONG,
+                    CERTAIN if worst[1] >= WHOLE_LAYER else STRONG,
                     f"{worst[1]:.0%} of the units of {worst[0]} are at an end for every sample",
                     "fact dead_units",
                     share=worst[1],
@@ -77,6 +77,10 @@ class DeadUnits(Cause):
             ),
             layer=worst[0] or layer_of(case),
         )
+
+
+WHOLE_LAYER = 0.99
+"""A layer that passes nothing on is no matter of degree; sparse ones keep a few units in a hundred."""
 
 
 def _worst(case: Case) -> tuple[str | None, float]:
