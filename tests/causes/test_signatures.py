@@ -96,7 +96,10 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
     "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
     "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
-    "compiled-code-mismatch": ({"compiled": ["net"], "compiled_difference": 1e5}, "plateau"),
+    "compiled-code-mismatch": (
+        {"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0},
+        "plateau",
+    ),
     "custom-operation-fault": (
         {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},
         "plateau",
@@ -214,3 +217,18 @@ def test_a_rate_that_jumped_points_at_the_rate() -> None:
 def test_rows_that_stand_out_are_named() -> None:
     case = case_of({"rows_suspect": [3, 5], "loss_excess": 9.0})
     assert CAUSES["bad-batch"].signature(case).batch_rows == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"compiled_difference": 1e5, "compiled_rounding": 3.0}, True),
+        ({"compiled_difference": 1e4, "compiled_rounding": 5e3}, False),
+        ({"compiled_difference": 1e5}, False),
+        ({"compiled_difference": 12.0, "compiled_rounding": 1.0}, False),
+    ],
+    ids=["no rounding", "as much as its own rounding", "no control", "rounding"],
+)
+def test_compiled_code_is_held_against_the_rounding_of_the_model(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["compiled-code-mismatch"].signature(case_of({"compiled": ["net"], **facts}, "plateau"))
+    assert (signature.broken_equivalence is not None) is rule_broken

@@ -111,6 +111,7 @@ def test_aims() -> None:
     symptom = finite_case().symptoms[0]
     assert finite_case(symptom=replace(symptom, name="nonfinite-loss")).aim == "finite"
     assert finite_case(symptom=replace(symptom, name="no-learning")).aim == "progress"
+    assert finite_case(symptom=replace(symptom, name="lost-updates")).aim == "progress"
     assert finite_case(symptom=None).aim == "excess"
 
 

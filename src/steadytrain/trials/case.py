@@ -40,7 +40,15 @@ LEAD_S_MAX = 60.0
 """The script makes the steps before the snapshot by itself where that takes no longer; else it makes only one."""
 
 NO_PROGRESS = frozenset(
-    {"no-learning", "plateau", "frozen-parameters", "vanishing-gradients", "dead-units", "representation-collapse"}
+    {
+        "no-learning",
+        "plateau",
+        "frozen-parameters",
+        "lost-updates",
+        "vanishing-gradients",
+        "dead-units",
+        "representation-collapse",
+    }
 )
 """Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
 

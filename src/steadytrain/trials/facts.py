@@ -175,8 +175,9 @@ FACTS: Mapping[str, str] = {
     "router_balanced": "whether anything but the main loss (a balancing term) reaches the router's weights directly",
     "embedding_gradient_share": "share of the squared gradient norm in embedding tables, last step",
     "compiled": "names of compiled modules or functions",
-    "compiled_difference": "relative difference of loss between compiled and eager on the last batch, in units of the "
-    "dtype's rounding",
+    "compiled_difference": "largest difference of the outputs of compiled and eager on the last batch, in roundings of "
+    "the largest output; in evaluation mode where the model draws random numbers",
+    "compiled_rounding": "the same between eager and eager in float64: what rounding alone makes",
     "custom_operations": "names of torch.autograd.Function classes that were applied outside of torch",
     "custom_gradient_error": "custom operation -> relative error of its backward against finite differences in float64",
     # -- batches

@@ -5,8 +5,6 @@ Random numbers are drawn and buffers move, which no longer matters: the process 
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,34 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from steadytrain.capture.recorder import MicroBatch, RandomState
+from steadytrain.capture.recorder import MicroBatch
 from steadytrain.lab.surveying.calls import Calls, LossCall
+from steadytrain.lab.surveying.compiled import compiled
+from steadytrain.lab.surveying.outputs import first_output
 
 POSITIONS_MIN = 4
 WIDTH_MIN = 2
 DIFFERENCE = 1e-6
-
-
-def compiled(call: MicroBatch) -> dict[str, Any]:
-    """Whether the compiled model says the same as the one it was made from."""
-    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
-    if kind is None:
-        return {}
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
-    if not found:
-        return {}
-    model = found[0]
-    random = RandomState.take()
-    with torch.no_grad():
-        fast = _logits(model(*call.args, **call.kwargs), 1)
-        random.restore()
-        slow = _logits(model._orig_mod(*call.args, **call.kwargs), 1)
-    facts: dict[str, Any] = {"compiled": [type(model._orig_mod).__name__]}
-    if fast is not None and slow is not None and fast.shape == slow.shape:
-        size = float(slow.double().abs().max()) * torch.finfo(slow.dtype).eps
-        if size > 0:
-            facts["compiled_difference"] = float((fast.double() - slow.double()).abs().max()) / size
-    return facts
 
 
 def custom_operations(calls: Calls) -> dict[str, Any]:
@@ -121,7 +99,7 @@ def _zeros(module: nn.Module, call: MicroBatch) -> dict[str, Any]:
     if not halves or not matrices:
         return {}
     with torch.enable_grad(), torch.autocast(halves[0], enabled=False):
-        output = _logits(module(*call.args, **call.kwargs), 1)
+        output = first_output(module(*call.args, **call.kwargs))
         if output is None or not output.requires_grad:
             return {}
         chance = torch.Generator().manual_seed(0)
@@ -142,12 +120,12 @@ def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[s
         leaf = inputs.detach().clone().requires_grad_()
         args = tuple(leaf if value is inputs else value for value in call.args)
         with torch.enable_grad():
-            output = _logits(module(*args, **call.kwargs), inputs.shape[0])
+            output = first_output(module(*args, **call.kwargs))
             return _between_rows(output, leaf)
     with torch.enable_grad():
         embedded = _Embedded(tokens.shape)
         with embedded:
-            output = _logits(module(*call.args, **call.kwargs), tokens.shape[0])
+            output = first_output(module(*call.args, **call.kwargs))
         if embedded.found is None or output is None or not output.requires_grad:
             return {}
         facts = _between_rows(output, embedded.found)
@@ -184,15 +162,6 @@ def _gradient(value: Tensor, given: Tensor) -> Tensor | None:
         return None
     (gradient,) = torch.autograd.grad(value, given, retain_graph=True, allow_unused=True)
     return gradient if gradient is not None and bool(gradient.isfinite().all()) else None
-
-
-def _logits(output: Any, rows: int) -> Tensor | None:
-    """The first output with a gradient that has something for each row."""
-    if isinstance(output, Tensor):
-        return output if output.is_floating_point() and output.dim() > 1 else None
-    parts = list(output.values()) if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else []
-    found = [part for part in (_logits(value, rows) for value in parts) if part is not None]
-    return next(iter(found), None)
 
 
 def _is_ids(value: Any) -> bool:
