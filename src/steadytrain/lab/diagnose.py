@@ -12,7 +12,7 @@ again, so a diagnosis that was cut off goes on where it stopped, and one made ag
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from steadytrain.store.bundle import is_bundle
 from steadytrain.store.folder import RUN_FILE, open_run
 from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
 from steadytrain.trials.catalog import trials
-from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
 from steadytrain.trials.judging import shows
 
@@ -96,7 +96,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
         finally:
             close_pools()
     elif bench.case.facts:
-        bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")
+        bench.control = _looked(bench.case.facts)
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     answer = replace(answer, notes=(*answer.notes, *notes))
@@ -269,6 +269,13 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
     return Control(True, shown, first.exact, what)
+
+
+def _looked(facts: Mapping[str, Json]) -> Control:
+    """The survey stands for the control where no symptom was raised: recorded steps, which came out the same again."""
+    exact = facts.get("replay_exact")
+    note = "no symptom was raised, so no trial was judged"
+    return Control(facts.get("survey_replayed") is True, False, exact if isinstance(exact, bool) else None, note)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
