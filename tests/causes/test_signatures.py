@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from steadytrain.causes.catalog import causes
+from steadytrain.causes.contract import CERTAIN
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.model import Finding, Located, OperandRange, Symptom
 from steadytrain.trials.case import Case
@@ -203,6 +204,19 @@ def test_the_first_bad_operation_tells(operation: str, dtype: str, facts: dict[s
     case = case_of(facts, "nonfinite-loss", finding=located(operation, dtype))
     assert first(case) == name
     assert CAUSES[name].signature(case).layer == "layers.1"
+
+
+@pytest.mark.parametrize(
+    ("first_difference", "name"), [(90, "hardware-fault"), (89, "hardware-fault"), (82, None)], ids=str
+)
+def test_a_fault_that_a_replay_leaves_out_came_from_outside(first_difference: int, name: str | None) -> None:
+    facts = {
+        "replay_exact": False,
+        "first_difference": {"step": first_difference, "phase": "forward", "tensor": "loss"},
+    }
+    case = case_of(facts, "nonfinite-loss", finding=located("aten.native_layer_norm.default"))
+    assert (first(case) == "hardware-fault") is (name is not None)
+    assert not any(sign.weight >= CERTAIN for sign in CAUSES["singular-operation"].signature(case).signs)
 
 
 def test_a_rate_that_jumped_points_at_the_rate() -> None:
