@@ -35,7 +35,7 @@ class AccumulationScaling(Cause):
 
     base_rate = 12.0
     rivals = ("learning-rate-too-high", "missing-zero-grad")
-    expects = column("script", removed=("accumulation-mean", "accumulation-one"))
+    expects = column("script", removed=("accumulation-mean",), either=("accumulation-one",))
     confirming = ("accumulation-mean", "accumulation-one")
     spared = ("drop-batch", "float32")
     interventions = (

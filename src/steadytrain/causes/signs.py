@@ -166,6 +166,20 @@ def _numbered(name: str, value: float, weight: float, what: str, *, invariant: b
     return (Sign(what.format(value=f"{value:.3g}"), weight, f"fact {name}", {name: value}, invariant),)
 
 
+SAME_RANKS_MIN, OTHER_IDS_MAX = 0.9, 0.5
+"""Shared mass of token frequencies. Halves of one text share more than 0.9 either way; two texts of one tokenizer share
+more than half of it id by id, for the common words, marks and spaces are the same."""
+
+
+def renumbered(case: Case, weight: float) -> Signs:
+    """That tokens are as frequent as before, rank by rank, but are other ids."""
+    found = fact(case, "token_overlap")
+    if not isinstance(found, list) or len(found) != 2 or not (found[1] > SAME_RANKS_MIN and found[0] < OTHER_IDS_MAX):
+        return ()
+    text = f"ids are as frequent as before by rank ({found[1]:.0%} shared), but they are other ids ({found[0]:.0%})"
+    return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
+
+
 # The finding.
 
 

@@ -29,9 +29,10 @@ from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
 from steadytrain.lab.trials.pool import check_launch
+from steadytrain.model import Symptom
 from steadytrain.store.bundle import is_bundle
 from steadytrain.store.folder import RUN_FILE, open_run
-from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
+from steadytrain.trials.case import LEAD_S_MAX, SAME_STORY_STEPS, Case, open_case
 from steadytrain.trials.catalog import trials
 from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
@@ -153,7 +154,19 @@ def _with_the_run(case: Case) -> Case:
         return case
     own = {(one.name, one.first_step) for one in case.symptoms}
     more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
-    return replace(case, symptoms=(*case.symptoms, *more))
+    symptoms = (*case.symptoms, *more)
+    return replace(case, symptoms=symptoms, onset=_since(case, symptoms))
+
+
+def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
+    """The onset; of a loss that is not finite, when the first weight or moment was not: the loss only shows it."""
+    if case.aim != "finite":
+        return case.onset
+    near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
+    return min(
+        (one.first_step for one in symptoms if one.name.startswith("nonfinite") and one.first_step in near),
+        default=case.onset,
+    )
 
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:

@@ -1,0 +1,57 @@
+"""Causes that were once taken for each other, on facts as a survey gave them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from steadytrain.causes.catalog import causes
+from steadytrain.causes.contract import CERTAIN
+from steadytrain.diagnosing.weighing import Suspect, weigh
+from steadytrain.model import Symptom
+from steadytrain.trials.case import Case
+from trial_cases import finite_case
+
+CAUSES = causes()
+
+
+def case_of(facts: dict[str, Any], symptom: str | None, **changed: Any) -> Case:
+    seen = Symptom(symptom or "", "warning", 90, 92, f"{symptom} was seen", tensors=("layers.1.weight",))
+    symptoms = (seen,) if symptom else ()
+    return finite_case(symptom=seen if symptom else None, symptoms=symptoms, facts=facts, **changed)
+
+
+def order(case: Case) -> list[str]:
+    return list(weigh([Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()], ()))
+
+
+SHIFTED = {"data_shift": 23.3, "batch_distance": 22.7, "token_rows": 96, "uniform_loss": 4.56, "labels_sorted": 2.1}
+
+
+def _with_a_jump(case: Case, at: int, loss: float) -> Case:
+    signals = {name: values.copy() for name, values in case.window.signals.items()}
+    signals["loss"][case.window.steps == at] = loss
+    return replace(case, window=replace(case.window, signals=signals))
+
+
+def test_the_same_text_in_other_numbers_is_another_tokenizer_and_not_other_data() -> None:
+    numbered = _with_a_jump(case_of({**SHIFTED, "token_overlap": [0.17, 0.96]}, "loss-spike"), 90, 5.79)
+    assert order(numbered).index("tokenizer-mismatch") < order(numbered).index("data-shift")
+    other = _with_a_jump(case_of({**SHIFTED, "token_overlap": [0.2, 0.7]}, "loss-spike"), 90, 5.79)
+    assert order(other)[0] == "data-shift"
+
+
+@pytest.mark.parametrize(("share", "certain"), [(0.8, False), (1.0, True)])
+def test_a_layer_that_is_wholly_dead_is_certain(share: float, certain: bool) -> None:
+    signs = CAUSES["dead-units"].signature(case_of({"dead_units": {"mlp.1": share}}, "dead-units")).signs
+    assert any(sign.weight >= CERTAIN for sign in signs) is certain
+
+
+@pytest.mark.parametrize(("shift", "proven"), [(1, True), (2, True), (0, False), (None, False)])
+def test_reading_later_tokens_is_a_leak_only_for_who_has_to_tell_them(shift: int | None, proven: bool) -> None:
+    """An encoder that tells hidden or tagged tokens may read in both directions."""
+    facts = {"causal_gradient": 4.7, "label_shift_trained": shift}
+    case = case_of({name: value for name, value in facts.items() if value is not None}, None)
+    assert (CAUSES["causal-leak"].signature(case).broken_equivalence is not None) is proven
