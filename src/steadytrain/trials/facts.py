@@ -39,10 +39,13 @@ FACTS: Mapping[str, str] = {
     "initial_scale": "name -> rms of a matrix over 1/sqrt(fan-in) at the first step of the run, where it is below 0.02 "
     "or above 10 (embeddings: rms above 10)",
     "equal_rows": "names of matrices all of whose rows are equal at the first step of the run (symmetry not broken)",
+    "parameters_cut_off": "names of parameters of the optimizer without a gradient that a tensor was computed from which "
+    "a forward detached",
+    "cut_off_moves_output": "how far the model's output moves, over its size, where these are moved by a hundredth",
     "modules_not_called": "names of modules with trainable parameters that no surveyed step called",
     "modules_output_detached": "names of called modules with trainable parameters whose output required no gradient",
     "detached_calls": "lines `file:line: code` where a tensor that required a gradient was detached during a forward, "
-    "or was given to torch.tensor, numpy or item, and the result went into the model or the loss",
+    "or became a number or an array",
     "no_grad_calls": "names of modules with trainable parameters that training steps called under torch.no_grad",
     "tied": "pairs [name, name] that share memory",
     "tied_broken": "pairs [embedding, head] of one shape that do not share memory although they held equal values at "
@@ -190,6 +193,8 @@ FACTS: Mapping[str, str] = {
     "loss_excess": "loss of the last batch over the median loss of other recorded batches, both in the state before it",
     "batch_distance": "how far the last batch's inputs are from the others', in their standard deviations",
     "data_shift": "the same for the batches from the onset on against those before it",
+    "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
+    "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
     "repeated_rows": "share of rows bit-equal to an earlier one, within fewer rows than the data set has",
     "dataset_rows": "rows of the data set, where a loader tells",
