@@ -116,7 +116,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (
-        {"parameters_without_gradient": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
+        {"parameters_without_gradient": ["a"], "parameters_cut_off": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
         "frozen-parameters",
     ),
     "bad-initialization": ({"initial_scale": {"a": 40.0}, "initial_loss": 30.0}, "exploding-gradients"),
@@ -246,3 +246,40 @@ def test_rows_that_stand_out_are_named() -> None:
 def test_compiled_code_is_held_against_the_rounding_of_the_model(facts: dict[str, Any], rule_broken: bool) -> None:
     signature = CAUSES["compiled-code-mismatch"].signature(case_of({"compiled": ["net"], **facts}, "plateau"))
     assert (signature.broken_equivalence is not None) is rule_broken
+
+
+CUT = {"parameters_without_gradient": ["a", "b"], "detached_calls": ["m.py:4: x.detach()"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken", "proven"),
+    [
+        ({}, False, False),
+        ({"parameters_cut_off": ["a"]}, True, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.0}, True, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.02}, True, True),
+        ({"parameters_cut_off": ["a"], "parameters_not_in_optimizer": ["a", "b"]}, False, False),
+        ({"modules_output_detached": ["c"]}, False, False),
+    ],
+    ids=["a detach elsewhere", "behind the cut", "output stays", "output moves", "nobody's", "another module"],
+)
+def test_a_cut_is_one_that_the_parameters_lie_behind(facts: dict[str, Any], rule_broken: bool, proven: bool) -> None:
+    """A detached number for a log says nothing of a layer that is not used."""
+    signature = CAUSES["detached-graph"].signature(case_of({**CUT, **facts}, "no-learning"))
+    assert (signature.broken_invariant is not None) is rule_broken
+    assert (signature.broken_equivalence is not None) is proven
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"frozen_share": 1.0}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 1}, "update_ratio": None}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}}, False),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}, "update_ratio": None}, False),
+    ],
+    ids=["all", "all but a bias", "adapters", "all biases"],
+)
+def test_a_base_may_be_frozen_by_design(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["frozen-parameters"].signature(case_of({"parameters_frozen": ["a"], **facts}, "plateau"))
+    assert (signature.broken_invariant is not None) is rule_broken

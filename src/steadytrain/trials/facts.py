@@ -105,6 +105,7 @@ FACTS: Mapping[str, str] = {
     "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",
     "gradients_carried_over": "whether a gradient that an update had used was still there at the next backward",
     "backwards_per_step": "backward calls per optimizer step",
+    "backward_lines": "from how many lines of the script backward was called",
     "loss_divided": "whether the loss was divided before backward (by a number above 1)",
     "loss_divisor": "by how much",
     "clipped": "whether clip_grad_norm_ or clip_grad_value_ was called in the surveyed steps",

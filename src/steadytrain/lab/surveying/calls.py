@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from steadytrain.lab.surveying.cuts import leaves_behind
+
 HALF_MAX = 65504.0
 LISTED_MAX = 16
 FRAMES_MAX = 64
@@ -81,6 +83,7 @@ class Seen:
     half_used: bool = False
     half_overflow: list[str] = field(default_factory=list)
     detached: list[str] = field(default_factory=list)
+    behind_cuts: set[int] = field(default_factory=set)
     fully_masked: int = 0
     attention_largest: float = 0.0
     tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -88,6 +91,8 @@ class Seen:
     functional_dropout: bool = False
     retain_graph: bool = False
     divisors: list[float] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    backward_lines: list[str] = field(default_factory=list)
     last_embedding: Tensor | None = None
     ctc_infeasible: list[int] = field(default_factory=list)
     unscaled_attention: bool = False
@@ -313,17 +318,28 @@ class Calls(TorchFunctionMode):
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
-            _add(self.seen.detached, line_of(frame))
+            line = line_of(frame)
+            if line not in self.seen.detached:
+                self.seen.behind_cuts |= leaves_behind(args[0])
+            _add(self.seen.detached, line)
 
     def _backward(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         self.seen.retain_graph |= bool(given.get("retain_graph"))
+        _add(self.seen.backward_lines, line_of(frame))
+
+    def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        """A loss that is multiplied by a number below 1 is divided as well, by one over it."""
+        value, factor = args[0], args[1] if len(args) > 1 else given.get("other")
+        if isinstance(factor, (int, float)) and isinstance(value, Tensor) and value.dim() == 0 and 0 < factor < 1:
+            _add(self.seen.factors, float(factor))
 
     def _edge(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
         """Zeros, or less, where a function or its gradient has none to give; before the call, which may be in place."""
         value = args[0] if args else given.get("input")
         if name in DIVISIONS:
             value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
-            if isinstance(value, (int, float)) and isinstance(args[0], Tensor) and args[0].dim() == 0 and value > 1:
+            scalar = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+            if scalar and isinstance(args[0], Tensor) and args[0].dim() == 0 and float(value) > 1:
                 self.seen.divisors.append(float(value))
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
             return
@@ -379,6 +395,11 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("detach", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
+    "mul": "_times",
+    "mul_": "_times",
+    "multiply": "_times",
+    "__mul__": "_times",
+    "__rmul__": "_times",
 }
 
 

@@ -25,6 +25,9 @@ SUPERVISED_MIN = 8
 LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.98
 LEAK_CLASSES_MIN, LEAK_CLASS_SHARE = 4, 0.02
 
+SURE_ERROR, SURE_ERRORS = 0.1, 4.0
+"""Neighbours are told to be equal more often than by chance where that is known to a tenth, or by so many errors."""
+
 
 class Labels:
     """Sums over steps; ``last`` is the loss call of the step that is looked at most closely."""
@@ -37,7 +40,7 @@ class Labels:
         self._rows_without: list[tuple[int, int]] = []
         self._counts: dict[int, int] = {}
         self._halves: list[dict[int, int]] = []
-        self._orders: list[float] = []
+        self._pairs = self._equal = 0
         self._marked = False
         self._scales: dict[int, float] = {}
         self._columns: list[tuple[Tensor, Tensor]] = []
@@ -80,8 +83,9 @@ class Labels:
             facts["label_most_common_share"] = max(self._counts.values()) / total
             shares = [count / total for count in self._counts.values()]
             chance = sum(share**2 for share in shares)
-            if self._orders and chance < 1:
-                facts["labels_sorted"] = sum(self._orders) / len(self._orders) / chance
+            in_order = sorted_by(self._pairs, self._equal, chance)
+            if in_order is not None:
+                facts["labels_sorted"] = in_order
             facts["label_mix_change"] = _mix_change(self._halves)
         return facts
 
@@ -151,7 +155,8 @@ class Labels:
         self._halves.append(here)
         if used.numel() > 1 and len(here) > 0:
             flat = used.flatten()
-            self._orders.append(float((flat[1:] == flat[:-1]).float().mean()))
+            self._pairs += flat.numel() - 1
+            self._equal += int((flat[1:] == flat[:-1]).sum())
 
     def _against_tokens(self, call: LossCall, tokens: Tensor) -> None:
         """Labels and logits against the ids that the model was given, position by position."""
@@ -267,6 +272,15 @@ def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
     if each.numel() == 0 or each.numel() % rows:
         return None
     return each.reshape(rows, -1).mean(1)
+
+
+def sorted_by(pairs: int, equal: int, chance: float) -> float | None:
+    """How many times more often neighbours are equal than by chance; None where too few pairs came to tell."""
+    if pairs == 0 or not 0 < chance < 1:
+        return None
+    found = equal / pairs / chance
+    error = math.sqrt(chance * (1 - chance) / pairs) / chance
+    return found if error <= SURE_ERROR or abs(found - 1) > SURE_ERRORS * error else None
 
 
 def _mix_change(halves: list[dict[int, int]]) -> float | None:

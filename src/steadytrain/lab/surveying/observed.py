@@ -21,17 +21,21 @@ from steadytrain.lab.judgement import Replayed as Outcome
 from steadytrain.lab.replayer import Replayer
 from steadytrain.lab.surveying.batches import Batches
 from steadytrain.lab.surveying.calls import Calls
+from steadytrain.lab.surveying.cuts import moves_output
 from steadytrain.lab.surveying.labels import Labels
 from steadytrain.lab.surveying.loop import Loop
 from steadytrain.lab.surveying.modules import Modules
 from steadytrain.lab.surveying.reruns import reruns
-from steadytrain.lab.surveying.state import State
+from steadytrain.lab.surveying.state import LISTED_MAX, State
 from steadytrain.store.tape import Recording, Snapshot
 
 FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
 """Steps that are looked at: the script's first, those before the last, and those around the onset."""
 
 NOTES_MAX = 16
+SHARE_SLACK = 0.1
+"""A loss times about one over the backward calls of an update is one that was divided by them."""
+
 ALONE_S_MAX = 60.0
 """Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
 
@@ -162,6 +166,8 @@ class Observed(Follower):
     def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
         step = self._inner.now
         self._stream = self._stream or stream
+        if stream is not self._stream:
+            self.state.of_others(stream)
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if self.calls.active and stream is self._stream:
@@ -244,6 +250,8 @@ class Observed(Follower):
 
     def _of_calls(self) -> dict[str, Any]:
         seen = self.calls.seen
+        backwards = self.loop.backwards / max(1, len(self._steps))
+        shared = backwards > 1.5 and any(abs(factor * backwards - 1) < SHARE_SLACK for factor in seen.factors)
         facts: dict[str, Any] = {
             "loss_functions": list(seen.loss_forms.values()),
             "probabilities_as_logits": seen.probabilities_as_logits,
@@ -262,8 +270,9 @@ class Observed(Follower):
             "dropout_functional": seen.functional_dropout,
             "ctc_infeasible_rows": seen.ctc_infeasible or None,
             "loss_sum": any(form["reduction"] == "sum" for form in seen.loss_forms.values()),
-            "loss_divided": bool(seen.divisors),
-            "loss_divisor": max(seen.divisors, default=None),
+            "loss_divided": bool(seen.divisors) or shared,
+            "loss_divisor": max(seen.divisors, default=backwards if shared else None),
+            "backward_lines": len(seen.backward_lines) or None,
         }
         if seen.tables:
             largest, rows, outside = max(seen.tables.values(), key=lambda table: table[0] / max(1, table[1]))
@@ -335,7 +344,15 @@ class Observed(Follower):
         return facts
 
     def _of_reruns(self) -> dict[str, Any]:
-        return reruns(self._micro_batches, self.calls, self.labels.last)
+        facts = reruns(self._micro_batches, self.calls, self.labels.last)
+        if self._stream is None:
+            return facts
+        lost = self.state.without_gradient(self._stream)
+        behind = {key: parameter for key, parameter in lost.items() if key in self.calls.seen.behind_cuts}
+        facts["parameters_cut_off"] = sorted(self.state.names[key] for key in behind)[:LISTED_MAX]
+        if behind and self._micro_batches:
+            facts["cut_off_moves_output"] = moves_output(self._micro_batches[-1], list(behind.values()))
+        return facts
 
 
 def plain(value: Any) -> Any:

@@ -33,6 +33,7 @@ class State:
         self._without: set[str] | None = None
         self._zero: set[str] | None = None
         self._unmoved: set[str] | None = None
+        self._held_by_none: dict[int, str] = {}
         self._before: dict[str, Tensor] = {}
         self._decays: dict[int, float] = {}
         self._first = True
@@ -105,9 +106,20 @@ class State:
             self.facts["lost_updates"] = dict(sorted(lost.items())[:LISTED_MAX])
         self._before = {}
 
+    def of_others(self, stream: Stream) -> None:
+        """Another optimizer takes turns with this one: what it holds is held."""
+        for parameter in stream.parameters:
+            self._held_by_none.pop(id(parameter), None)
+
+    def without_gradient(self, stream: Stream) -> dict[int, Tensor]:
+        """The parameters of the optimizer that never had a gradient, by id."""
+        lost = self._without or set()
+        return {id(p): p for p in stream.parameters if self.names.get(id(p)) in lost}
+
     def finish(self) -> dict[str, Any]:
         """All of it."""
         facts = self.facts
+        facts["parameters_not_in_optimizer"] = sorted(self._held_by_none.values())[:LISTED_MAX]
         if self._without is not None:
             facts["parameters_without_gradient"] = sorted(self._without)[:LISTED_MAX]
             facts["parameters_zero_gradient"] = sorted(self._zero or ())[:LISTED_MAX]
@@ -139,9 +151,7 @@ class State:
         facts["parameter_elements"] = total
         facts["parameters_frozen"] = sorted(frozen)[:LISTED_MAX]
         facts["frozen_share"] = sum(p.numel() for p in frozen.values()) / max(1, total)
-        facts["parameters_not_in_optimizer"] = sorted(
-            name for name, p in everything.items() if p.requires_grad and id(p) not in held
-        )[:LISTED_MAX]
+        self._held_by_none = {id(p): name for name, p in everything.items() if p.requires_grad and id(p) not in held}
         facts["parameters_in_two_groups"] = self._twice(stream)
         facts["parameters_zero"] = [n for n, p in everything.items() if p.dim() > 1 and not bool(p.any())]
         facts["parameters_nonfinite"] = [n for n, p in everything.items() if not bool(p.isfinite().all())]
