@@ -55,3 +55,24 @@ def test_reading_later_tokens_is_a_leak_only_for_who_has_to_tell_them(shift: int
     facts = {"causal_gradient": 4.7, "label_shift_trained": shift}
     case = case_of({name: value for name, value in facts.items() if value is not None}, None)
     assert (CAUSES["causal-leak"].signature(case).broken_equivalence is not None) is proven
+
+
+@pytest.mark.parametrize(("share", "certain"), [(0.6, False), (1.0, True)])
+def test_one_expert_that_gets_everything_is_certain(share: float, certain: bool) -> None:
+    facts = {"router_share": {"router": share}, "router_experts": {"router": 8}}
+    signature = CAUSES["router-collapse"].signature(case_of(facts, "expert-load-collapse"))
+    assert signature.layer == "router"
+    assert any(sign.weight >= CERTAIN for sign in signature.signs) is certain
+
+
+@pytest.mark.parametrize(
+    ("lines", "symptom", "broken"),
+    [(1, "divergence", True), (16, "divergence", False), (1, None, False), (None, "divergence", True)],
+    ids=["one line", "a line for each loss", "nothing went wrong", "lines unknown"],
+)
+def test_losses_that_are_summed_are_a_fault_where_something_went_wrong(
+    lines: int | None, symptom: str | None, broken: bool
+) -> None:
+    facts = {"backwards_per_step": 16.0, "loss_divided": False} | ({"backward_lines": lines} if lines else {})
+    signature = CAUSES["accumulation-scaling"].signature(case_of(facts, symptom))
+    assert (signature.broken_invariant is not None) is broken

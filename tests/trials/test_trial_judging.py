@@ -12,7 +12,7 @@ from steadytrain.errors import UsageError
 from steadytrain.trials.case import Case
 from steadytrain.trials.catalog import trial
 from steadytrain.trials.contract import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
-from steadytrain.trials.judging import excess_of, judge, shows
+from steadytrain.trials.judging import excess_of, judge, measures, shows
 from steadytrain.trials.table import document, lines
 from steadytrain.trials.verifying import plan_fix, steps_to_follow, verified
 from trial_cases import finite_case
@@ -142,6 +142,24 @@ def test_a_run_that_does_not_learn_is_judged_by_how_far_the_probes_fall(case: Ca
     assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.0, 1.5, 1.0])) == "removed"
     assert effect(case, control, made("clip", CALM, [2.3, 2.3, 2.3, 2.29])) == "persists"
     assert effect(case, control, made("clip", CALM, [2.3, 2.6, 3.0, 3.3])) == "worse"
+
+
+def test_who_stands_quite_still_is_seen_to_begin_to_move(case: Case) -> None:
+    """A rate that is a thousand times too low: ten times of it goes ten times as far, which is not far."""
+    case = replace(case, symptom=replace(case.symptoms[0], name="no-learning"))
+    control = made("unchanged", CALM, [2.3, 2.2998, 2.2997, 2.2995])
+    assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.298, 2.297, 2.295])) == "removed"
+    assert effect(case, control, made("rewarm", CALM, [2.3, 2.2998, 2.2997, 2.2994])) == "persists"
+    noisy = made("unchanged", CALM, [2.3, 2.296, 2.303, 2.2995])
+    assert effect(case, noisy, made("reorder", CALM, [2.3, 2.298, 2.297, 2.295])) == "persists"
+
+
+@pytest.mark.parametrize(("signals", "seen"), [(("loss",), True), (("tensors.exp_avg_sq_nonfinite",), False)])
+def test_what_no_trial_measures_is_not_gone_because_nothing_rises(
+    case: Case, signals: tuple[str, ...], seen: bool
+) -> None:
+    name = "divergence" if seen else "nonfinite-optimizer-state"
+    assert measures(replace(case, symptom=replace(case.symptoms[0], name=name, signals=signals))) is seen
 
 
 def test_a_trial_that_ended_before_its_control_removed_nothing(case: Case) -> None:

@@ -36,7 +36,7 @@ from steadytrain.trials.case import LEAD_S_MAX, SAME_STORY_STEPS, Case, open_cas
 from steadytrain.trials.catalog import trials
 from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
-from steadytrain.trials.judging import shows
+from steadytrain.trials.judging import measures, shows
 
 ROUND_TRIALS = 4
 """Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
@@ -308,6 +308,8 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
     judged = trial.judge(bench.case, controls, outcomes)
     # To the last bit is as recorded, symptom included, whether or not the probes show it.
     effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
+    if effect == "removed" and not measures(bench.case):
+        effect = "inconclusive"
     return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
 
 

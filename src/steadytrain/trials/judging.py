@@ -29,6 +29,9 @@ PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 FLOOR_SHARE = 0.01
 """Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
 
+STILL_SHARE = 1e-4
+"""Of the probe loss: rounding, a mean over few samples aside."""
+
 SPREADS = 3.0
 """Spreads of the perturbed controls under which a difference is noise."""
 
@@ -126,6 +129,14 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     return False, "nothing rises"
 
 
+def measures(case: Case) -> bool:
+    """Whether a trial sees what the symptom is about; else that nothing rises says nothing. Losses do not show a moment
+    that is not finite."""
+    if case.symptom is None or case.aim != "excess" or not case.symptom.signals:
+        return True
+    return _name(case) in _QUANTITIES or bool({"loss", "gradient_norm"} & set(case.symptom.signals))
+
+
 def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
     """Of a change without any effect it is said that it had none."""
     if not outcome.exact or not outcome.spec.changes:
@@ -202,16 +213,28 @@ def _judge_progress(
     there, here = excess_of(control), excess_of(outcome)
     if there is None or here is None:
         return Verdict(trial, "inconclusive", numbers, "no probes to judge progress by")
-    floor = _floor(case, there, controls)
+    still = min(_floor(case, there, controls), _unsteadiness(there, controls))
     fell, fell_there = -here.final, max(-there.final, 0.0)
     why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
-    if fell > PROGRESS_FACTOR * fell_there + floor:
+    if fell > PROGRESS_FACTOR * fell_there + still:
         return Verdict(trial, "removed", numbers, why)
-    if here.final > there.final + max(floor, abs(there.final)):
+    if here.final > there.final + max(_floor(case, there, controls), abs(there.final)):
         return Verdict(trial, "worse", numbers, why)
-    if fell > 1.5 * fell_there + floor:
+    if fell > 1.5 * fell_there + still:
         return Verdict(trial, "inconclusive", numbers, why)
     return Verdict(trial, "persists", numbers, why)
+
+
+def _unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What the probe loss moves by from point to point in the controls: who stands quite still is seen to begin to move
+    long before it has come a hundredth of the way."""
+    moves = [
+        abs(after - before)
+        for control in controls
+        if control.ran
+        for before, after in pairwise([float(np.mean(losses)) for _, losses in _points(control)])
+    ]
+    return max(STILL_SHARE * abs(excess.first), SPREADS * max(moves, default=math.inf))
 
 
 def _by_share(here: float, there: float, floor: float) -> Effect:
