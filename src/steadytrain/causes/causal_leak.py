@@ -35,10 +35,10 @@ class CausalLeak(Cause):
 
     base_rate = 9.0
     rivals = ("label-misalignment", "label-leakage", "repeated-data")
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("causal-mask",))
+    confirming = ("causal-mask",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("causal-mask", 5, "give attention its causal mask"), MATH_ATTENTION)
+    interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)
     grade = "A"
     source = "Megatron-LM #2357; transformers PR 46634; nanoVLM PR 204"
 

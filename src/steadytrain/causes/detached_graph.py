@@ -47,10 +47,10 @@ class DetachedGraph(Cause):
 
     base_rate = 6.0
     rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
-    expects = column("script")
-    confirming = ()
+    expects = column("script", either=("reattach",))
+    confirming = ("reattach",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut"),)
+    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
     grade = "A"
     source = "Automodel PR 1527; Liger #968; trl #3926"
 

@@ -34,10 +34,10 @@ class RouterCollapse(Cause):
 
     base_rate = 8.0
     rivals = ()
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("balance-router",))
+    confirming = ("balance-router",)
     spared = ("drop-batch", "learning-rate-third")
-    interventions = (Intervention("balance-router", 5, "a balancing loss on the router"),)
+    interventions = (Intervention("balance-router", 5, "a balancing loss on the router", "balance-router"),)
     grade = "A"
     source = "2202.08906; 2408.15664; KempnerForge #117; minimind #567"
 
