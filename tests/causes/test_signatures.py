@@ -283,3 +283,15 @@ def test_a_cut_is_one_that_the_parameters_lie_behind(facts: dict[str, Any], rule
 def test_a_base_may_be_frozen_by_design(facts: dict[str, Any], rule_broken: bool) -> None:
     signature = CAUSES["frozen-parameters"].signature(case_of({"parameters_frozen": ["a"], **facts}, "plateau"))
     assert (signature.broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(
+    ("ratios", "name"),
+    [((0.5, 1e-5), "missing-warmup"), ((1e-5, 1e-5), "bad-initialization")],
+    ids=["training took them apart", "apart from the first step on"],
+)
+def test_what_training_took_apart_was_not_begun_so(ratios: tuple[float, float], name: str) -> None:
+    facts = {"surveyed_first_step": 1, "gradient_ratio": ratios[0], "gradient_ratio_last": ratios[1]}
+    case = case_of({**facts, "warmup_seen": False}, "vanishing-gradients")
+    weights = {one: CAUSES[one].signature(case).weight for one in ("missing-warmup", "bad-initialization")}
+    assert max(weights, key=lambda one: weights[one]) == name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.causes.contract import RULED_OUT, Sign
+from steadytrain.causes.contract import RULED_OUT, STRONG, Sign
 from steadytrain.model import Located, Symptom, Window
 
 if TYPE_CHECKING:
@@ -178,6 +178,23 @@ def renumbered(case: Case, weight: float) -> Signs:
         return ()
     text = f"ids are as frequent as before by rank ({found[1]:.0%} shared), but they are other ids ({found[0]:.0%})"
     return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
+
+
+def deepened(case: Case) -> Signs:
+    """Gradients of the first and the last layer that were alike at the first step of the run and no longer are."""
+    first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
+    if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
+        return ()
+    if APART_MAX < last < 1 / APART_MAX or math.isnan(last):
+        return ()
+    what = (
+        f"gradients of the first layer were {first:.2g} times those of the last at the first step, and are {last:.2g}"
+    )
+    return (Sign(what, STRONG, "fact gradient_ratio_last", {"first": first, "last": last}),)
+
+
+ALIKE_MIN, APART_MAX = 1e-2, 1e-3
+"""First layer over last: what an initialisation gives, and what training made of it."""
 
 
 # The finding.

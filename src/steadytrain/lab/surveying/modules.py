@@ -64,16 +64,17 @@ class Modules:
         if not self._first_outputs and self._outputs:
             self._first_outputs = self._outputs
 
+    def first_gradients(self, roots: list[nn.Module]) -> None:
+        """Gradient sizes by depth, at the first gate."""
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts.setdefault("gradient_ratio", ratio)
+
     def gradients(self, roots: list[nn.Module]) -> None:
         """Gradient sizes by depth, at the last gate."""
-        sizes = [
-            math.sqrt(float(p.grad.double().square().mean()))
-            for root in roots
-            for p in root.parameters()
-            if p.grad is not None and p.dim() > 1
-        ]
-        if len(sizes) >= DEPTH_RATIO_MIN_LAYERS and sizes[-1] > 0:
-            self.facts["gradient_ratio"] = sizes[0] / sizes[-1]
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts["gradient_ratio_last"] = ratio
         tables = [m.weight for root in roots for m in root.modules() if isinstance(m, nn.Embedding)]
         total = sum(float(p.grad.double().square().sum()) for r in roots for p in r.parameters() if p.grad is not None)
         inside = sum(float(w.grad.double().square().sum()) for w in tables if w.grad is not None)
@@ -184,6 +185,17 @@ class Modules:
             facts["router_share"] = {known[key]: share for key, (share, _) in routers.items()}
             facts["router_experts"] = {known[key]: experts for key, (_, experts) in routers.items()}
         return facts
+
+
+def _gradient_ratio(roots: list[nn.Module]) -> float | None:
+    """Gradient of the first matrix over that of the last, None where there are no two."""
+    sizes = [
+        math.sqrt(float(p.grad.double().square().mean()))
+        for root in roots
+        for p in root.parameters()
+        if p.grad is not None and p.dim() > 1
+    ]
+    return sizes[0] / sizes[-1] if len(sizes) >= DEPTH_RATIO_MIN_LAYERS and sizes[-1] > 0 else None
 
 
 def _normalised_size(module: nn.Module, values: Tensor) -> int:

@@ -180,6 +180,8 @@ class Observed(Follower):
             if step == self._onset:
                 self._look("batches", lambda: self.batches.mark(step))
                 self._look("labels", lambda: self.labels.mark(step))
+            if len(self._steps) == 1:
+                self._look("modules", lambda: self.modules.first_gradients(self.state.roots))
             if step >= self._until:
                 self._look("modules", lambda: self.modules.gradients(self.state.roots))
         self._inner.gate(stream, seen, measured)
