@@ -295,3 +295,18 @@ def test_what_training_took_apart_was_not_begun_so(ratios: tuple[float, float], 
     case = case_of({**facts, "warmup_seen": False}, "vanishing-gradients")
     weights = {one: CAUSES[one].signature(case).weight for one in ("missing-warmup", "bad-initialization")}
     assert max(weights, key=lambda one: weights[one]) == name
+
+
+@pytest.mark.parametrize(
+    ("facts", "speaks"),
+    [
+        ({"repeated_rows": 0.48}, False),
+        ({"repeated_rows": 0.48, "surveyed_rows": 1700, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.3, "surveyed_rows": 1400, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.7, "surveyed_rows": 1400, "dataset_rows": 1500}, True),
+    ],
+    ids=["a small data set", "more than an epoch", "drawn with replacement", "within an epoch"],
+)
+def test_rows_of_a_small_data_set_come_again(facts: dict[str, Any], speaks: bool) -> None:
+    signature = CAUSES["repeated-data"].signature(case_of(facts, "dead-units"))
+    assert any(sign.weight > 0 for sign in signature.signs) is speaks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, HINT, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Signature
 from steadytrain.causes.interventions import FRESH_DATA, ONE_WORKER, SEEDS
 from steadytrain.causes.signs import above, measured, not_finite, ruled_out, symptom
 from steadytrain.causes.table import column
@@ -42,6 +42,7 @@ class RepeatedData(Cause):
     source = "Lightning #18780; ml-engineering book; pytorch PR 56488 on equal seeds of workers"
 
     def signature(self, case: Case) -> Signature:
+        within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (
                 *above(
@@ -52,7 +53,11 @@ class RepeatedData(Cause):
                     "{value} of the batches are bit for bit an earlier one",
                     invariant=True,
                 ),
-                *above(case, "repeated_rows", 0.2, HINT, "{value} of the rows are bit for bit an earlier one"),
+                *(
+                    above(case, "repeated_rows", DRAWN_SHARE, FAIR, "{value} of the rows of an epoch came twice")
+                    if within_an_epoch
+                    else ()
+                ),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,
@@ -61,3 +66,7 @@ class RepeatedData(Cause):
                 *ruled_out(not_finite(case), "repetition makes nothing infinite", "symptoms"),
             ),
         )
+
+
+DRAWN_SHARE = 0.4
+"""Rows that are drawn with replacement, as many as the data set has, repeat by 1/e."""

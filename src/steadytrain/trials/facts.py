@@ -198,7 +198,8 @@ FACTS: Mapping[str, str] = {
     "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
     "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
-    "repeated_rows": "share of rows bit-equal to an earlier one, within fewer rows than the data set has",
+    "repeated_rows": "share of surveyed rows bit-equal to an earlier one",
+    "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
     "dataset_rows": "rows of the data set, where a loader tells",
     "labels_sorted": "share of neighbouring labels in reading order that are equal, over that if shuffled",
     "loader_shuffles": "whether the data loader draws at random, where one was seen",

@@ -103,6 +103,7 @@ class Batches:
             facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
         if self._rows_seen:
             facts["repeated_rows"] = self._rows_repeated / self._rows_seen
+            facts["surveyed_rows"] = self._rows_seen
         before = [s for step, s in self._statistics.items() if step < looked]
         if len(before) > SHIFT_STEPS_MIN and looked in self._statistics:
             facts["batch_distance"] = _distance(before, [self._statistics[looked]])
