@@ -76,3 +76,30 @@ def test_losses_that_are_summed_are_a_fault_where_something_went_wrong(
     facts = {"backwards_per_step": 16.0, "loss_divided": False} | ({"backward_lines": lines} if lines else {})
     signature = CAUSES["accumulation-scaling"].signature(case_of(facts, symptom))
     assert (signature.broken_invariant is not None) is broken
+
+
+@pytest.mark.parametrize(
+    ("facts", "broken"),
+    [
+        ({"loader_shuffles": False, "labels_sorted": 3.0}, True),
+        ({"loader_shuffles": True, "labels_sorted": 9.0, "label_mix_change": 2.0}, False),
+        ({"labels_sorted": 9.0, "label_mix_change": 2.0}, False),
+        ({"labels_sorted": 9.0, "label_mix_change": 20.0}, True),
+        ({"loader_shuffles": False, "labels_sorted": 1.0}, False),
+    ],
+    ids=["in order", "classes side by side on purpose", "the same with no loader", "no loader, in order", "on disk"],
+)
+def test_labels_side_by_side_are_an_order_where_the_mix_changes(facts: dict[str, Any], broken: bool) -> None:
+    signature = CAUSES["unshuffled-data"].signature(case_of(facts, None))
+    assert (signature.broken_invariant is not None) is broken
+
+
+@pytest.mark.parametrize(
+    ("calls", "planned", "broken"), [(1.0, 100, False), (8.0, 100, True), (8.0, 800, False), (8.0, None, False)]
+)
+def test_a_schedule_that_is_stepped_often_may_be_planned_so(calls: float, planned: int | None, broken: bool) -> None:
+    """The run made 100 updates."""
+    facts = {"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": calls, "scheduler_planned": planned}
+    known = {name: value for name, value in facts.items() if value is not None}
+    signature = CAUSES["scheduler-misstep"].signature(case_of(known, None))
+    assert (signature.broken_invariant is not None) is broken

@@ -50,6 +50,9 @@ CONTROL = "unchanged"
 OWN_BATCH = "own batch was used"
 """In the note of a trial that was to feed other batches and could not: it was no trial."""
 
+OF_UPDATES = ("update-norm-spike", "second-moment-lag")
+"""Symptoms of what the optimizer made of a gradient."""
+
 Tell = Callable[[str], None]
 
 
@@ -155,7 +158,25 @@ def _with_the_run(case: Case) -> Case:
     own = {(one.name, one.first_step) for one in case.symptoms}
     more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
     symptoms = (*case.symptoms, *more)
-    return replace(case, symptoms=symptoms, onset=_since(case, symptoms))
+    return replace(case, symptoms=symptoms, symptom=_nearest_to_harm(case, symptoms), onset=_since(case, symptoms))
+
+
+def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
+    """The symptom to try to remove. Of a gradient that grew and the update that grew with it, the update: most
+    optimizers divide the size of a gradient out, and no trial can make the gradient itself smaller."""
+    led = case.symptom
+    if led is None or led.name != "gradient-norm-spike":
+        return led
+    return next(
+        (
+            one
+            for one in symptoms
+            if one.name in OF_UPDATES
+            and one.severity != "note"
+            and abs(one.first_step - led.first_step) <= SAME_STORY_STEPS
+        ),
+        led,
+    )
 
 
 def _since(case: Case, symptoms: Sequence[Symptom]) -> int:

@@ -111,7 +111,7 @@ class Labels:
             facts["label_largest"] = max(int(used.max()), facts.get("label_largest", 0))
             facts["label_smallest"] = min(int(used.min()), facts.get("label_smallest", 0))
             self.outside += int(((used < 0) | (used >= classes)).sum())
-            self._count(used)
+            self._count(used, in_order=labels.numel() == rows)
         if call.input.dim() == 2 and call.input.numel():
             finite = call.input.float()
             facts["log_partition"] = float(finite.logsumexp(-1).mean())
@@ -147,13 +147,14 @@ class Labels:
                 found.append({"input": column, "share": share})
         return found
 
-    def _count(self, used: Tensor) -> None:
+    def _count(self, used: Tensor, *, in_order: bool) -> None:
+        """``in_order``: one label a row. Neighbouring places of a text or a picture are alike by themselves."""
         values, counts = torch.unique(used.flatten(), return_counts=True)
         here = dict(zip(values.tolist(), counts.tolist(), strict=True))
         for value, count in here.items():
             self._counts[value] = self._counts.get(value, 0) + count
         self._halves.append(here)
-        if used.numel() > 1 and len(here) > 0:
+        if in_order and used.numel() > 1:
             flat = used.flatten()
             self._pairs += flat.numel() - 1
             self._equal += int((flat[1:] == flat[:-1]).sum())

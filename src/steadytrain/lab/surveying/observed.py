@@ -306,7 +306,9 @@ class Observed(Follower):
             "optimizer_in_autocast": loop.optimizer_in_autocast,
             "state_loaded": loop.loaded_model,
             "state_loaded_optimizer": loop.loaded_optimizer,
-            "scheduler_steps_per_step": loop.scheduler_steps / updates if loop.schedulers else None,
+            "scheduler_steps_per_step": loop.scheduler_steps / updates / len(loop.schedulers)
+            if loop.schedulers
+            else None,
             "scheduler": type(loop.schedulers[0]).__name__ if loop.schedulers else None,
             "scheduler_planned": loop.planned(),
             "scheduler_before_optimizer": loop.scheduler_first,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -311,20 +312,24 @@ def named(roots: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
             yield (f"{type(root).__name__}." if lead else "") + plain_name(name), parameter
 
 
+POSITIONS = re.compile(r"(^|[._])(pos|posit\w*|pe|freqs?|frequenc\w*|rope|rotary|cos|sin)([._\d]|$)")
+NO_POSITIONS = re.compile(r"weight|mask|bias|scale")
+"""How buffers of positions are called, and others that only sound so: the weight of positive samples."""
+
+
 def positions(roots: list[nn.Module]) -> tuple[dict[str, str], dict[str, list[int]]]:
     """Buffers of positions or frequencies in 16 bits, and tables of them whose neighbouring rows are equal."""
     low, equal = {}, {}
     for root in roots:
         for name, buffer in root.named_buffers():
-            word = name.lower()
-            if not any(part in word for part in ("pos", "freq", "rope", "rotary", "cos", "sin", "time")):
+            if not POSITIONS.search(name.lower()) or NO_POSITIONS.search(name.lower()):
                 continue
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 low[name] = str(buffer.dtype).removeprefix("torch.")
             if buffer.is_floating_point() and 1 <= buffer.dim() <= 2 and buffer.shape[0] > 1:
                 rows = buffer.reshape(buffer.shape[0], -1)
                 same = (rows[1:] == rows[:-1]).all(1).nonzero()
-                if len(same):
+                if 0 < len(same) < len(rows) - 1:  # a table that is filled later has all rows alike
                     equal[name] = [int(same[0]), int(same[0]) + 1]
     return low, equal
 
