@@ -172,7 +172,7 @@ FACTS: Mapping[str, str] = {
     "dead_units": "module -> share of units that are zero for every sample of the last step, where above 0.5",
     "saturated_units": "module -> share of outputs of tanh or sigmoid within 1e-3 of their ends, where above 0.5",
     "activation_ratio": "rms of the last layer's output over that of the first, first surveyed step",
-    "gradient_ratio": "gradient rms of first over last layer, first surveyed step",
+    "gradient_ratio": "gradient rms of first over last layer (of those that have one), first surveyed step",
     "gradient_ratio_last": "the same at the last surveyed step",
     "log_partition": "mean log sum exp of the logits, last step",
     "router_share": "router -> share of tokens that its most chosen expert gets",

@@ -188,14 +188,18 @@ class Modules:
 
 
 def _gradient_ratio(roots: list[nn.Module]) -> float | None:
-    """Gradient of the first matrix over that of the last, None where there are no two."""
+    """Gradient of the first matrix over that of the last, of those that have one; None where there are no two.
+
+    Exactly zero is another matter: what is behind a matrix that begins at zero gets nothing in the first step.
+    """
     sizes = [
         math.sqrt(float(p.grad.double().square().mean()))
         for root in roots
         for p in root.parameters()
         if p.grad is not None and p.dim() > 1
     ]
-    return sizes[0] / sizes[-1] if len(sizes) >= DEPTH_RATIO_MIN_LAYERS and sizes[-1] > 0 else None
+    found = [size for size in sizes if size > 0]
+    return found[0] / found[-1] if len(found) >= DEPTH_RATIO_MIN_LAYERS else None
 
 
 def _normalised_size(module: nn.Module, values: Tensor) -> int:
