@@ -1,0 +1,125 @@
+"""What only looks like a fault: backwards that are meant so, buffers that only sound like positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from steadytrain.lab.surveying.batches import Batches
+from steadytrain.lab.surveying.calls import Calls
+from steadytrain.lab.surveying.reruns import custom_operations
+from steadytrain.lab.surveying.state import positions
+
+
+class Twice(torch.autograd.Function):
+    """Right."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return 2 * gradient
+
+
+class HalfTold(Twice):
+    """Wrong: a factor is missing."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+class Reversed(torch.autograd.Function):
+    """Meant so: the forward changes nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
+
+
+class StraightThrough(Reversed):
+    """Meant so: the forward is flat between its jumps."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+class InFewBits(Twice):
+    """Cannot be measured: differences are lost in rounding."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return (2 * x.bfloat16()).to(x.dtype)
+
+
+class Refusing(Twice):
+    """Cannot be measured: it takes float32 alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        if x.dtype != torch.float32:
+            raise TypeError("float32 is wanted")
+        return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(Twice, 0.0), (HalfTold, 0.5), (Reversed, None), (StraightThrough, None), (InFewBits, None), (Refusing, None)],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_a_backward_is_held_against_a_forward_that_has_a_slope(kind: Any, error: float | None) -> None:
+    torch.manual_seed(0)
+    calls = Calls()
+    calls.applied = {kind: (torch.randn(64, 8),)}
+    found = custom_operations(calls)
+    assert found["custom_operations"] == [kind.__name__]
+    assert found["custom_gradient_error"] == ({} if error is None else {kind.__name__: pytest.approx(error, abs=1e-6)})
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "equal"),
+    [
+        ("position_table", [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], True),
+        ("rotary.inv_freq", [1.0, 0.5, 0.5], True),
+        ("position_table", [[0.0, 1.0], [1.0, 0.0], [1.0, 0.5]], False),
+        ("position_table", [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], False),
+        ("pos_weight", [1.0, 2.0, 2.0], False),
+        ("posterior_variance", [0.0, 0.0, 0.1], False),
+    ],
+    ids=["equal", "frequencies", "all differ", "not filled yet", "weights of positives", "no word for positions"],
+)
+def test_tables_of_positions_are_told_by_their_names_and_rows(name: str, table: list[Any], equal: bool) -> None:
+    root = nn.Module()
+    owner, _, last = name.rpartition(".")
+    if owner:
+        root.add_module(owner, nn.Module())
+    root.get_submodule(owner).register_buffer(last, torch.tensor(table))
+    assert (name in positions([root])[1]) is equal
+
+
+def test_ids_under_other_numbers_keep_their_ranks() -> None:
+    torch.manual_seed(0)
+    shares, other = torch.softmax(torch.randn(50) * 1.5, 0), torch.randperm(50)
+    batches = Batches()
+    for step in range(1, 17):
+        ids = torch.multinomial(shares, 512, replacement=True).reshape(8, 64)
+        batches.called(step, (other[ids] if step >= 9 else ids,), {})
+        if step == 9:
+            batches.mark(step)
+    by_id, by_rank = batches.finish()["token_overlap"]
+    assert by_id < 0.5
+    assert by_rank > 0.9
