@@ -9,9 +9,12 @@ import pytest
 
 from steadytrain.causes.catalog import causes
 from steadytrain.causes.contract import CERTAIN
+from steadytrain.diagnosing.concluding import Circumstances, conclude
+from steadytrain.diagnosing.proving import Control
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.model import Symptom
 from steadytrain.trials.case import Case
+from steadytrain.trials.contract import Effect, Verdict
 from trial_cases import finite_case
 
 CAUSES = causes()
@@ -103,3 +106,19 @@ def test_a_schedule_that_is_stepped_often_may_be_planned_so(calls: float, planne
     known = {name: value for name, value in facts.items() if value is not None}
     signature = CAUSES["scheduler-misstep"].signature(case_of(known, None))
     assert (signature.broken_invariant is not None) is broken
+
+
+def test_a_second_moment_that_is_behind_is_told_by_what_is_remembered_and_not_by_epsilon() -> None:
+    """Outcomes of a run whose gradients grew 140 times, with a beta2 of 0.9999."""
+    case = case_of({"second_moment_lag": {"out.weight": 9.0}, "betas": [0.9, 0.9999]}, "second-moment-lag")
+    effects: dict[str, Effect] = {
+        "unchanged": "persists", "beta2-lower": "removed", "drop-batch": "persists", "epsilon-up": "persists",
+        "learning-rate-tenth": "removed", "reset-moments": "persists", "rewarm": "persists",
+        "update-clipping": "persists",
+    }  # fmt: skip
+    everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    verdicts = [Verdict(name, effect, why="so it was") for name, effect in effects.items()]
+    known = Circumstances("second-moment-lag", Control(True, True, True, "the update grows 7 times"), True, (), "run")
+    answer = conclude(everyone, verdicts, known)
+    assert answer.verdict == "second-moment-lag"
+    assert answer.diagnoses[0].status in ("likely", "confirmed")
