@@ -151,7 +151,8 @@ FACTS: Mapping[str, str] = {
     "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
     "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
     "batch_gradient": "largest gradient of one row's output to another row's input, over that to its own",
-    "tokenizer_size": "number of tokens of a tokenizer found in the script",
+    "tokenizer": "what turns ids into text: class of a tokenizer, a function or a table of the script",
+    "tokenizer_size": "number of tokens of it, where it says so",
     "token_unknown_share": "share of tokens that are the tokenizer's unknown token",
     "target_range": "[smallest, largest] value of regression targets",
     "output_range": "[lowest, highest] value that the model's last operation can give (sigmoid, tanh, relu, ...)",
@@ -159,7 +160,7 @@ FACTS: Mapping[str, str] = {
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
     # -- modules
     "modules_in_eval": "names of modules that matter (dropout, batch norm) in eval mode during training steps",
-    "eval_left_on": "whether eval() was called and no train() before the next training step",
+    "eval_left_on": "whether eval() was called and the model was not in training mode in the next training step",
     "evaluated_in_train_mode": "whether calls without gradient ran in training mode",
     "dropout_functional": "whether functional dropout was called with training True outside of training",
     "batch_norm_values": "smallest number of values per channel that a batch norm in training normalised over",
@@ -192,6 +193,9 @@ FACTS: Mapping[str, str] = {
     "row_loss_share": "largest share of the last step's loss in one row",
     "row_loss": "losses of the rows of the last step, in order, at most 256",
     "rows_suspect": "rows whose loss or gradient norm is above 8 times the median row's, or that are not finite",
+    "batch_rows": "rows of the batch at the onset that stand out, at most 8: list of {row, step, loss, tensor, dtype, "
+    "elements, first, values, smallest, largest, text}: at most 16 values from the place `first` on, and the text "
+    "where ids can be read; redacted",
     "loss_excess": "loss of the last batch over the median loss of other recorded batches, both in the state before it",
     "batch_distance": "how far the last batch's inputs are from the others', in their standard deviations",
     "data_shift": "the same for the batches from the onset on against those before it",

@@ -49,7 +49,7 @@ class Batches:
         """The model is called in ``step``."""
         first = step != self._step
         self._step = step
-        inputs = list(_named_tensors(args, kwargs))
+        inputs = list(named_tensors(args, kwargs))
         if not inputs:
             return
         lead = next((value for _, value in inputs if value.dim() > 0), None)
@@ -154,7 +154,7 @@ def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
     return [float(torch.minimum(old, new).sum()), float(by_rank.sum())]
 
 
-def _named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
     for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
         yield from _inside(place, value)
 

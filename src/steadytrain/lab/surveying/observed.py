@@ -19,13 +19,14 @@ from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.lab.judgement import Replayed as Outcome
 from steadytrain.lab.replayer import Replayer
-from steadytrain.lab.surveying.batches import Batches
+from steadytrain.lab.surveying.batches import Batches, named_tensors
 from steadytrain.lab.surveying.calls import Calls
 from steadytrain.lab.surveying.cuts import moves_output
 from steadytrain.lab.surveying.labels import Labels
 from steadytrain.lab.surveying.loop import Loop
 from steadytrain.lab.surveying.modules import Modules
 from steadytrain.lab.surveying.reruns import reruns
+from steadytrain.lab.surveying.rows import Rows
 from steadytrain.lab.surveying.state import LISTED_MAX, State
 from steadytrain.store.tape import Recording, Snapshot
 
@@ -117,6 +118,7 @@ class Observed(Follower):
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
+        self.rows = Rows()
         self._stream: Stream | None = None
         self._micro_batches: list[MicroBatch] = []
 
@@ -153,6 +155,7 @@ class Observed(Follower):
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
+            self._look("rows", lambda: self.rows.called(self._inner.now, named_tensors(given[0], given[1])))
         return changed
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
@@ -180,6 +183,7 @@ class Observed(Follower):
             if step == self._onset:
                 self._look("batches", lambda: self.batches.mark(step))
                 self._look("labels", lambda: self.labels.mark(step))
+                self._look("rows", self._mark_rows)
             if len(self._steps) == 1:
                 self._look("modules", lambda: self.modules.first_gradients(self.state.roots))
             if step >= self._until:
@@ -226,8 +230,16 @@ class Observed(Follower):
             ("runs of the last batch", self._of_reruns),
         ):
             self._look(name, lambda part=part: facts.update(part()))  # type: ignore[misc]
+        self._look("rows", lambda: facts.update(self.rows.finish(facts)))
         facts["survey_notes"] = [*self._notes, *self.calls.seen.notes][:NOTES_MAX]
         self._done({name: plain(value) for name, value in facts.items() if value is not None})
+
+    def _mark_rows(self) -> None:
+        last = self.labels.last
+        models = [call.module for call in self._micro_batches]
+        named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
+        folder = next((name for name in named if isinstance(name, str) and name), None)
+        self.rows.mark(None if last is None else last.target, folder)
 
     def _replayed(self, outcome: Outcome | str) -> None:
         self._outcome = outcome
@@ -312,7 +324,7 @@ class Observed(Follower):
             "scheduler": type(loop.schedulers[0]).__name__ if loop.schedulers else None,
             "scheduler_planned": loop.planned(),
             "scheduler_before_optimizer": loop.scheduler_first,
-            "eval_left_on": loop.evals > 0 and bool(self.modules.in_eval),
+            "eval_left_on": loop.evals > 0 and bool(self.modules.in_eval) and self.modules.root_in_eval,
         }
         if self._micro_batches:
             enabled = self._micro_batches[-1].autocast.enabled
