@@ -310,3 +310,17 @@ def test_what_training_took_apart_was_not_begun_so(ratios: tuple[float, float], 
 def test_rows_of_a_small_data_set_come_again(facts: dict[str, Any], speaks: bool) -> None:
     signature = CAUSES["repeated-data"].signature(case_of(facts, "dead-units"))
     assert any(sign.weight > 0 for sign in signature.signs) is speaks
+
+
+@pytest.mark.parametrize(("share", "rule_broken"), [(26 / 27, False), (20 / 27, True)], ids=["one batch", "some"])
+def test_one_batch_in_every_step_is_meant_so(share: float, rule_broken: bool) -> None:
+    """All data at once, as with graphs."""
+    case = replace(case_of({"repeated_batches": share, "surveyed_steps": 27}), symptom=None, symptoms=())
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+def test_a_head_that_is_trained_alone_is_meant_so_until_something_is_raised() -> None:
+    case = case_of({"parameters_not_in_optimizer": ["body.weight"]}, "frozen-parameters")
+    cause = CAUSES["parameters-not-in-optimizer"]
+    assert cause.signature(case).broken_invariant is not None
+    assert cause.signature(replace(case, symptom=None, symptoms=())).broken_invariant is None

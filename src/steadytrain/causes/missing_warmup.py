@@ -40,9 +40,10 @@ class MissingWarmup(Cause):
         "stale-optimizer-state",
         "uninitialized-parameters",
     )
-    expects = column("rate", removed=("longer-warmup", "rewarm"))
+    expects = column("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("longer-warmup",)
-    spared = ("drop-batch", "float32", "fresh-data")
+    # A warm-up is a smaller rate for a while; where a smaller rate does as well, it is not told which was missing.
+    spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")
     interventions = (LONGER_WARMUP, LOWER_RATE, CLIP)
     grade = "A"
     source = "2006.05987; 2006.04884; 2406.09405"

@@ -42,6 +42,9 @@ class RepeatedData(Cause):
     source = "Lightning #18780; ml-engineering book; pytorch PR 56488 on equal seeds of workers"
 
     def signature(self, case: Case) -> Signature:
+        often, steps = measured(case, "repeated_batches"), measured(case, "surveyed_steps")
+        # Training on all data at once, or on one batch to see that it can be learned, is meant so.
+        always_one = often * steps >= steps - FEW_BATCHES
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (
@@ -49,9 +52,9 @@ class RepeatedData(Cause):
                     case,
                     "repeated_batches",
                     0.1,
-                    CERTAIN,
+                    HINT if always_one else CERTAIN,
                     "{value} of the batches are bit for bit an earlier one",
-                    invariant=True,
+                    invariant=not always_one,
                 ),
                 *(
                     above(case, "repeated_rows", DRAWN_SHARE, FAIR, "{value} of the rows of an epoch came twice")
@@ -68,5 +71,6 @@ class RepeatedData(Cause):
         )
 
 
+FEW_BATCHES = 1.5
 DRAWN_SHARE = 0.4
 """Rows that are drawn with replacement, as many as the data set has, repeat by 1/e."""

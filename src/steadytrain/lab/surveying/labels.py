@@ -153,8 +153,10 @@ class Labels:
         here = dict(zip(values.tolist(), counts.tolist(), strict=True))
         for value, count in here.items():
             self._counts[value] = self._counts.get(value, 0) + count
+        if not in_order:
+            return
         self._halves.append(here)
-        if in_order and used.numel() > 1:
+        if used.numel() > 1:
             flat = used.flatten()
             self._pairs += flat.numel() - 1
             self._equal += int((flat[1:] == flat[:-1]).sum())

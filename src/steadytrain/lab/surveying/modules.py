@@ -39,6 +39,9 @@ class Modules:
         self._router: dict[int, tuple[float, int]] = {}
         self._shifted_bias: set[int] = set()
         self._training_call = False
+        self.root_in_eval = False
+        """Whether the module that a training step calls is in evaluation mode itself, and not only parts of it."""
+
         self.evaluated_in_training = False
         self.facts: dict[str, Any] = {}
         self.in_eval: set[int] = set()
@@ -51,6 +54,7 @@ class Modules:
     def root_called(self, module: nn.Module) -> None:
         """A root module is called with gradients on."""
         self._roots[id(module)] = module
+        self.root_in_eval = not module.training
         self._training_call = True
 
     def step_begins(self) -> None:
