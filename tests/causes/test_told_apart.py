@@ -14,6 +14,7 @@ from steadytrain.diagnosing.proving import Control
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.model import Symptom
 from steadytrain.trials.case import Case
+from steadytrain.trials.catalog import trial
 from steadytrain.trials.contract import Effect, Verdict
 from trial_cases import finite_case
 
@@ -122,3 +123,21 @@ def test_a_second_moment_that_is_behind_is_told_by_what_is_remembered_and_not_by
     answer = conclude(everyone, verdicts, known)
     assert answer.verdict == "second-moment-lag"
     assert answer.diagnoses[0].status in ("likely", "confirmed")
+
+
+def test_the_table_whose_gradient_is_shrunk_is_the_one_that_the_symptom_names() -> None:
+    seen = Symptom("embedding-gradient-spike", "warning", 90, 92, "it rose", tensors=("words.weight",))
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={"embedding_gradient_share": 0.8})
+    plan = trial("embedding-gradient-shrink").plan(case)
+    assert isinstance(plan, tuple)
+    assert plan[0].changes[0].values["layers"][0] == "words.weight"
+
+
+def test_a_spike_of_the_embedding_outlives_trials_that_do_not_touch_it() -> None:
+    """Outcomes of a run into which tokens came whose rows are almost zero."""
+    seen = Symptom("embedding-gradient-spike", "warning", 90, 92, "it rose", tensors=("words.weight",))
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={"embedding_gradient_share": 0.8, "update_ratio": 8e-4})
+    persists = ("unchanged", "beta2-lower", "drop-batch", "epsilon-up", "learning-rate-tenth", "reset-moments")
+    everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    belief = weigh(everyone, [Verdict(name, "persists", why="so it was") for name in persists])
+    assert next(iter(belief)) == "embedding-gradient-spike"
