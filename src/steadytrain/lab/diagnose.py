@@ -11,6 +11,7 @@ again, so a diagnosis that was cut off goes on where it stopped, and one made ag
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from steadytrain.diagnosing.proving import Control, needed, proof
 from steadytrain.diagnosing.stored import keep
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
+from steadytrain.lab.involved_rows import batch_rows
 from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
@@ -103,7 +105,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
         bench.control = _looked(bench.case.facts)
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
-    answer = replace(answer, notes=(*answer.notes, *notes))
+    answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
     try:
         keep(request.source, answer)
     except OSError as error:
@@ -302,7 +304,19 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         why = next((one.why_not for one in runs if one.why_not), None)
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
-    return Control(True, shown, first.exact, what)
+    return Control(True, shown, first.exact if first.spec.begin is not None else _as_recorded(bench.case, first), what)
+
+
+def _as_recorded(case: Case, outcome: Outcome) -> bool | None:
+    """Whether a re-run from the script's own beginning has the recorded losses to the last bit; None where none are."""
+    series = case.window.series("loss")
+    recorded = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+    pairs = [
+        (seen.loss, recorded[step])
+        for step, seen in enumerate(outcome.steps, 1)
+        if seen.loss is not None and step in recorded
+    ]
+    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs) if pairs else None
 
 
 def _looked(facts: Mapping[str, Json]) -> Control:
