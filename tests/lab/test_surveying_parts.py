@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from steadytrain.capture.recorder import record_call
+from steadytrain.lab.surveying.compiled import compiled
 from steadytrain.lab.surveying.cuts import leaves_behind, moves_output
 from steadytrain.lab.surveying.labels import sorted_by
 
@@ -42,3 +45,25 @@ def test_what_lies_behind_a_cut_is_found_and_moves_the_output() -> None:
     assert moved > 1e-4
     assert still == 0.0
     assert torch.equal(model.before.weight, kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wrong", "apart"), [(0.0, False), (1e-2, True)], ids=["other draws", "another result"])
+def test_compiled_code_may_draw_otherwise_and_not_say_otherwise(wrong: float, apart: bool) -> None:
+    """Dropout in compiled code has numbers of its own; then evaluation mode is compared."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Any:
+        def run(*inputs: Any) -> Any:
+            torch.rand(3)
+            return [out * (1 + wrong) for out in graph.forward(*inputs)]
+
+        return run
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))
+    fast, x = torch.compile(model, backend=backend), torch.randn(8, 8)
+    facts = compiled(record_call(fast, (x,), {}, None))
+    assert model.training
+    assert facts["compiled_rounding"] < 30.0
+    assert (facts["compiled_difference"] > 100.0) is apart
