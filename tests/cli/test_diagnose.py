@@ -93,8 +93,10 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     assert (told.verdict, told.status) == ("bad-batch", "confirmed")
     row = BatchRow(3, 412, "ids", "int64", 64, 0, (17, 4), loss=7.125, text="a \x1b[31m\x9b2J<b>")
     stored.keep(bundle, replace(told, rows=(row,)))
-    shown = run(show, bundle)
-    assert "Diagnosis: confirmed: bad-batch" in shown
+    assert "Diagnosis: confirmed: bad-batch" in run(show, bundle)
+    with CliRunner().isolation() as (printed, *_):
+        diagnose._print(replace(told, rows=(row,)))
+    shown = printed.getvalue().decode()
     assert "row 3 of step 412 (loss 7.125), ids:" in shown
     assert not any(mark in shown for mark in ("\x1b", "\x9b"))
     page = tmp_path / "page.html"
