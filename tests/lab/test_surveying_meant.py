@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.lab.surveying.batches import Batches
-from steadytrain.lab.surveying.calls import Calls
+from steadytrain.lab.surveying.calls import Calls, LossCall
+from steadytrain.lab.surveying.labels import Labels
+from steadytrain.lab.surveying.loop import Loop
 from steadytrain.lab.surveying.reruns import custom_operations
 from steadytrain.lab.surveying.state import positions
 
@@ -123,3 +126,56 @@ def test_ids_under_other_numbers_keep_their_ranks() -> None:
     by_id, by_rank = batches.finish()["token_overlap"]
     assert by_id < 0.5
     assert by_rank > 0.9
+
+
+def _rows_that_end(pad: int, lengths: Sequence[int], length: int = 12) -> Tensor:
+    rows = torch.randint(5, 60, (len(lengths), length))
+    for row, kept in enumerate(lengths):
+        rows[row, kept:] = pad
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("lengths", "found"),
+    [((4, 7, 9, 12), True), ((0, 0, 12, 12), False), ((12, 12, 12, 12), False)],
+    ids=["filled up", "rows of one token", "full"],
+)
+def test_padding_is_what_fills_rows_up(lengths: tuple[int, ...], found: bool) -> None:
+    torch.manual_seed(0)
+    labels, batches, calls = Labels(), Batches(), Calls()
+    for step in range(1, 5):
+        ids = _rows_that_end(3, lengths)
+        batches.called(step, (ids,), {})
+        calls.step_losses = [LossCall("cross_entropy", torch.randn(48, 64), ids.flatten(), "mean", -100, "any", "x")]
+        labels.step(step, calls, batches)
+    facts = labels.finish()
+    assert ("pad_id" in facts) is found
+    if found:
+        assert facts["pad_supervised_share"] == facts["pad_share"]
+
+
+def test_what_ends_the_rows_of_one_step_only_is_no_padding() -> None:
+    torch.manual_seed(0)
+    labels, batches, calls = Labels(), Batches(), Calls()
+    for step in range(1, 7):
+        ids = _rows_that_end(3, (4, 7, 9, 12) if step == 2 else (12, 12, 12, 12))
+        batches.called(step, (ids,), {})
+        calls.step_losses = [LossCall("cross_entropy", torch.randn(48, 64), ids.flatten(), "mean", -100, "any", "x")]
+        labels.step(step, calls, batches)
+    assert "pad_id" not in labels.finish()
+
+
+def test_gradients_are_carried_over_only_where_no_backward_finds_them_cleared() -> None:
+    """Of two networks that learn by turns, each is sent gradients by the loss of the other before it is cleared."""
+    turns, kept, cleared = Loop(), Loop(), Loop()
+    for _ in range(3):
+        for there in (True, False, True):  # the other's loss, then two of its own
+            turns.backward_begins(there)
+        for there in (True, True):
+            kept.backward_begins(there)
+        for there in (False, True):
+            cleared.backward_begins(there)
+        for loop in (turns, kept, cleared):
+            loop.update_begins()
+            loop.update_ended()
+    assert (turns.carried_over, kept.carried_over, cleared.carried_over) == (False, True, False)

@@ -56,8 +56,9 @@ def proof(
     needs = needed(suspect, verdicts, waiting)
     if not control.ran:
         return Proof(False, needs=needs, lacks=f"nothing was replayed: {control.note}")
-    if control.exact is False:
-        return Proof(False, needs=needs, lacks="the replay is not the same to the last bit")
+    if control.exact is not True:
+        what = "is not the same to the last bit" if control.exact is False else "could not be held against the run"
+        return Proof(False, needs=needs, lacks=f"the replay {what}")
     if equal is not None:
         return Proof(True, by=equal.what)
     contrary = contradictions(suspect, verdicts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,9 @@ SHIFTS = 4
 ALIGNED = 0.99
 PAD_RUN, PAD_AT_END = 2, 0.95
 """Padding stands at the ends of rows, several times in a row, and hardly anywhere else."""
+
+PAD_STEPS_SHARE = 0.5
+"""Of the steps that were looked at; a batch may happen to have full rows only."""
 
 ROWS_LISTED_MAX = 256
 SUSPECT = 8.0
@@ -45,6 +49,8 @@ class Labels:
         self._scales: dict[int, float] = {}
         self._columns: list[tuple[Tensor, Tensor]] = []
         self._looked = 0
+        self._pads_looked = 0
+        self._pads_seen: list[tuple[int, float, float | None]] = []
 
     @torch.no_grad()
     def step(self, step: int, calls: Calls, batches: Batches) -> None:
@@ -75,6 +81,7 @@ class Labels:
         others = sorted(scale for step, scale in self._scales.items() if step != self._looked)
         if self._looked in self._scales and others and others[len(others) // 2] > 0:
             facts["target_scale"] = self._scales[self._looked] / others[len(others) // 2]
+        facts |= self._padding()
         leaked = self._leaked()
         if leaked is not None:
             facts["labels_leaked"] = leaked
@@ -197,6 +204,7 @@ class Labels:
             self.facts["label_shift"] = costs
 
     def _pads(self, call: LossCall, tokens: Tensor, labels: Tensor) -> None:
+        self._pads_looked += 1
         ends = tokens[:, -1]
         runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
         if not bool(runs.any()):
@@ -204,15 +212,25 @@ class Labels:
         pad = int(ends[runs].mode().values)
         padded = tokens == pad
         trailing = padded.flip(1).cumprod(1).flip(1).bool()
-        if int(trailing.sum(1).max()) < PAD_RUN or int((trailing.sum(1) >= PAD_RUN).sum()) < 2:
+        lengths = trailing.sum(1)
+        # A row of nothing else is no row that was filled up: its text repeats one token.
+        if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
             return
         if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
             return  # a token of the text, such as a space, which some rows happen to end with
-        self.facts["pad_id"] = pad
-        self.facts["pad_share"] = float(trailing.float().mean())
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
-        if bool(used.any()):
-            self.facts["pad_supervised_share"] = float((labels[used] == pad).float().mean())
+        supervised = float((labels[used] == pad).float().mean()) if bool(used.any()) else None
+        self._pads_seen.append((pad, float(trailing.float().mean()), supervised))
+
+    def _padding(self) -> dict[str, Any]:
+        """What ends rows in most of the steps, as in the last of them: once it may be chance."""
+        counts = Counter(pad for pad, _, _ in self._pads_seen)
+        if not counts or counts.most_common(1)[0][1] < PAD_STEPS_SHARE * self._pads_looked:
+            return {}
+        pad = counts.most_common(1)[0][0]
+        _, share, supervised = next(one for one in reversed(self._pads_seen) if one[0] == pad)
+        found = {"pad_id": pad, "pad_share": share, "pad_supervised_share": supervised}
+        return {name: value for name, value in found.items() if value is not None}
 
     # -- values ----------------------------------------------------------------------------------------------------
 
