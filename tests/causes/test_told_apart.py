@@ -141,3 +141,13 @@ def test_a_spike_of_the_embedding_outlives_trials_that_do_not_touch_it() -> None
     everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
     belief = weigh(everyone, [Verdict(name, "persists", why="so it was") for name in persists])
     assert next(iter(belief)) == "embedding-gradient-spike"
+
+
+@pytest.mark.parametrize(
+    ("after", "dataset", "broken"), [(16, 256, False), (15, 256, False), (4, 256, True), (16, None, True)]
+)
+def test_an_epoch_in_the_same_order_repeats_batches_and_means_to(after: int, dataset: int | None, broken: bool) -> None:
+    facts = {"repeated_batches": 0.3, "repeated_after": after, "surveyed_steps": 24, "surveyed_rows": 384}
+    known = facts | ({"dataset_rows": dataset} if dataset else {})
+    signature = CAUSES["repeated-data"].signature(case_of(known, None))
+    assert (signature.broken_invariant is not None) is broken

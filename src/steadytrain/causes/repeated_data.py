@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Signature
@@ -45,6 +46,9 @@ class RepeatedData(Cause):
         often, steps = measured(case, "repeated_batches"), measured(case, "surveyed_steps")
         # Training on all data at once, or on one batch to see that it can be learned, is meant so.
         always_one = often * steps >= steps - FEW_BATCHES
+        # An epoch in the same order brings every batch again, once all others were there.
+        rows = measured(case, "repeated_after") * measured(case, "surveyed_rows") / steps if steps > 0 else math.nan
+        meant = always_one or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (
@@ -52,9 +56,9 @@ class RepeatedData(Cause):
                     case,
                     "repeated_batches",
                     0.1,
-                    HINT if always_one else CERTAIN,
+                    HINT if meant else CERTAIN,
                     "{value} of the batches are bit for bit an earlier one",
-                    invariant=not always_one,
+                    invariant=not meant,
                 ),
                 *(
                     above(case, "repeated_rows", DRAWN_SHARE, FAIR, "{value} of the rows of an epoch came twice")
@@ -70,6 +74,9 @@ class RepeatedData(Cause):
             ),
         )
 
+
+EPOCH_SHARE = 0.9
+"""Of the rows of the data set: the last batch of an epoch may be left out."""
 
 FEW_BATCHES = 1.5
 DRAWN_SHARE = 0.4

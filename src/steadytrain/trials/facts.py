@@ -201,6 +201,7 @@ FACTS: Mapping[str, str] = {
     "data_shift": "the same for the batches from the onset on against those before it",
     "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
     "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
+    "repeated_after": "the fewest steps after which a surveyed batch came again",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
     "repeated_rows": "share of surveyed rows bit-equal to an earlier one",
     "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",

@@ -101,6 +101,7 @@ class Batches:
         digests = list(self._digests.values())
         if len(digests) > 1:
             facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
+            facts["repeated_after"] = _shortest_return(self._digests)
         if self._rows_seen:
             facts["repeated_rows"] = self._rows_repeated / self._rows_seen
             facts["surveyed_rows"] = self._rows_seen
@@ -138,6 +139,17 @@ def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
     away = (now - known.mean(0)).abs() / spread
     found = float(away.sort().values[-max(1, len(away) // 8) :].mean())
     return found if math.isfinite(found) else None
+
+
+def _shortest_return(digests: dict[int, str]) -> int | None:
+    """The fewest steps after which a batch came again."""
+    last: dict[str, int] = {}
+    returns = []
+    for step, digest in digests.items():
+        if digest in last:
+            returns.append(step - last[digest])
+        last[digest] = step
+    return min(returns, default=None)
 
 
 def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
