@@ -323,7 +323,8 @@ def _looked(facts: Mapping[str, Json]) -> Control:
     """The survey stands for the control where no symptom was raised: recorded steps, which came out the same again."""
     exact = facts.get("replay_exact")
     note = "no symptom was raised, so no trial was judged"
-    return Control(facts.get("survey_replayed") is True, False, exact if isinstance(exact, bool) else None, note)
+    same = exact if isinstance(exact, bool) else None
+    return Control(facts.get("survey_replayed") is True, False, same, note, judged=False)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
