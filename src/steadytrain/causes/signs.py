@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.causes.contract import RULED_OUT, STRONG, Sign
 from steadytrain.model import Located, Symptom, Window
+from steadytrain.trials.facts import WITHOUT_SURVEY
 
 if TYPE_CHECKING:
     from steadytrain.trials.case import Case
@@ -134,7 +135,8 @@ def equivalence(signs: Signs) -> Signs:
 
 
 def surveyed(case: Case) -> bool:
-    return bool(case.facts)
+    """Whether somebody has looked at the script, so that what is absent was not there."""
+    return not case.facts.keys() <= WITHOUT_SURVEY
 
 
 def rows_of(case: Case) -> tuple[int, ...]:

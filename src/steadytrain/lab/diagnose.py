@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steadytrain.causes.catalog import causes, shipped
+from steadytrain.causes.signs import surveyed
 from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
@@ -33,12 +34,13 @@ from steadytrain.lab.trials import close_pools, run_trials
 from steadytrain.lab.trials.pool import check_launch
 from steadytrain.model import Symptom
 from steadytrain.store.bundle import is_bundle
-from steadytrain.store.folder import RUN_FILE, open_run
+from steadytrain.store.folder import RUN_FILE, RunRecord, open_run
 from steadytrain.trials.case import LEAD_S_MAX, SAME_STORY_STEPS, Case, open_case
 from steadytrain.trials.catalog import trials
 from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
 from steadytrain.trials.judging import measures, shows
+from steadytrain.trials.of_ranks import facts_of_ranks
 
 ROUND_TRIALS = 4
 """Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
@@ -101,7 +103,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
             _try(bench)
         finally:
             close_pools()
-    elif bench.case.facts:
+    elif surveyed(bench.case):
         bench.control = _looked(bench.case.facts)
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
@@ -119,7 +121,10 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
 def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and what is to be said about either."""
     case, notes = _opened(request.source), []
-    facts = read_facts(request.source)
+    facts, ranks = read_facts(request.source), facts_of_ranks(_run_of(request.source))
+    if ranks.get("ranks", 1) > 1:
+        notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
+        return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
         tell("looking at the script's own steps")
         try:
@@ -133,6 +138,19 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
     return (case.with_facts(facts) if facts else case), notes
+
+
+def _run_of(source: Path) -> RunRecord | None:
+    """The run that a bundle lies in, or the run itself; None where a bundle lies elsewhere or the run is damaged.
+
+    Of a rank's own folder it is the run that all ranks lie in.
+    """
+    run = source.absolute().parent.parent if is_bundle(source) else source.absolute()
+    run = run.parent.parent if run.parent.name == "ranks" else run
+    try:
+        return open_run(run) if (run / RUN_FILE).is_file() else None
+    except UsageError:
+        return None
 
 
 def _opened(source: Path) -> Case:
@@ -357,7 +375,7 @@ def _proven(bench: _Bench) -> bool:
         return False
     suspect = next(one for one in bench.suspects if one.name == best)
     waiting = [name for name in bench.plans if name not in bench.outcomes]
-    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=bool(bench.case.facts)).proven
+    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=surveyed(bench.case)).proven
 
 
 # After the trials.
@@ -383,7 +401,7 @@ def _circumstances(bench: _Bench) -> Circumstances:
     return Circumstances(
         symptom=f"{symptom.name}: {symptom.message}" if symptom is not None and told else "",
         control=bench.control,
-        surveyed=bool(bench.case.facts),
+        surveyed=surveyed(bench.case),
         waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
         target=str(bench.request.source),
         spent=bench.spent,

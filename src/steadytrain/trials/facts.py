@@ -129,7 +129,7 @@ FACTS: Mapping[str, str] = {
     "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
     "of their domain (zeros or less in the input) during surveyed steps",
     "initial_loss": "loss of the first step of the run",
-    "uniform_loss": "ln of the number of classes",
+    "uniform_loss": "ln of the number of classes; absent where rows are told from each other",
     # -- labels and tokens
     "labels_ignored_share": "share of labels equal to ignore_index, last surveyed step",
     "labels_ignored_share_usual": "the same, median of surveyed steps",
@@ -212,13 +212,19 @@ FACTS: Mapping[str, str] = {
     # -- where it runs
     "devices": "devices of the parameters",
     "ranks": "world size",
-    "ranks_synchronized": "whether gradients were reduced over ranks before the update",
-    "rank_parameters_differ": "names of parameters that differ between ranks (digests)",
+    "ranks_synchronized": "whether gradients were reduced over ranks before the update: their norms are the same",
+    "rank_parameters_differ": "names of parameters that differ between ranks that held the same ones at first, by norm",
+    "rank_scales_differ": "steps at which ranks had different loss scales, or only some skipped their update",
     "workers": "worker processes of the data loader",
     "replay_exact": "whether the surveyed replay was exact",
     "first_difference": "{step, phase, tensor} of the first difference where it was not",
 }
 """Every fact and its meaning. A name that is not here is not a fact."""
+
+WITHOUT_SURVEY = frozenset(
+    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
+)
+"""Facts that are there though nobody has looked at the script: of what ranks recorded, and of the control."""
 
 
 def facts_path(source: Path) -> Path:
