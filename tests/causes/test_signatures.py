@@ -256,7 +256,7 @@ CUT = {"parameters_without_gradient": ["a", "b"], "detached_calls": ["m.py:4: x.
     [
         ({}, False, False),
         ({"parameters_cut_off": ["a"]}, True, False),
-        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.0}, True, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.0}, False, False),
         ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.02}, True, True),
         ({"parameters_cut_off": ["a"], "parameters_not_in_optimizer": ["a", "b"]}, False, False),
         ({"modules_output_detached": ["c"]}, False, False),
@@ -324,3 +324,17 @@ def test_a_head_that_is_trained_alone_is_meant_so_until_something_is_raised() ->
     cause = CAUSES["parameters-not-in-optimizer"]
     assert cause.signature(case).broken_invariant is not None
     assert cause.signature(replace(case, symptom=None, symptoms=())).broken_invariant is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"repeated_after": 1}, False),
+        ({"repeated_after": 1, "workers": 4}, True),
+        ({"repeated_after": 8}, True),
+    ],
+    ids=["two updates on a batch", "workers that read the same", "drawn again"],
+)
+def test_a_batch_that_comes_twice_in_a_row_is_meant_so(facts: dict[str, Any], rule_broken: bool) -> None:
+    case = case_of({"repeated_batches": 0.5, "surveyed_steps": 27, **facts}, "plateau")
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken

@@ -63,6 +63,7 @@ class DetachedGraph(Cause):
         moves = measured(case, "cut_off_moves_output")
         # The output depends on them, and a gradient says that it does not.
         contradicted = bool(behind) and moves > MOVES_MIN
+        unused = bool(behind) and moves <= MOVES_MIN and not blocked
         told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
         beside = f"; moved by a hundredth they move the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
@@ -72,10 +73,10 @@ class DetachedGraph(Cause):
                 ),
                 *when(
                     bool(behind or blocked) and not orphaned and not contradicted,
-                    CERTAIN,
-                    told,
+                    HINT if unused else CERTAIN,
+                    f"{told}; the output does not depend on them" if unused else told,
                     "fact parameters_without_gradient",
-                    invariant=True,
+                    invariant=not unused,
                 ),
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),

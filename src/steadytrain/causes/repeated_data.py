@@ -48,7 +48,9 @@ class RepeatedData(Cause):
         always_one = often * steps >= steps - FEW_BATCHES
         # An epoch in the same order brings every batch again, once all others were there.
         rows = measured(case, "repeated_after") * measured(case, "surveyed_rows") / steps if steps > 0 else math.nan
-        meant = always_one or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
+        # Several updates on a batch, or optimizers that take turns; workers that all read the same do so as well.
+        directly = measured(case, "repeated_after") == 1 and not measured(case, "workers") > 1
+        meant = always_one or directly or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (

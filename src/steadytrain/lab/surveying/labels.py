@@ -112,7 +112,9 @@ class Labels:
             facts["rows_without_labels"] = without[:ROWS_LISTED_MAX]
         used = labels[~ignored]
         classes = call.input.shape[1] if call.input.dim() > 1 else int(call.input.numel())
-        facts["classes"], facts["uniform_loss"] = int(classes), math.log(max(1, classes))
+        facts["classes"] = int(classes)
+        if not _are_places(labels, classes):
+            facts["uniform_loss"] = math.log(max(1, classes))
         facts["loss_dtype"] = str(call.input.dtype).removeprefix("torch.")
         if used.numel():
             facts["label_largest"] = max(int(used.max()), facts.get("label_largest", 0))
@@ -302,6 +304,12 @@ def sorted_by(pairs: int, equal: int, chance: float) -> float | None:
     found = equal / pairs / chance
     error = math.sqrt(chance * (1 - chance) / pairs) / chance
     return found if error <= SURE_ERROR or abs(found - 1) > SURE_ERRORS * error else None
+
+
+def _are_places(labels: Tensor, classes: int) -> bool:
+    """Whether each row's label is its own place, as where rows are told from each other: scores are scaled on purpose
+    there, and a guess is not where they begin."""
+    return labels.dim() == 1 and labels.numel() == classes > 2 and labels.tolist() == list(range(classes))
 
 
 def _mix_change(halves: list[dict[int, int]]) -> float | None:
