@@ -57,7 +57,6 @@ class AttentionLogitGrowth(Cause):
                     "attention_unscaled",
                     FAIR,
                     "attention does not divide by the root of the width",
-                    invariant=True,
                 ),
                 *ruled_out(
                     surveyed(case)

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from steadytrain.lab.surveying import scaling
 from steadytrain.lab.surveying.cuts import leaves_behind
 
 HALF_MAX = 65504.0
@@ -93,9 +94,7 @@ class Seen:
     divisors: list[float] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)
     backward_lines: list[str] = field(default_factory=list)
-    last_embedding: Tensor | None = None
     ctc_infeasible: list[int] = field(default_factory=list)
-    unscaled_attention: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -122,6 +121,10 @@ class Calls(TorchFunctionMode):
         self.step_losses: list[LossCall] = []
         self.gradients_on = True
         self._entered = False
+        self.products = scaling.Products()
+        self.loss_node: Any = None
+        """Where the last backward began, of which the saved tensors are gone."""
+
         self.applied: dict[Any, tuple[Any, ...]] = {}
         self._kinds: Any = WeakIdKeyDictionary()
         self._ends: Any = WeakIdKeyDictionary()
@@ -152,6 +155,8 @@ class Calls(TorchFunctionMode):
             if frame is not None:  # before the call: it may be in place, or fail
                 self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
         result = func(*args, **given)
+        if name in scaling.NAMES:
+            self._guarded(self.products.saw, name, args, given, result)
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
         if reader is None and not half:
@@ -260,6 +265,7 @@ class Calls(TorchFunctionMode):
             _add(self.seen.softmax_dimension, line_of(frame))
         if given_input.dim() >= 3 and dimension in (-1, given_input.dim() - 1):
             self._attention(given_input)
+            self.products.softmaxed(given_input)
 
     def _attention(self, logits: Tensor) -> None:
         highest = logits.amax(-1)
@@ -277,6 +283,7 @@ class Calls(TorchFunctionMode):
         if isinstance(mask, Tensor):
             logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask.float()
         self._attention(logits)
+        self.products.attended(query, key, logits, scale)
 
     def _ending(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if isinstance(result, Tensor):
@@ -325,6 +332,7 @@ class Calls(TorchFunctionMode):
 
     def _backward(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         self.seen.retain_graph |= bool(given.get("retain_graph"))
+        self.loss_node = args[0].grad_fn
         _add(self.seen.backward_lines, line_of(frame))
 
     def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:

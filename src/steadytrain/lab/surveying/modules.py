@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from steadytrain.capture.discover import plain_name
+from steadytrain.lab.surveying.routers import balanced
 
 if TYPE_CHECKING:
     from steadytrain.lab.surveying.calls import Calls
@@ -188,6 +190,7 @@ class Modules:
         if routers:
             facts["router_share"] = {known[key]: share for key, (share, _) in routers.items()}
             facts["router_experts"] = {known[key]: experts for key, (_, experts) in routers.items()}
+            facts["router_balanced"] = balanced(self._calls.loss_node, _with_parents(self._roots.values(), routers))
         return facts
 
 
@@ -204,6 +207,13 @@ def _gradient_ratio(roots: list[nn.Module]) -> float | None:
     ]
     found = [size for size in sizes if size > 0]
     return found[0] / found[-1] if len(found) >= DEPTH_RATIO_MIN_LAYERS else None
+
+
+def _with_parents(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Modules of these identities, each with the module that it lies in."""
+    for root in roots:
+        for parent in root.modules():
+            yield from ((child, parent) for child in parent.children() if id(child) in wanted)
 
 
 def _normalised_size(module: nn.Module, values: Tensor) -> int:

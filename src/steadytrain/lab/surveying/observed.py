@@ -25,6 +25,7 @@ from steadytrain.lab.surveying.cuts import moves_output
 from steadytrain.lab.surveying.labels import Labels
 from steadytrain.lab.surveying.loop import Loop
 from steadytrain.lab.surveying.modules import Modules
+from steadytrain.lab.surveying.plans import steps_planned
 from steadytrain.lab.surveying.reruns import reruns
 from steadytrain.lab.surveying.rows import Rows
 from steadytrain.lab.surveying.state import LISTED_MAX, State
@@ -119,6 +120,7 @@ class Observed(Follower):
         self.calls, self.loop, self.state = Calls(), Loop(), State()
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
         self.rows = Rows()
+        self._planned: int | None = None
         self._stream: Stream | None = None
         self._micro_batches: list[MicroBatch] = []
 
@@ -240,6 +242,7 @@ class Observed(Follower):
         named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
         folder = next((name for name in named if isinstance(name, str) and name), None)
         self.rows.mark(None if last is None else last.target, folder)
+        self._planned = steps_planned(self._inner.now)
 
     def _replayed(self, outcome: Outcome | str) -> None:
         self._outcome = outcome
@@ -277,6 +280,7 @@ class Observed(Follower):
             "detached_calls": seen.detached,
             "fully_masked_rows": seen.fully_masked,
             "attention_logit_largest": seen.attention_largest or None,
+            "attention_unscaled": self.calls.products.unscaled,
             "half_peak": seen.half_peak if seen.half_used else None,
             "half_overflow": seen.half_overflow if seen.half_used else None,
             "batch_norm_values": seen.batch_norm_values,
@@ -336,6 +340,7 @@ class Observed(Follower):
             "surveyed_first_step": self._steps[0] if self._steps else None,
             "surveyed_last_step": self._steps[-1] if self._steps else None,
             "surveyed_steps": len(self._steps),
+            "steps_planned": self._planned,
             "survey_replayed": isinstance(self._inner, ReplayedSteps),
             "ranks": int(os.environ.get("WORLD_SIZE", "1")),
             "initial_loss": self._losses[0][1] if self._losses and self._losses[0][0] == 1 else None,
