@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steadytrain.causes.catalog import causes
-from steadytrain.causes.contract import CERTAIN
+from steadytrain.causes.contract import CERTAIN, STRONG
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.model import Finding, Located, OperandRange, Symptom
 from steadytrain.trials.case import Case
@@ -338,3 +338,22 @@ def test_a_head_that_is_trained_alone_is_meant_so_until_something_is_raised() ->
 def test_a_batch_that_comes_twice_in_a_row_is_meant_so(facts: dict[str, Any], rule_broken: bool) -> None:
     case = case_of({"repeated_batches": 0.5, "surveyed_steps": 27, **facts}, "plateau")
     assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(("burst_at", "share"), [(None, "more"), (620, "less"), (400, "more")], ids=str)
+def test_units_that_die_of_a_burst_are_its_scar(burst_at: int | None, share: str) -> None:
+    died = Symptom("dead-units", "critical", 624, 688, "units died")
+    burst = Symptom("loss-spike", "note", burst_at or 0, 630, "it spiked")
+    seen = (died,) if burst_at is None else (died, burst)
+    case = replace(case_of({"dead_units": {"a": 1.0}}), symptom=died, symptoms=seen, onset=624)
+    assert (CAUSES["dead-units"].signature(case).weight > STRONG) is (share == "more")
+
+
+@pytest.mark.parametrize("ago", [0, 4, 12, 40])
+def test_a_rate_that_leapt_for_a_moment_is_seen_from_readings_that_come_late(ago: int) -> None:
+    case = case_of({}, "dead-units")
+    rates = case.window.signals["learning_rate"].copy()
+    rates[90 - ago - 1 : 90 - ago + 2] *= 100
+    window = replace(case.window, signals={**case.window.signals, "learning_rate": rates})
+    signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
+    assert any("learning rate rose" in sign.what for sign in signs) is (ago <= 12)

@@ -77,6 +77,11 @@ def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) 
     assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
+def tenth_of_the_rate(spec: Spec) -> Spec:
+    """A tenth of the rate makes a tenth of every update, and mends nothing by that."""
+    return replace(spec, trial="learning-rate-tenth", changes=(Change("learning-rate", {"factor": 0.1}),))
+
+
 def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) -> None:
     """The batch is as hard in every state; what was raised is the update, which only one trial keeps small."""
     named = replace(case, symptom=replace(case.symptom, name="update-norm-spike")) if case.symptom else case
@@ -91,6 +96,8 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     assert shows(named, control, [control])[1].startswith("the update grows")
     assert effect(named, control, of("reset-moments", [0.004] * 6)) == "removed"
     assert effect(named, control, of("rewarm", grown)) == "persists"
+    tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
+    assert effect(named, control, tenth) == "persists"
 
 
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.causes.contract import RULED_OUT, STRONG, Sign
-from steadytrain.model import Located, Symptom, Window
+from steadytrain.model import Located, Series, Symptom, Window
 from steadytrain.trials.facts import WITHOUT_SURVEY
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Signs = tuple[Sign, ...]
 NAMES_SHOWN = 4
+READ_LATE_STEPS, RISING_STEPS = 16, 4
+"""Layers are read every 16 steps; in its first steps a warm-up doubles the rate."""
+
 NEAR_STEPS = 2
 """A jump of the learning rate or a resume this near to the onset belongs to it."""
 
@@ -230,9 +233,20 @@ def layer_of(case: Case) -> str | None:
 
 
 def jump_of_rate(window: Window, onset: int) -> float:
-    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before; 1 at most
-    where it is not known."""
+    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before, or became
+    from one step to the next shortly before it; 1 at most where it is not known."""
     rates = window.series("learning_rate")
+    return max(_rise_of_rate(rates, onset), _leap_of_rate(rates, onset))
+
+
+def _leap_of_rate(rates: Series, onset: int) -> float:
+    """The largest factor between two steps. What is read every few steps only is raised some steps late."""
+    near = (rates.steps >= onset - READ_LATE_STEPS) & (rates.steps <= onset) & (rates.steps > RISING_STEPS)
+    values = rates.values[near]
+    return float((values[1:] / values[:-1]).max()) if len(values) > 1 and bool((values > 0).all()) else 1.0
+
+
+def _rise_of_rate(rates: Series, onset: int) -> float:
     before = rates.values[(rates.steps < onset - NEAR_STEPS) & (rates.steps >= onset - 32)]
     around = rates.values[(rates.steps >= onset - NEAR_STEPS) & (rates.steps <= onset)]
     if not len(before) or not len(around) or not before[-1] > 0:

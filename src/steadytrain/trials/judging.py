@@ -289,7 +289,7 @@ def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
 
 def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
     """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
-    control; 0 where that is not known."""
+    control; 0 where that is not known. A tenth of the rate makes a tenth of the update, and mends nothing by that."""
     quantity = _QUANTITIES.get(_name(case))
     if quantity is None:
         return 0.0
@@ -302,8 +302,15 @@ def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
         for one in (control, outcome)
     )
     before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
-    after = [value for place, value in here if place >= 0]
+    smaller = _rate_factor(outcome) if quantity[0] == "update_ratio" else 1.0
+    after = [value / smaller for place, value in here if place >= 0]
     return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
+
+
+def _rate_factor(outcome: Outcome) -> float:
+    """What the trial multiplies the learning rate of every step by."""
+    factors = [float(change.values["factor"]) for change in outcome.spec.changes if change.kind == "learning-rate"]
+    return math.prod(factors) or 1.0
 
 
 def _name(case: Case) -> str:
