@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -179,3 +179,31 @@ def test_gradients_are_carried_over_only_where_no_backward_finds_them_cleared() 
             loop.update_begins()
             loop.update_ended()
     assert (turns.carried_over, kept.carried_over, cleared.carried_over) == (False, True, False)
+
+
+def _cast(x: Tensor) -> Tensor:
+    return x.half()
+
+
+@pytest.mark.parametrize(
+    ("made", "seen"),
+    [
+        (lambda: _cast(torch.tensor([7e4, 8e4, 1.0])), True),
+        (lambda: _cast(torch.tensor([-7e4, -8e4, 1.0])), True),
+        (lambda: torch.tensor([300.0, 1.0]).half() * torch.tensor([300.0, 1.0]).half(), True),
+        (lambda: torch.ones(2).half().masked_fill(torch.tensor([True, False]), float("-inf")), False),
+        (lambda: torch.full((2,), float("-inf"), dtype=torch.float16), False),
+        (lambda: _cast(torch.tensor([-1e9, -1e9, 1.0])), False),
+        (lambda: torch.tensor([1.0, 0.0]).half() * -1e9, False),
+        (lambda: torch.tensor([-60.0, -70.0]).half() + torch.full((2,), -65504.0).half(), False),
+    ],
+    ids=["cast", "cast below", "product", "masked fill", "full", "cast of a mask", "times -1e9", "onto a mask"],
+)
+def test_masks_are_no_overflow(made: Callable[[], Tensor], seen: bool) -> None:
+    calls = Calls()
+    calls.look(True)
+    try:
+        made()
+    finally:
+        calls.look(False)
+    assert bool(calls.seen.half_overflow) is seen

@@ -40,6 +40,11 @@ LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
 TABLES = frozenset({"embedding"})
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
+WRITES_VALUES = frozenset(
+    {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
+)
+"""What may put an infinity there that somebody wrote down."""
+
 KEEPS_KIND = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
 )
@@ -375,7 +380,9 @@ class Calls(TorchFunctionMode):
             peak = float(result[finite].abs().max()) / HALF_MAX
             self.seen.half_peak = max(self.seen.half_peak, peak)
         given = [value for value in args if isinstance(value, Tensor) and value.is_floating_point()]
-        if bool(result.isinf().any()) and all(bool(value.isfinite().all()) for value in given):
+        if not given or name in WRITES_VALUES or not bool(result.isinf().any()):
+            return
+        if all(bool(value.isfinite().all()) for value in given) and not _masks(args, given, result):
             _add(self.seen.half_overflow, f"{name} at {line_of(frame)}")
 
     # -- what a tensor is ------------------------------------------------------------------------------------------
@@ -446,6 +453,23 @@ def _class_dimension(value: Tensor) -> int:
 def _sums_to_one(value: Tensor, dimension: int) -> bool:
     sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
     return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
+
+
+def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
+    """Whether what became -inf was masked before: one number far below zero in all of these places."""
+    lost = result.isinf()
+    if bool((result[lost] > 0).any()):
+        return False
+    if any(isinstance(value, (int, float)) and value < MASKED_BELOW for value in args):
+        return True
+    for value in given:
+        try:
+            there = value.expand(result.shape)[lost]
+        except RuntimeError:
+            continue
+        if bool((there == there[0]).all()) and float(there[0]) < MASKED_BELOW:
+            return True
+    return False
 
 
 def _add(listed: list[Any], value: Any) -> None:
