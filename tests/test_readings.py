@@ -99,6 +99,14 @@ def test_a_skipped_step_is_no_jump_of_the_loss() -> None:
     assert loss_jump(steps(loss=[*FLAT[:150], NAN]), 145, 160) == math.inf
 
 
+def test_a_jump_is_measured_by_the_tail_of_the_loss() -> None:
+    """Most batches cost next to nothing; what one in ten costs is no jump, and ten times that is."""
+    loss = [0.3 if step % 10 == 0 else 0.01 + 0.001 * (step % 3) for step in range(200)]
+    assert loss_jump(steps(loss=loss), 145, 160) < 8.0
+    loss[150] = 3.0
+    assert loss_jump(steps(loss=loss), 145, 160) > 8.0
+
+
 def test_the_reference_before_a_value_leaves_a_gap() -> None:
     values = np.arange(20.0)
     median, scale = before(values, np.array([2, 12]), width=5, gap=3, least=3)

@@ -20,6 +20,9 @@ from steadytrain.trials.contract import Change, Entry, Outcome, Spec
 PATCHED = (
     (torch.autocast, "__enter__"),
     (torch, "manual_seed"),
+    (torch, "arange"),
+    (torch.nn.Module, "register_buffer"),
+    (torch.nn.Module, "__call__"),
     (DataLoader, "__init__"),
     (torch.nn.utils, "clip_grad_norm_"),
     (torch.nn.utils.clip_grad, "clip_grad_norm_"),

@@ -509,7 +509,15 @@ class Incident:
 
 
 NO_PROGRESS = frozenset(
-    {"no-learning", "plateau", "frozen-parameters", "vanishing-gradients", "dead-units", "representation-collapse"}
+    {
+        "no-learning",
+        "plateau",
+        "frozen-parameters",
+        "lost-updates",
+        "vanishing-gradients",
+        "dead-units",
+        "representation-collapse",
+    }
 )
 """Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
 

@@ -36,6 +36,9 @@ COARSE_SHARE = 0.8
 """Of the tensors that tell: norms are often kept in float32 beside weights in bfloat16."""
 
 LOSS_POINTS = 64
+TAIL_SHARE, TAIL_TO_SIGMA = 0.05, 1.96
+"""Of a normal distribution a twentieth lies further out than 1.96 standard deviations."""
+
 LOSS_POINTS_MIN = 5
 
 
@@ -227,7 +230,8 @@ def loss_change(window: Window, first_step: int, last_step: int) -> float:
 def loss_jump(window: Window, first_step: int, last_step: int) -> float:
     """By how many robust standard deviations the highest loss of these steps lies above the median before them.
 
-    0 where too little is known; Inf where a loss among them is not finite.
+    Where the loss has a heavy tail (most batches are easy, and now and then one is not) its tail is the measure. 0
+    where too little is known; Inf where a loss among them is not finite.
     """
     steps, values = _losses(window, last_step)
     start = int(np.searchsorted(steps, first_step))
@@ -237,7 +241,9 @@ def loss_jump(window: Window, first_step: int, last_step: int) -> float:
         return np.inf
     if len(before) < LOSS_POINTS_MIN or not len(during):
         return 0.0
-    return _scales(float(during.max()), before)
+    level = float(np.median(before))
+    scale = max(_noise(before), _tail_noise(before), 1e-3 * abs(level), 1e-9)
+    return (float(during.max()) - level) / scale
 
 
 def _losses(window: Window, last_step: int) -> tuple[IntArray, FloatArray]:
@@ -257,6 +263,11 @@ def _scales(value: float, before: FloatArray) -> float:
 def _noise(values: FloatArray) -> float:
     """Robust standard deviation from point to point, which a trend does not inflate."""
     return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(values))))
+
+
+def _tail_noise(values: FloatArray) -> float:
+    """The same by the largest twentieth of the differences: equal to it for normal noise, larger for a heavy tail."""
+    return float(np.quantile(np.abs(np.diff(values)), 1 - TAIL_SHARE)) / (TAIL_TO_SIGMA * 2**0.5)
 
 
 def is_coarse(window: Window) -> bool:

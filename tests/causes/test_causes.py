@@ -21,6 +21,9 @@ from steadytrain.trials.catalog import trials
 ROOT = Path(__file__).parents[2]
 CAUSES = catalog.shipped()
 TRIALS = {trial.name for trial in trials()}
+BY_HAND = {"layer-norm"}
+"""A norm before a layer, where the trial of that name replaces batch norms."""
+
 # fmt: off
 PROMISED = (
     "bad-batch", "nonfinite-input", "no-supervised-tokens", "token-out-of-range", "tokenizer-mismatch",
@@ -78,6 +81,22 @@ def test_it_names_trials_that_exist_and_expects_what_it_rests_on(name: str) -> N
         assert cause.expected(trial) in ("removed", "either")
     for trial in cause.spared:
         assert cause.expected(trial) in ("persists", "either")
+
+
+def test_every_trial_is_what_some_cause_expects_a_control_or_a_group_test() -> None:
+    """A trial that no cause knows tells nothing; a name of a trial that is not there is a promise that is not kept."""
+    known = {name for cause in CAUSES.values() for name in (*cause.expects, *cause.confirming, *cause.spared)}
+    known |= {one.trial for cause in CAUSES.values() for one in cause.interventions if one.trial}
+    assert known <= TRIALS
+    assert TRIALS - known == set()
+
+
+@every_cause
+def test_an_intervention_of_a_trials_name_is_tried_by_that_trial(name: str) -> None:
+    """What a hand has to do has another name than what a replay can try."""
+    for one in CAUSES[name].interventions:
+        if one.name in TRIALS and one.trial != one.name:
+            assert one.trial is not None or one.name in BY_HAND, one.name
 
 
 @every_cause

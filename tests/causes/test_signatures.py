@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from steadytrain.causes.catalog import causes
+from steadytrain.causes.contract import CERTAIN, STRONG
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.model import Finding, Located, OperandRange, Symptom
 from steadytrain.trials.case import Case
@@ -96,7 +97,10 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
     "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
     "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
-    "compiled-code-mismatch": ({"compiled": ["net"], "compiled_difference": 1e5}, "plateau"),
+    "compiled-code-mismatch": (
+        {"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0},
+        "plateau",
+    ),
     "custom-operation-fault": (
         {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},
         "plateau",
@@ -112,7 +116,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (
-        {"parameters_without_gradient": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
+        {"parameters_without_gradient": ["a"], "parameters_cut_off": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
         "frozen-parameters",
     ),
     "bad-initialization": ({"initial_scale": {"a": 40.0}, "initial_loss": 30.0}, "exploding-gradients"),
@@ -202,6 +206,19 @@ def test_the_first_bad_operation_tells(operation: str, dtype: str, facts: dict[s
     assert CAUSES[name].signature(case).layer == "layers.1"
 
 
+@pytest.mark.parametrize(
+    ("first_difference", "name"), [(90, "hardware-fault"), (89, "hardware-fault"), (82, None)], ids=str
+)
+def test_a_fault_that_a_replay_leaves_out_came_from_outside(first_difference: int, name: str | None) -> None:
+    facts = {
+        "replay_exact": False,
+        "first_difference": {"step": first_difference, "phase": "forward", "tensor": "loss"},
+    }
+    case = case_of(facts, "nonfinite-loss", finding=located("aten.native_layer_norm.default"))
+    assert (first(case) == "hardware-fault") is (name is not None)
+    assert not any(sign.weight >= CERTAIN for sign in CAUSES["singular-operation"].signature(case).signs)
+
+
 def test_a_rate_that_jumped_points_at_the_rate() -> None:
     case = case_of({}, "divergence")
     window = case.window
@@ -214,3 +231,129 @@ def test_a_rate_that_jumped_points_at_the_rate() -> None:
 def test_rows_that_stand_out_are_named() -> None:
     case = case_of({"rows_suspect": [3, 5], "loss_excess": 9.0})
     assert CAUSES["bad-batch"].signature(case).batch_rows == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"compiled_difference": 1e5, "compiled_rounding": 3.0}, True),
+        ({"compiled_difference": 1e4, "compiled_rounding": 5e3}, False),
+        ({"compiled_difference": 1e5}, False),
+        ({"compiled_difference": 12.0, "compiled_rounding": 1.0}, False),
+    ],
+    ids=["no rounding", "as much as its own rounding", "no control", "rounding"],
+)
+def test_compiled_code_is_held_against_the_rounding_of_the_model(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["compiled-code-mismatch"].signature(case_of({"compiled": ["net"], **facts}, "plateau"))
+    assert (signature.broken_equivalence is not None) is rule_broken
+
+
+CUT = {"parameters_without_gradient": ["a", "b"], "detached_calls": ["m.py:4: x.detach()"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken", "proven"),
+    [
+        ({}, False, False),
+        ({"parameters_cut_off": ["a"]}, True, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.0}, False, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.02}, True, True),
+        ({"parameters_cut_off": ["a"], "parameters_not_in_optimizer": ["a", "b"]}, False, False),
+        ({"modules_output_detached": ["c"]}, False, False),
+    ],
+    ids=["a detach elsewhere", "behind the cut", "output stays", "output moves", "nobody's", "another module"],
+)
+def test_a_cut_is_one_that_the_parameters_lie_behind(facts: dict[str, Any], rule_broken: bool, proven: bool) -> None:
+    """A detached number for a log says nothing of a layer that is not used."""
+    signature = CAUSES["detached-graph"].signature(case_of({**CUT, **facts}, "no-learning"))
+    assert (signature.broken_invariant is not None) is rule_broken
+    assert (signature.broken_equivalence is not None) is proven
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"frozen_share": 1.0}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 1}, "update_ratio": None}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}}, False),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}, "update_ratio": None}, False),
+    ],
+    ids=["all", "all but a bias", "adapters", "all biases"],
+)
+def test_a_base_may_be_frozen_by_design(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["frozen-parameters"].signature(case_of({"parameters_frozen": ["a"], **facts}, "plateau"))
+    assert (signature.broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(
+    ("ratios", "name"),
+    [((0.5, 1e-5), "missing-warmup"), ((1e-5, 1e-5), "bad-initialization")],
+    ids=["training took them apart", "apart from the first step on"],
+)
+def test_what_training_took_apart_was_not_begun_so(ratios: tuple[float, float], name: str) -> None:
+    facts = {"surveyed_first_step": 1, "gradient_ratio": ratios[0], "gradient_ratio_last": ratios[1]}
+    case = case_of({**facts, "warmup_seen": False}, "vanishing-gradients")
+    weights = {one: CAUSES[one].signature(case).weight for one in ("missing-warmup", "bad-initialization")}
+    assert max(weights, key=lambda one: weights[one]) == name
+
+
+@pytest.mark.parametrize(
+    ("facts", "speaks"),
+    [
+        ({"repeated_rows": 0.48}, False),
+        ({"repeated_rows": 0.48, "surveyed_rows": 1700, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.3, "surveyed_rows": 1400, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.7, "surveyed_rows": 1400, "dataset_rows": 1500}, True),
+    ],
+    ids=["a small data set", "more than an epoch", "drawn with replacement", "within an epoch"],
+)
+def test_rows_of_a_small_data_set_come_again(facts: dict[str, Any], speaks: bool) -> None:
+    signature = CAUSES["repeated-data"].signature(case_of(facts, "dead-units"))
+    assert any(sign.weight > 0 for sign in signature.signs) is speaks
+
+
+@pytest.mark.parametrize(("share", "rule_broken"), [(26 / 27, False), (20 / 27, True)], ids=["one batch", "some"])
+def test_one_batch_in_every_step_is_meant_so(share: float, rule_broken: bool) -> None:
+    """All data at once, as with graphs."""
+    case = replace(case_of({"repeated_batches": share, "surveyed_steps": 27}), symptom=None, symptoms=())
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+def test_a_head_that_is_trained_alone_is_meant_so_until_something_is_raised() -> None:
+    case = case_of({"parameters_not_in_optimizer": ["body.weight"]}, "frozen-parameters")
+    cause = CAUSES["parameters-not-in-optimizer"]
+    assert cause.signature(case).broken_invariant is not None
+    assert cause.signature(replace(case, symptom=None, symptoms=())).broken_invariant is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"repeated_after": 1}, False),
+        ({"repeated_after": 1, "workers": 4}, True),
+        ({"repeated_after": 8}, True),
+    ],
+    ids=["two updates on a batch", "workers that read the same", "drawn again"],
+)
+def test_a_batch_that_comes_twice_in_a_row_is_meant_so(facts: dict[str, Any], rule_broken: bool) -> None:
+    case = case_of({"repeated_batches": 0.5, "surveyed_steps": 27, **facts}, "plateau")
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(("burst_at", "share"), [(None, "more"), (620, "less"), (400, "more")], ids=str)
+def test_units_that_die_of_a_burst_are_its_scar(burst_at: int | None, share: str) -> None:
+    died = Symptom("dead-units", "critical", 624, 688, "units died")
+    burst = Symptom("loss-spike", "note", burst_at or 0, 630, "it spiked")
+    seen = (died,) if burst_at is None else (died, burst)
+    case = replace(case_of({"dead_units": {"a": 1.0}}), symptom=died, symptoms=seen, onset=624)
+    assert (CAUSES["dead-units"].signature(case).weight > STRONG) is (share == "more")
+
+
+@pytest.mark.parametrize("ago", [0, 4, 12, 40])
+def test_a_rate_that_leapt_for_a_moment_is_seen_from_readings_that_come_late(ago: int) -> None:
+    case = case_of({}, "dead-units")
+    rates = case.window.signals["learning_rate"].copy()
+    rates[90 - ago - 1 : 90 - ago + 2] *= 100
+    window = replace(case.window, signals={**case.window.signals, "learning_rate": rates})
+    signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
+    assert any("learning rate rose" in sign.what for sign in signs) is (ago <= 12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from steadytrain.causes.contract import Sign, Signature
 from steadytrain.cli import diagnose, report, show
 from steadytrain.diagnosing import stored
 from steadytrain.diagnosing.concluding import Circumstances, conclude
-from steadytrain.diagnosing.model import Answer
+from steadytrain.diagnosing.model import Answer, BatchRow
 from steadytrain.diagnosing.proving import Control
 from steadytrain.diagnosing.weighing import Suspect
 from steadytrain.errors import UsageError
@@ -90,14 +91,21 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     assert "Diagnosis" not in run(show, bundle)
     told = answer(bundle)
     assert (told.verdict, told.status) == ("bad-batch", "confirmed")
-    stored.keep(bundle, told)
+    row = BatchRow(3, 412, "ids", "int64", 64, 0, (17, 4), loss=7.125, text="a \x1b[31m\x9b2J<b>")
+    stored.keep(bundle, replace(told, rows=(row,)))
     assert "Diagnosis: confirmed: bad-batch" in run(show, bundle)
+    with CliRunner().isolation() as (printed, *_):
+        diagnose._print(replace(told, rows=(row,)))
+    shown = printed.getvalue().decode()
+    assert "row 3 of step 412 (loss 7.125), ids:" in shown
+    assert not any(mark in shown for mark in ("\x1b", "\x9b"))
     page = tmp_path / "page.html"
     run(report, bundle, "-o", page)
     text = page.read_text(encoding="utf-8")
     for part in ("<h2>Diagnosis</h2>", "bad-batch", "drop-batch did so", "blocks.3", "3, 5", "removes it"):
         assert part in text, part
-    assert "\x1b" not in text
+    assert "a \\x1b[31m\\x9b2J&lt;b&gt;" in text
+    assert not any(mark in text for mark in ("\x1b", "\x9b"))
 
 
 def test_a_diagnosis_lies_beside_the_bundle_and_leaves_it_as_it_was(tmp_path: Path) -> None:

@@ -155,8 +155,12 @@ def test_nothing_seen_and_nothing_tried_is_unknown() -> None:
 @every_cause
 @pytest.mark.parametrize(
     "control",
-    [Control(False, False, None, "no tape"), Control(True, True, False, "it came again")],
-    ids=["not possible", "not exact"],
+    [
+        Control(False, False, None, "no tape"),
+        Control(True, True, False, "it came again"),
+        Control(True, True, None, "it came again"),
+    ],
+    ids=["not possible", "not exact", "not compared"],
 )
 def test_nothing_is_confirmed_without_an_exact_replay(name: str, control: Control) -> None:
     signs = {name: sign(CERTAIN, invariant=True, equivalence=True)}

@@ -235,7 +235,21 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
 SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
 """Changes that need not change the losses of these loops."""
 
-ELSEWHERE = {"eager", "one-thread", "one-worker", "seed-everything", "deterministic"}
+ELSEWHERE = {
+    "balance-router",
+    "causal-mask",
+    "deterministic",
+    "eager",
+    "float32-positions",
+    "one-thread",
+    "one-worker",
+    "qk-clip",
+    "reattach",
+    "reference-operation",
+    "seed-everything",
+    "shift-labels",
+    "shuffle-column",
+}
 """Changes that have a test of their own."""
 
 _recordings: dict[str, tuple[Recording, Outcome]] = {}

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from steadytrain.trials.case import Case
+from steadytrain.model import Symptom
+from steadytrain.trials.case import Case, leading_symptom
 from steadytrain.trials.catalog import trial
 from steadytrain.trials.contract import NotApplicable, Spec
 from trial_cases import finite_case
@@ -110,4 +111,17 @@ def test_aims() -> None:
     symptom = finite_case().symptoms[0]
     assert finite_case(symptom=replace(symptom, name="nonfinite-loss")).aim == "finite"
     assert finite_case(symptom=replace(symptom, name="no-learning")).aim == "progress"
+    assert finite_case(symptom=replace(symptom, name="lost-updates")).aim == "progress"
     assert finite_case(symptom=None).aim == "excess"
+
+
+@pytest.mark.parametrize(
+    ("at", "leading"),
+    [(620, "loss-spike"), (500, "dead-units"), (660, "dead-units")],
+    ids=["right-before", "long-before", "after"],
+)
+def test_what_burst_leads_before_the_standstill_that_it_leaves(at: int, leading: str) -> None:
+    burst, still = (Symptom("loss-spike", "warning", at, at, ""), Symptom("dead-units", "critical", 640, 690, ""))
+    found = leading_symptom((still, burst))
+    assert found is not None
+    assert found.name == leading

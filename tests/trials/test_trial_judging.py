@@ -12,7 +12,7 @@ from steadytrain.errors import UsageError
 from steadytrain.trials.case import Case
 from steadytrain.trials.catalog import trial
 from steadytrain.trials.contract import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
-from steadytrain.trials.judging import excess_of, judge, shows
+from steadytrain.trials.judging import excess_of, judge, measures, shows
 from steadytrain.trials.table import document, lines
 from steadytrain.trials.verifying import plan_fix, steps_to_follow, verified
 from trial_cases import finite_case
@@ -77,6 +77,29 @@ def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) 
     assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
+def tenth_of_the_rate(spec: Spec) -> Spec:
+    """A tenth of the rate makes a tenth of every update, and mends nothing by that."""
+    return replace(spec, trial="learning-rate-tenth", changes=(Change("learning-rate", {"factor": 0.1}),))
+
+
+def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) -> None:
+    """The batch is as hard in every state; what was raised is the update, which only one trial keeps small."""
+    named = replace(case, symptom=replace(case.symptom, name="update-norm-spike")) if case.symptom else case
+    grown = [0.004, 0.004, 0.004, 0.29, 0.25, 0.2]
+
+    def of(name: str, updates: Sequence[float]) -> Outcome:
+        plain = made(name, SPIKE, FLAT)
+        steps = (replace(step, update_ratio=ratio) for step, ratio in zip(plain.steps, updates, strict=True))
+        return replace(plain, steps=tuple(steps))
+
+    control = of("unchanged", grown)
+    assert shows(named, control, [control])[1].startswith("the update grows")
+    assert effect(named, control, of("reset-moments", [0.004] * 6)) == "removed"
+    assert effect(named, control, of("rewarm", grown)) == "persists"
+    tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
+    assert effect(named, control, tenth) == "persists"
+
+
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
     control = made("unchanged", SPIKE, HURT)
     assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"
@@ -126,6 +149,24 @@ def test_a_run_that_does_not_learn_is_judged_by_how_far_the_probes_fall(case: Ca
     assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.0, 1.5, 1.0])) == "removed"
     assert effect(case, control, made("clip", CALM, [2.3, 2.3, 2.3, 2.29])) == "persists"
     assert effect(case, control, made("clip", CALM, [2.3, 2.6, 3.0, 3.3])) == "worse"
+
+
+def test_who_stands_quite_still_is_seen_to_begin_to_move(case: Case) -> None:
+    """A rate that is a thousand times too low: ten times of it goes ten times as far, which is not far."""
+    case = replace(case, symptom=replace(case.symptoms[0], name="no-learning"))
+    control = made("unchanged", CALM, [2.3, 2.2998, 2.2997, 2.2995])
+    assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.298, 2.297, 2.295])) == "removed"
+    assert effect(case, control, made("rewarm", CALM, [2.3, 2.2998, 2.2997, 2.2994])) == "persists"
+    noisy = made("unchanged", CALM, [2.3, 2.296, 2.303, 2.2995])
+    assert effect(case, noisy, made("reorder", CALM, [2.3, 2.298, 2.297, 2.295])) == "persists"
+
+
+@pytest.mark.parametrize(("signals", "seen"), [(("loss",), True), (("tensors.exp_avg_sq_nonfinite",), False)])
+def test_what_no_trial_measures_is_not_gone_because_nothing_rises(
+    case: Case, signals: tuple[str, ...], seen: bool
+) -> None:
+    name = "divergence" if seen else "nonfinite-optimizer-state"
+    assert measures(replace(case, symptom=replace(case.symptoms[0], name=name, signals=signals))) is seen
 
 
 def test_a_trial_that_ended_before_its_control_removed_nothing(case: Case) -> None:

@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 model = classifier()
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3 if FIXED else 2e-6)
 
-for step in range(1, 401):
+for step in range(1, 601):
     rows = torch.randint(len(images), (64,))
     loss = F.cross_entropy(model(images[rows]), labels[rows])
     optimizer.zero_grad()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import LOWER_RATE
-from steadytrain.causes.signs import fact, holds, measured, ruled_out, when
+from steadytrain.causes.signs import fact, holds, measured, quiet, ruled_out, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class AccumulationScaling(Cause):
 
     base_rate = 12.0
     rivals = ("learning-rate-too-high", "missing-zero-grad")
-    expects = column("script", removed=("accumulation-mean", "accumulation-one"))
+    expects = column("script", removed=("accumulation-mean",), either=("accumulation-one",))
     confirming = ("accumulation-mean", "accumulation-one")
     spared = ("drop-batch", "float32")
     interventions = (
@@ -47,16 +47,20 @@ class AccumulationScaling(Cause):
 
     def signature(self, case: Case) -> Signature:
         backwards, divisor = measured(case, "backwards_per_step"), measured(case, "loss_divisor")
-        undivided = backwards > 1.5 and fact(case, "loss_divided") is False
+        # Losses of several kinds are each sent backward from a line of their own: real and false samples, say.
+        a_line = backwards / max(1.0, measured(case, "backward_lines")) if fact(case, "backward_lines") else backwards
+        undivided = a_line > 1.5 and fact(case, "loss_divided") is False
+        # A rate may have been chosen for the sum: that is a fault where something went wrong.
+        wrong = not quiet(case)
         twice = backwards > 1.5 and divisor > 1.5 * backwards
         return Signature(
             (
                 *when(
                     undivided,
-                    CERTAIN,
+                    CERTAIN if wrong else FAIR,
                     f"{backwards:.0f} backward calls an update, and the loss is not divided",
                     "fact loss_divided",
-                    invariant=True,
+                    invariant=wrong,
                 ),
                 *when(
                     twice,

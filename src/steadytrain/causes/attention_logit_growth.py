@@ -35,11 +35,12 @@ class AttentionLogitGrowth(Cause):
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift", "embedding-gradient-spike")
     expects = column("logits")
-    confirming = ("attention-softcap",)
+    confirming = ("attention-softcap", "qk-clip")
     spared = ("drop-batch", "beta2-lower")
     interventions = (
         LOWER_RATE,
         Intervention("attention-softcap", 5, "cap the logits of attention at 50", "attention-softcap"),
+        Intervention("qk-clip", 5, "scale queries and keys down where their products are above 30", "qk-clip"),
         Intervention("qk-norm", 5, "a norm on queries and keys"),
     )
     grade = "A"
@@ -56,7 +57,6 @@ class AttentionLogitGrowth(Cause):
                     "attention_unscaled",
                     FAIR,
                     "attention does not divide by the root of the width",
-                    invariant=True,
                 ),
                 *ruled_out(
                     surveyed(case)

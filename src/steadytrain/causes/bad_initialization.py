@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import LONGER_WARMUP, NORM
-from steadytrain.causes.signs import above, below, fact, first_name, listed, measured, symptom, when
+from steadytrain.causes.signs import above, below, deepened, fact, first_name, listed, measured, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class BadInitialization(Cause):
                 ),
                 *above(case, "activation_ratio", 1e2, FAIR, "the last layer's output is {value} times the first's"),
                 *below(case, "activation_ratio", 1e-2, FAIR, "the last layer's output is {value} times the first's"),
+                *(replace(sign, weight=-sign.weight) for sign in deepened(case)),
                 *symptom(case, FAIR, "vanishing-gradients", "exploding-gradients"),
                 *listed(case, "parameters_strange", -STRONG, "values that no initialisation gives: {names}"),
                 *when(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import CERTAIN, FAIR, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import MATH_ATTENTION
 from steadytrain.causes.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
 from steadytrain.causes.table import column
@@ -35,25 +35,31 @@ class CausalLeak(Cause):
 
     base_rate = 9.0
     rivals = ("label-misalignment", "label-leakage", "repeated-data")
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("causal-mask",))
+    confirming = ("causal-mask",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("causal-mask", 5, "give attention its causal mask"), MATH_ATTENTION)
+    interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)
     grade = "A"
     source = "Megatron-LM #2357; transformers PR 46634; nanoVLM PR 204"
 
     def signature(self, case: Case) -> Signature:
+        shift = measured(case, "label_shift_trained")
+        reads_on = above(
+            case,
+            "causal_gradient",
+            1e-6,
+            CERTAIN,
+            "outputs depend on later inputs: {value} of the gradient to earlier ones",
+            invariant=True,
+        )
         return Signature(
             (
-                *equivalence(
-                    above(
-                        case,
-                        "causal_gradient",
-                        1e-6,
-                        CERTAIN,
-                        "outputs depend on later inputs: {value} of the gradient to earlier ones",
-                        invariant=True,
-                    )
+                *(equivalence(reads_on) if shift >= 1 else ()),
+                *when(
+                    bool(reads_on) and not shift >= 1,
+                    -STRONG,
+                    "what it learns to tell is no later token, so it may read all of them",
+                    "fact label_shift_trained",
                 ),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import EAGER, EXAMPLE
-from steadytrain.causes.signs import above, below, equivalence, fact, first_name, listed, ruled_out, surveyed
+from steadytrain.causes.signs import equivalence, fact, first_name, listed, measured, ruled_out, surveyed, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -41,27 +42,46 @@ class CompiledCodeMismatch(Cause):
     source = "pytorch #114109, #113180, #193061, #169082"
 
     def signature(self, case: Case) -> Signature:
+        apart, rounding = measured(case, "compiled_difference"), measured(case, "compiled_rounding")
+        told = f"compiled and eager differ by {apart:.3g} roundings on the same batch"
+        differs = apart > FAR_ROUNDINGS and not apart < FAR_TIMES * rounding
+        beside = f", eager and float64 by {rounding:.3g}" if math.isfinite(rounding) else ""
         return Signature(
             (
+                *when(
+                    differs and not math.isfinite(rounding),
+                    STRONG,
+                    told,
+                    "fact compiled_difference",
+                    compiled_difference=apart,
+                ),
                 *equivalence(
-                    above(
-                        case,
-                        "compiled_difference",
-                        100.0,
+                    when(
+                        differs and math.isfinite(rounding),
                         CERTAIN,
-                        "compiled and eager differ by {value} roundings on the same batch",
+                        told + beside,
+                        "fact compiled_difference",
                         invariant=True,
+                        compiled_difference=apart,
+                        compiled_rounding=rounding,
                     )
                 ),
-                *below(
-                    case,
-                    "compiled_difference",
-                    30.0,
+                *when(
+                    apart < NEAR_ROUNDINGS or apart < NEAR_TIMES * rounding,
                     -STRONG,
-                    "compiled and eager differ by {value} roundings on the same batch",
+                    told + beside,
+                    "fact compiled_difference",
+                    compiled_difference=apart,
                 ),
                 *listed(case, "compiled", HINT, "compiled: {names}"),
                 *ruled_out(surveyed(case) and not fact(case, "compiled"), "nothing is compiled"),
             ),
             layer=first_name(case, "compiled"),
         )
+
+
+FAR_ROUNDINGS, NEAR_ROUNDINGS = 100.0, 30.0
+"""Of the format that the output has: sums in another order differ by some tens of them at most."""
+
+FAR_TIMES, NEAR_TIMES = 10.0, 3.0
+"""What the model itself loses against float64: TensorFloat-32 or 16 bits inside lose more than the output's format."""

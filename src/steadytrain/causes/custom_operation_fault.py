@@ -41,12 +41,12 @@ class CustomOperationFault(Cause):
         "learning-rate-too-high",
         "bad-initialization",
     )
-    expects = column("kernel")
-    confirming = ("math-attention",)
+    expects = column("kernel", removed=("reference-operation",), either=("math-attention",))
+    confirming = ("reference-operation", "math-attention")
     spared = ("learning-rate-third",)
     interventions = (
         MATH_ATTENTION,
-        Intervention("reference-operation", 5, "plain operations in place of the custom one"),
+        Intervention("reference-operation", 5, "plain operations in place of the custom one", "reference-operation"),
         EXAMPLE,
     )
     grade = "A"

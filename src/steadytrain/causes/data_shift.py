@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, below, measured, quiet, ruled_out, symptom, when
+from steadytrain.causes.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class DataShift(Cause):
                     -STRONG,
                     "batches from the onset on are like those before ({value} standard deviations)",
                 ),
+                *renumbered(case, -STRONG),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
                 *symptom(case, HINT, "divergence", "loss-spike", "oscillation"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import LOWER_RATE, NORM
-from steadytrain.causes.signs import fact, layer_of, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.causes.signs import fact, layer_of, not_finite, noted, ruled_out, surveyed, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
+    from steadytrain.model import Symptom
     from steadytrain.trials.case import Case
 
 
@@ -56,11 +57,12 @@ class DeadUnits(Cause):
 
     def signature(self, case: Case) -> Signature:
         worst = _worst(case)
+        burst = _burst_before(case)
         return Signature(
             (
                 *when(
                     worst[1] > 0.7,
-                    STRONG,
+                    HINT if burst is not None else CERTAIN if worst[1] >= WHOLE_LAYER else STRONG,
                     f"{worst[1]:.0%} of the units of {worst[0]} are at an end for every sample",
                     "fact dead_units",
                     share=worst[1],
@@ -71,12 +73,33 @@ class DeadUnits(Cause):
                     "no layer has half of its units dead",
                     "fact dead_units",
                 ),
-                *symptom(case, STRONG, "dead-units"),
+                *symptom(case, HINT if burst is not None else STRONG, "dead-units"),
+                *when(
+                    burst is not None,
+                    -FAIR,
+                    f"units died after something else went wrong: {burst.message}" if burst is not None else "",
+                    "symptoms",
+                ),
                 *symptom(case, HINT, "plateau", "no-learning", "vanishing-gradients"),
                 *ruled_out(not_finite(case), "a dead unit makes nothing infinite", "symptoms"),
             ),
             layer=worst[0] or layer_of(case),
         )
+
+
+def _burst_before(case: Case) -> Symptom | None:
+    """What went wrong shortly before units died: then they are the scar of it."""
+    died = noted(case, "dead-units")
+    if died is None:
+        return None
+    near = range(died.first_step - SAME_STORY_STEPS, died.first_step)
+    return next((one for one in case.symptoms if one.name in BURSTS and one.first_step in near), None)
+
+
+BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
+SAME_STORY_STEPS = 64
+WHOLE_LAYER = 0.99
+"""A layer that passes nothing on is no matter of degree; sparse ones keep a few units in a hundred."""
 
 
 def _worst(case: Case) -> tuple[str | None, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.causes.signs import (
@@ -11,6 +12,7 @@ from steadytrain.causes.signs import (
     fact,
     first_name,
     listed,
+    measured,
     not_finite,
     ruled_out,
     surveyed,
@@ -45,28 +47,36 @@ class DetachedGraph(Cause):
 
     base_rate = 6.0
     rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
-    expects = column("script")
-    confirming = ()
+    expects = column("script", either=("reattach",))
+    confirming = ("reattach",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut"),)
+    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
     grade = "A"
     source = "Automodel PR 1527; Liger #968; trl #3926"
 
     def signature(self, case: Case) -> Signature:
-        cut = bool(fact(case, "detached_calls") or fact(case, "no_grad_calls") or fact(case, "modules_output_detached"))
         lost = fact(case, "parameters_without_gradient")
         # Meant where nobody updates them: a target network, a frozen encoder.
         orphaned = set(lost or ()) <= set(fact(case, "parameters_not_in_optimizer") or ())
+        behind = fact(case, "parameters_cut_off") or ()
+        blocked = _inside(lost or (), fact(case, "no_grad_calls"), fact(case, "modules_output_detached"))
+        moves = measured(case, "cut_off_moves_output")
+        # The output depends on them, and a gradient says that it does not.
+        contradicted = bool(behind) and moves > MOVES_MIN
+        unused = bool(behind) and moves <= MOVES_MIN and not blocked
+        told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
+        beside = f"; moved by a hundredth they move the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
             (
                 *equivalence(
-                    when(
-                        bool(lost) and cut and not orphaned,
-                        CERTAIN,
-                        f"no gradient reaches {enumerated(lost or ())}, while it reaches all others",
-                        "fact parameters_without_gradient",
-                        invariant=True,
-                    )
+                    when(contradicted, CERTAIN, told + beside, "fact parameters_cut_off", invariant=True, moves=moves)
+                ),
+                *when(
+                    bool(behind or blocked) and not orphaned and not contradicted,
+                    HINT if unused else CERTAIN,
+                    f"{told}; the output does not depend on them" if unused else told,
+                    "fact parameters_without_gradient",
+                    invariant=not unused,
                 ),
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
@@ -77,3 +87,13 @@ class DetachedGraph(Cause):
             ),
             layer=first_name(case, "parameters_without_gradient"),
         )
+
+
+def _inside(names: Iterable[str], *modules: Any) -> list[str]:
+    """Those of the parameters that lie in one of the modules."""
+    prefixes = tuple(f"{module}." for listed_modules in modules for module in listed_modules or ())
+    return [name for name in names if prefixes and name.startswith(prefixes)]
+
+
+MOVES_MIN = 1e-5
+"""Of the output's size: above the rounding of float32."""

@@ -33,7 +33,12 @@ class EmbeddingGradientSpike(Cause):
 
     base_rate = 3.0
     rivals = ("second-moment-lag", "attention-logit-growth")
-    expects = column("moments", removed=("embedding-gradient-shrink",), either=("beta2-lower", "reset-moments"))
+    # Where rare tokens bring it on, other data and limits on the update may help; a lower rate does not have to.
+    expects = column(
+        "script",
+        removed=("embedding-gradient-shrink",),
+        either=("beta2-lower", "drop-batch", "fresh-data", "reset-moments", "synthetic-batch", "update-clipping"),
+    )
     confirming = ("embedding-gradient-shrink",)
     spared = ("drop-batch", "float32")
     interventions = (

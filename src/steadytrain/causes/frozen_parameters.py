@@ -64,15 +64,16 @@ class FrozenParameters(Cause):
 
     def signature(self, case: Case) -> Signature:
         share = measured(case, "frozen_share")
+        whole = _is_whole(case)
         return Signature(
             (
                 *when(
                     share > 0.0,
-                    CERTAIN if share > WHOLE_SHARE else HINT,
+                    CERTAIN if whole else HINT,
                     f"{share:.0%} of the parameters are frozen: {enumerated(fact(case, 'parameters_frozen') or ())}",
                     "fact frozen_share",
                     share=share,
-                    invariant=share > WHOLE_SHARE,
+                    invariant=whole,
                 ),
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
@@ -90,5 +91,15 @@ class FrozenParameters(Cause):
         )
 
 
-WHOLE_SHARE = 0.99
-"""Of the elements: a base may be frozen by design, a whole model may not."""
+def _is_whole(case: Case) -> bool:
+    """Whether what is left to train is next to nothing, and no adapter: adapters have matrices, and tuned biases or
+    norms are those of all layers."""
+    kinds = fact(case, "parameter_dtypes")
+    tensors = sum(kinds.values()) if isinstance(kinds, dict) else 0
+    share = measured(case, "frozen_share")
+    return share == 1.0 or (share > WHOLE_SHARE and tensors <= FEW_TENSORS and fact(case, "update_ratio") is None)
+
+
+WHOLE_SHARE, FEW_TENSORS = 0.99, 2
+"""Of the elements: a base may be frozen by design, a whole model may not; of trainable tensors so many are no
+way of tuning."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.causes.signs import operation, quiet, ruled_out, symptom
+from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.signs import fact, operation, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -44,10 +44,37 @@ class HardwareFault(Cause):
     source = "Llama 3 report (6 events in 54 days); 2502.12340; 2605.04213; Megatron's rerun machine"
 
     def signature(self, case: Case) -> Signature:
+        alone = _differs_there_alone(case)
         return Signature(
             (
                 *symptom(case, HINT, "nonfinite-weight", "nonfinite-loss", "nonfinite-gradient", "loss-spike"),
-                *operation(case, -STRONG, "{operation} at {line} makes it again in a new process", lambda found: True),
+                *when(
+                    alone,
+                    CERTAIN,
+                    f"a replay is the same to the last bit up to step {case.onset}, where the symptom began, and not "
+                    "from there on",
+                    "fact first_difference",
+                ),
+                # Weights that were damaged in memory do it again from the state that was kept, too.
+                *(
+                    ()
+                    if alone
+                    else operation(
+                        case, -STRONG, "{operation} at {line} makes it again in a new process", lambda found: True
+                    )
+                ),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )
+
+
+def _differs_there_alone(case: Case) -> bool:
+    """Whether a replay differs first where the symptom began, after some steps in which it did not."""
+    first = fact(case, "first_difference")
+    step = first.get("step") if isinstance(first, dict) else None
+    began = case.onset - (case.begin if case.begin is not None else case.onset)
+    return fact(case, "replay_exact") is False and step in (case.onset - 1, case.onset) and began > EXACT_STEPS_MIN
+
+
+EXACT_STEPS_MIN = 2
+"""A run that does not repeat at all differs within its first steps."""

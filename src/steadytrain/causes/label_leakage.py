@@ -34,11 +34,11 @@ class LabelLeakage(Cause):
 
     base_rate = 3.0
     rivals = ("causal-leak", "label-misalignment", "repeated-data")
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("shuffle-column",))
+    confirming = ("shuffle-column",)
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("drop-column", 4, "take the column that tells the label out of the inputs"),
+        Intervention("drop-column", 4, "take the column that tells the label out of the inputs", "shuffle-column"),
         CLEAN_ROWS,
     )
     grade = "A"

@@ -44,10 +44,10 @@ class LabelMisalignment(Cause):
         "padding-in-loss",
         "tokenizer-mismatch",
     )
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("shift-labels",))
+    confirming = ("shift-labels",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("shift-once", 4, "shift labels exactly once"), CLEAN_ROWS)
+    interventions = (Intervention("shift-once", 4, "shift labels exactly once", "shift-labels"), CLEAN_ROWS)
     grade = "A"
     source = "transformers #47394, #46784, #46898, #32944; amber-train #6; open-instruct #1549"
 

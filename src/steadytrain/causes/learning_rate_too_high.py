@@ -71,7 +71,7 @@ class LearningRateTooHigh(Cause):
                 *when(
                     jump > 1.5,
                     CERTAIN if jump > FAR_RATIO else STRONG,
-                    f"the learning rate rose {jump:.3g} times at step {case.onset}",
+                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before",
                     "window learning_rate",
                     jump=jump,
                 ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, STRONG, Cause, Signature
 from steadytrain.causes.interventions import HIGHER_RATE
-from steadytrain.causes.signs import above, below, not_finite, ruled_out, seen, symptom
+from steadytrain.causes.signs import above, below, not_finite, quiet, ruled_out, seen, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -62,10 +62,14 @@ class LearningRateTooLow(Cause):
     source = "Smith 1506.01186 on range tests; nanoGPT #411"
 
     def signature(self, case: Case) -> Signature:
+        # At the end of a schedule that came down as planned steps are short, and nothing is wrong with them.
+        short = (
+            *below(case, "update_ratio", 1e-4, STRONG, "an update changes no matrix by more than {value} of it"),
+            *below(case, "update_ratio_median", 1e-5, FAIR, "an update changes the median tensor by {value} of it"),
+        )
         return Signature(
             (
-                *below(case, "update_ratio", 1e-4, STRONG, "an update changes no matrix by more than {value} of it"),
-                *below(case, "update_ratio_median", 1e-5, FAIR, "an update changes the median tensor by {value} of it"),
+                *(() if quiet(case) and _came_down(case) else short),
                 *above(case, "update_ratio", 0.003, -STRONG, "an update changes a matrix by {value} of it"),
                 *symptom(case, FAIR, "no-learning", "plateau"),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
@@ -76,3 +80,9 @@ class LearningRateTooLow(Cause):
                 ),
             ),
         )
+
+
+def _came_down(case: Case) -> bool:
+    """Whether the last rate is less than a tenth of the highest one."""
+    rates = case.window.series("learning_rate").values
+    return len(rates) > 0 and bool(rates[-1] < 0.1 * rates.max())

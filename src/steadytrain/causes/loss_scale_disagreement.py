@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, HINT, Cause, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, HINT, Cause, Signature
 from steadytrain.causes.interventions import BFLOAT16, LOSS_SCALE
 from steadytrain.causes.signs import above, fact, listed, one_rank, ruled_out, surveyed, symptom
 from steadytrain.causes.table import column
@@ -52,6 +52,14 @@ class LossScaleDisagreement(Cause):
                 *symptom(case, FAIR, "loss-scale-collapse"),
                 *above(case, "scaler_skips", 3.0, HINT, "the scaler skipped {value} steps in the survey"),
                 *listed(case, "rank_parameters_differ", FAIR, "parameters that differ between ranks: {names}"),
+                *above(
+                    case,
+                    "rank_scales_differ",
+                    0.0,
+                    CERTAIN,
+                    "in {value} steps ranks had different loss scales, or one skipped an update alone",
+                    invariant=True,
+                ),
                 *ruled_out(surveyed(case) and fact(case, "scaler") is not True, "there is no gradient scaler"),
                 *ruled_out(one_rank(case), "there is one process"),
             ),

@@ -33,11 +33,11 @@ class LowPrecisionPositions(Cause):
 
     base_rate = 9.0
     rivals = ("gradient-underflow", "lost-updates")
-    expects = column("script", removed=("float32",))
-    confirming = ("float32",)
+    expects = column("script", removed=("float32-positions",), either=("float32",))
+    confirming = ("float32-positions", "float32")
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("float32-positions", 2, "positions and frequencies in float32"),
+        Intervention("float32-positions", 2, "positions and frequencies in float32", "float32-positions"),
         FLOAT32,
     )
     grade = "B"

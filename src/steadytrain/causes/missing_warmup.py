@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.causes.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
-from steadytrain.causes.signs import above, fact, holds, quiet, ruled_out, symptom, when
+from steadytrain.causes.signs import above, deepened, fact, holds, quiet, ruled_out, symptom, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ class MissingWarmup(Cause):
         "stale-optimizer-state",
         "uninitialized-parameters",
     )
-    expects = column("rate", removed=("longer-warmup", "rewarm"))
+    expects = column("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("longer-warmup",)
-    spared = ("drop-batch", "float32", "fresh-data")
+    # A warm-up is a smaller rate for a while; where a smaller rate does as well, it is not told which was missing.
+    spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")
     interventions = (LONGER_WARMUP, LOWER_RATE, CLIP)
     grade = "A"
     source = "2006.05987; 2006.04884; 2406.09405"
@@ -55,10 +56,11 @@ class MissingWarmup(Cause):
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *when(
                     early and fact(case, "warmup_seen") is False,
-                    FAIR,
+                    FAIR if began <= FIRST_STEPS else HINT,
                     f"it began at step {began}, and the rate was at its peak from the first step on",
                     "fact warmup_seen",
                 ),
+                *(deepened(case) if early and fact(case, "warmup_seen") is False else ()),
                 *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
                 *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
@@ -67,4 +69,5 @@ class MissingWarmup(Cause):
         )
 
 
-WARM_UP_STEPS = 100
+FIRST_STEPS, WARM_UP_STEPS = 100, 500
+"""Warm-ups of the field take some hundred steps to some thousand; a trial goes back to the beginning from here."""

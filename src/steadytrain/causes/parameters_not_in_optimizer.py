@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.causes.signs import above, fact, first_name, listed, measured, not_finite, ruled_out, surveyed, symptom
+from steadytrain.causes.signs import (
+    above,
+    fact,
+    first_name,
+    listed,
+    measured,
+    not_finite,
+    quiet,
+    ruled_out,
+    surveyed,
+    symptom,
+)
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -41,14 +52,16 @@ class ParametersNotInOptimizer(Cause):
     source = "transformers #42489; trl #3089; unsloth #1282"
 
     def signature(self, case: Case) -> Signature:
+        # Giving the optimizer a head alone is a way to freeze the rest.
+        meant = quiet(case)
         return Signature(
             (
                 *listed(
                     case,
                     "parameters_not_in_optimizer",
-                    CERTAIN,
+                    STRONG if meant else CERTAIN,
                     "trainable and in no optimizer: {names} ({count})",
-                    invariant=True,
+                    invariant=not meant,
                 ),
                 *above(
                     case,

@@ -33,8 +33,8 @@ class RankDivergence(Cause):
 
     base_rate = 8.0
     rivals = ("unsynchronized-gradients", "hardware-fault", "nondeterminism", "loss-scale-disagreement")
-    expects = column("ranks")
-    confirming = ()
+    expects = column("ranks", removed=("one-rank",))
+    confirming = ("one-rank",)
     spared = ("drop-batch",)
     interventions = (Intervention("broadcast", 4, "broadcast the parameters of one rank"),)
     grade = "A"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.contract import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.signs import fact, fails, holds, ruled_out, seen, surveyed, symptom, when
 from steadytrain.causes.table import column
 
@@ -34,28 +34,30 @@ class RouterCollapse(Cause):
 
     base_rate = 8.0
     rivals = ()
-    expects = column("script")
-    confirming = ()
+    expects = column("script", removed=("balance-router",))
+    confirming = ("balance-router",)
     spared = ("drop-batch", "learning-rate-third")
-    interventions = (Intervention("balance-router", 5, "a balancing loss on the router"),)
+    interventions = (Intervention("balance-router", 5, "a balancing loss on the router", "balance-router"),)
     grade = "A"
     source = "2202.08906; 2408.15664; KempnerForge #117; minimind #567"
 
     def signature(self, case: Case) -> Signature:
         shares, experts = fact(case, "router_share"), fact(case, "router_experts")
-        worst = (
-            max(((share * experts.get(name, 2), name) for name, share in shares.items()), default=(0.0, None))
-            if isinstance(shares, dict) and isinstance(experts, dict)
-            else (0.0, None)
-        )
+        worst, whole = 0.0, None
+        name: str | None = None
+        if isinstance(shares, dict) and isinstance(experts, dict):
+            worst, name = max(
+                ((share * experts.get(router, 2), router) for router, share in shares.items()), default=(0.0, None)
+            )
+            whole = shares.get(name)
         return Signature(
             (
                 *when(
-                    worst[0] > 2.5,
-                    STRONG,
-                    f"the favourite expert of {worst[1]} gets {worst[0]:.2g} times its share",
+                    worst > 2.5,
+                    CERTAIN if whole is not None and whole > ALL_MIN else STRONG,
+                    f"the favourite expert of {name} gets {worst:.2g} times its share",
                     "fact router_share",
-                    load=worst[0],
+                    load=worst,
                 ),
                 *fails(case, "router_balanced", FAIR, "nothing balances the router"),
                 *holds(case, "router_balanced", -FAIR, "a balancing term reaches the router"),
@@ -64,5 +66,9 @@ class RouterCollapse(Cause):
                     surveyed(case) and not shares and seen(case, "expert-load-collapse") is None, "there is no router"
                 ),
             ),
-            layer=worst[1],
+            layer=name,
         )
+
+
+ALL_MIN = 0.95
+"""Of the tokens: from here on the other experts are there for nothing, whatever balance was meant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
@@ -55,15 +56,24 @@ class SchedulerMisstep(Cause):
         calls = measured(case, "scheduler_steps_per_step")
         planned, steps = measured(case, "scheduler_planned"), measured(case, "steps_planned")
         short = planned < 0.5 * steps
+        made = float(case.window.steps[-1]) if len(case.window.steps) else math.nan
+        # A schedule may be planned for a step each micro-batch or process, but then it is not over before the run.
+        over = calls > 0 and planned / calls < OVER_SHARE * made
         return Signature(
             (
                 *when(
                     calls > 1.5,
-                    CERTAIN,
+                    CERTAIN if over else FAIR,
                     f"the scheduler is stepped {calls:.0f} times an update",
                     "fact scheduler_steps_per_step",
-                    invariant=True,
+                    invariant=over,
                     calls=calls,
+                ),
+                *when(
+                    calls > 1.5 and over,
+                    HINT,
+                    f"its {planned:.0f} steps were over after {planned / calls:.0f} of {made:.0f} updates",
+                    "fact scheduler_planned",
                 ),
                 *when(
                     short,
@@ -88,3 +98,7 @@ class SchedulerMisstep(Cause):
                 ),
             ),
         )
+
+
+OVER_SHARE = 0.8
+"""Of the updates that were made: a schedule may well end a little before the run."""

@@ -53,7 +53,9 @@ class SecondMomentLag(Cause):
         "embedding-gradient-spike",
         "optimizer-epsilon-underflow",
     )
-    expects = column("moments")
+    # Cleared some time before it began, the moments have learnt the small gradients again by then; and small is not so
+    # small that epsilon counts.
+    expects = column("moments", either=("reset-moments", "epsilon-up"))
     confirming = ("beta2-lower", "update-clipping")
     spared = ("drop-batch", "rewarm", "float32")
     interventions = (UPDATE_CLIPPING, BETA2, RESET_MOMENTS, DROP_BATCH)

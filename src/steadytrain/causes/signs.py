@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.causes.contract import RULED_OUT, Sign
-from steadytrain.model import Located, Symptom, Window
+from steadytrain.causes.contract import RULED_OUT, STRONG, Sign
+from steadytrain.model import Located, Series, Symptom, Window
+from steadytrain.trials.facts import WITHOUT_SURVEY
 
 if TYPE_CHECKING:
     from steadytrain.trials.case import Case
 
 Signs = tuple[Sign, ...]
 NAMES_SHOWN = 4
+READ_LATE_STEPS, RISING_STEPS = 16, 4
+"""Layers are read every 16 steps; in its first steps a warm-up doubles the rate."""
+
 NEAR_STEPS = 2
 """A jump of the learning rate or a resume this near to the onset belongs to it."""
 
@@ -134,7 +138,8 @@ def equivalence(signs: Signs) -> Signs:
 
 
 def surveyed(case: Case) -> bool:
-    return bool(case.facts)
+    """Whether somebody has looked at the script, so that what is absent was not there."""
+    return not case.facts.keys() <= WITHOUT_SURVEY
 
 
 def rows_of(case: Case) -> tuple[int, ...]:
@@ -164,6 +169,37 @@ def _text(name: Any) -> str:
 
 def _numbered(name: str, value: float, weight: float, what: str, *, invariant: bool) -> Signs:
     return (Sign(what.format(value=f"{value:.3g}"), weight, f"fact {name}", {name: value}, invariant),)
+
+
+SAME_RANKS_MIN, OTHER_IDS_MAX = 0.9, 0.5
+"""Shared mass of token frequencies. Halves of one text share more than 0.9 either way; two texts of one tokenizer share
+more than half of it id by id, for the common words, marks and spaces are the same."""
+
+
+def renumbered(case: Case, weight: float) -> Signs:
+    """That tokens are as frequent as before, rank by rank, but are other ids."""
+    found = fact(case, "token_overlap")
+    if not isinstance(found, list) or len(found) != 2 or not (found[1] > SAME_RANKS_MIN and found[0] < OTHER_IDS_MAX):
+        return ()
+    text = f"ids are as frequent as before by rank ({found[1]:.0%} shared), but they are other ids ({found[0]:.0%})"
+    return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
+
+
+def deepened(case: Case) -> Signs:
+    """Gradients of the first and the last layer that were alike at the first step of the run and no longer are."""
+    first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
+    if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
+        return ()
+    if APART_MAX < last < 1 / APART_MAX or math.isnan(last):
+        return ()
+    what = (
+        f"gradients of the first layer were {first:.2g} times those of the last at the first step, and are {last:.2g}"
+    )
+    return (Sign(what, STRONG, "fact gradient_ratio_last", {"first": first, "last": last}),)
+
+
+ALIKE_MIN, APART_MAX = 1e-2, 1e-3
+"""First layer over last: what an initialisation gives, and what training made of it."""
 
 
 # The finding.
@@ -197,9 +233,20 @@ def layer_of(case: Case) -> str | None:
 
 
 def jump_of_rate(window: Window, onset: int) -> float:
-    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before; 1 at most
-    where it is not known."""
+    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before, or became
+    from one step to the next shortly before it; 1 at most where it is not known."""
     rates = window.series("learning_rate")
+    return max(_rise_of_rate(rates, onset), _leap_of_rate(rates, onset))
+
+
+def _leap_of_rate(rates: Series, onset: int) -> float:
+    """The largest factor between two steps. What is read every few steps only is raised some steps late."""
+    near = (rates.steps >= onset - READ_LATE_STEPS) & (rates.steps <= onset) & (rates.steps > RISING_STEPS)
+    values = rates.values[near]
+    return float((values[1:] / values[:-1]).max()) if len(values) > 1 and bool((values > 0).all()) else 1.0
+
+
+def _rise_of_rate(rates: Series, onset: int) -> float:
     before = rates.values[(rates.steps < onset - NEAR_STEPS) & (rates.steps >= onset - 32)]
     around = rates.values[(rates.steps >= onset - NEAR_STEPS) & (rates.steps <= onset)]
     if not len(before) or not len(around) or not before[-1] > 0:

@@ -117,7 +117,12 @@ _SINGULAR = (
 
 
 def _is_singular(found: Located) -> bool:
-    """Whether the operation has an edge. ``aten.log.default`` is ``log``; backward operations end in ``_backward``."""
+    """Whether the operation has an edge. ``aten.log.default`` is ``log``; backward operations end in ``_backward``.
+
+    The norms of layers have an epsilon under their root, so what breaks them is a value that is too large.
+    """
     name = found.operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
     parts = set(name.replace("backward0", "").replace("backward", "").split("_"))
-    return bool(parts & set(_SINGULAR)) and "softmax" not in name
+    return (
+        bool(parts & set(_SINGULAR)) and "softmax" not in name and not parts & {"layer", "batch", "group", "instance"}
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.causes.contract import HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.causes.contract import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import CLEAN_ROWS
-from steadytrain.causes.signs import above, fact, measured, ruled_out, surveyed, when
+from steadytrain.causes.signs import above, fact, measured, renumbered, ruled_out, surveyed, when
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class TokenizerMismatch(Cause):
 
     def signature(self, case: Case) -> Signature:
         size, rows = measured(case, "tokenizer_size"), measured(case, "token_rows")
-        excess = measured(case, "initial_loss") - measured(case, "uniform_loss")
+        guess = measured(case, "uniform_loss")
+        excess = measured(case, "initial_loss") - guess
+        known, now = case.typical("loss") or math.nan, _loss_at(case)
         return Signature(
             (
                 *when(
@@ -55,10 +58,17 @@ class TokenizerMismatch(Cause):
                 ),
                 *above(case, "token_unknown_share", 0.05, STRONG, "{value} of the tokens are the unknown token"),
                 *when(
-                    fact(case, "state_loaded") is True and excess > 0.5,
+                    fact(case, "state_loaded") is True and excess > MARGIN_NATS,
                     STRONG,
                     f"loaded weights begin {excess:.2g} nats above a guess",
                     "fact initial_loss",
+                ),
+                *renumbered(case, STRONG),
+                *when(
+                    known < guess - MARGIN_NATS and now > guess + MARGIN_NATS,
+                    FAIR,
+                    f"the loss rose from {known:.3g} to {now:.3g}, above that of a guess ({guess:.3g})",
+                    "window loss",
                 ),
                 *when(
                     size < 0.5 * rows,
@@ -69,3 +79,14 @@ class TokenizerMismatch(Cause):
                 *ruled_out(surveyed(case) and fact(case, "token_rows") is None, "there is no embedding of tokens"),
             )
         )
+
+
+MARGIN_NATS = 0.5
+"""Who reads the text at all is better than a guess by this, and who reads it as another one is worse by it."""
+
+
+def _loss_at(case: Case) -> float:
+    """The loss of the onset's step, NaN where it is not known."""
+    losses = case.window.series("loss")
+    found = losses.values[losses.steps == case.onset]
+    return float(found[0]) if len(found) else math.nan

@@ -33,10 +33,10 @@ class UnsynchronizedGradients(Cause):
 
     base_rate = 8.0
     rivals = ("rank-divergence", "loss-scale-disagreement")
-    expects = column("ranks")
-    confirming = ()
+    expects = column("ranks", removed=("one-rank", "synchronize"))
+    confirming = ("synchronize", "one-rank")
     spared = ("drop-batch",)
-    interventions = (Intervention("synchronize", 4, "average gradients over ranks"),)
+    interventions = (Intervention("synchronize", 4, "average gradients over ranks", "synchronize"),)
     grade = "A"
     source = "FunASR #3472; verl #7493; pytorch #69031; TrainCheck 2506.14813"
 

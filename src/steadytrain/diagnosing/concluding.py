@@ -229,6 +229,8 @@ def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]
             f"a run that repeats: `steadytrain replay {shlex.quote(known.target)}` names the first operation that "
             "differs, and the switch for it"
         )
+    elif known.control.exact is None:
+        advice.append("snapshots of steps before it, so that a replay can be held against the run: more --rewind-mb")
     elif not known.control.shown and known.symptom:
         advice.append("a snapshot from before the symptom: more --rewind-mb keeps older ones")
     if known.spent:

@@ -129,13 +129,41 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
+class BatchRow:
+    """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
+    ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
+
+    Texts are safe to print: whoever makes one has redacted them and made control characters visible.
+    """
+
+    row: int
+    step: int
+    tensor: str
+    dtype: str
+    elements: int
+    first: int
+    values: tuple[float | int | str, ...]
+    smallest: float | None = None
+    largest: float | None = None
+    loss: float | str | None = None
+    text: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "values": list(self.values)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> BatchRow:
+        return BatchRow(**{**data, "values": tuple(data["values"])})
+
+
+@dataclass(frozen=True)
 class Answer:
     """A whole diagnosis.
 
     ``verdict`` is the cause that is confirmed or likely, else ``unknown``; ``why`` says it in one sentence. ``replay``
     is ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says
-    what to record next time where nothing is proven. ``rows`` are rows of the batch in words, where a tokenizer is
-    known.
+    what to record next time where nothing is proven. ``rows`` are the rows of the batch at the onset that stand out,
+    each once for every tensor of the batch.
     """
 
     incident: str
@@ -149,7 +177,7 @@ class Answer:
     trials: tuple[TrialRow, ...]
     record_next: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    rows: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[BatchRow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -165,7 +193,7 @@ class Answer:
             "trials": [row.to_json() for row in self.trials],
             "record_next": list(self.record_next),
             "notes": list(self.notes),
-            "rows": dict(self.rows),
+            "rows": [row.to_json() for row in self.rows],
         }
 
     @staticmethod
@@ -184,5 +212,6 @@ class Answer:
             trials=tuple(TrialRow.from_json(entry) for entry in data["trials"]),
             record_next=tuple(data["record_next"]),
             notes=tuple(data["notes"]),
-            rows=dict(data["rows"]),
+            # Of an answer from before there were rows it is an empty object.
+            rows=tuple(BatchRow.from_json(entry) for entry in data["rows"] or ()),
         )

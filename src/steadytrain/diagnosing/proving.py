@@ -26,12 +26,14 @@ HELPS_FACTOR = 1.25
 
 @dataclass(frozen=True)
 class Control:
-    """What the unchanged replays showed. ``exact`` is None where it is not known; ``note`` says it in words."""
+    """What the unchanged replays showed. ``exact`` is None where it is not known; ``note`` says it in words;
+    ``judged`` is False where no symptom was raised, so that there was nothing to show."""
 
     ran: bool
     shown: bool
     exact: bool | None
     note: str
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def proof(
     needs = needed(suspect, verdicts, waiting)
     if not control.ran:
         return Proof(False, needs=needs, lacks=f"nothing was replayed: {control.note}")
-    if control.exact is False:
-        return Proof(False, needs=needs, lacks="the replay is not the same to the last bit")
+    if control.exact is not True:
+        what = "is not the same to the last bit" if control.exact is False else "could not be held against the run"
+        return Proof(False, needs=needs, lacks=f"the replay {what}")
     if equal is not None:
         return Proof(True, by=equal.what)
     contrary = contradictions(suspect, verdicts)
@@ -65,7 +68,8 @@ def proof(
         return Proof(False, needs=needs, lacks=f"{' and '.join(contrary)} did otherwise than it would")
     mended = [trial for trial in cause.confirming if removes(verdicts, trial)]
     if not control.shown:
-        return Proof(False, needs=needs, lacks=f"the unchanged replay does not show the symptom: {control.note}")
+        shown = "the unchanged replay does not show the symptom: " if control.judged else ""
+        return Proof(False, needs=needs, lacks=f"{shown}{control.note}")
     if broken is not None:
         helped = [trial for trial in cause.confirming if trial in verdicts and helps(verdicts[trial])]
         if helped:

@@ -11,12 +11,14 @@ again, so a diagnosis that was cut off goes on where it stopped, and one made ag
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steadytrain.causes.catalog import causes, shipped
+from steadytrain.causes.signs import surveyed
 from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
@@ -25,17 +27,20 @@ from steadytrain.diagnosing.proving import Control, needed, proof
 from steadytrain.diagnosing.stored import keep
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
+from steadytrain.lab.involved_rows import batch_rows
 from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
 from steadytrain.lab.trials.pool import check_launch
+from steadytrain.model import Symptom
 from steadytrain.store.bundle import is_bundle
-from steadytrain.store.folder import RUN_FILE, open_run
-from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
+from steadytrain.store.folder import RUN_FILE, RunRecord, open_run
+from steadytrain.trials.case import LEAD_S_MAX, SAME_STORY_STEPS, Case, open_case
 from steadytrain.trials.catalog import trials
-from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
-from steadytrain.trials.judging import shows
+from steadytrain.trials.judging import measures, shows
+from steadytrain.trials.of_ranks import facts_of_ranks
 
 ROUND_TRIALS = 4
 """Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
@@ -48,6 +53,9 @@ CONTROL_S_MIN = 30.0
 CONTROL = "unchanged"
 OWN_BATCH = "own batch was used"
 """In the note of a trial that was to feed other batches and could not: it was no trial."""
+
+OF_UPDATES = ("update-norm-spike", "second-moment-lag")
+"""Symptoms of what the optimizer made of a gradient."""
 
 Tell = Callable[[str], None]
 
@@ -95,11 +103,11 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
             _try(bench)
         finally:
             close_pools()
-    elif bench.case.facts:
-        bench.control = Control(True, False, None, "no symptom was raised, so no trial was judged")
+    elif surveyed(bench.case):
+        bench.control = _looked(bench.case.facts)
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
-    answer = replace(answer, notes=(*answer.notes, *notes))
+    answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
     try:
         keep(request.source, answer)
     except OSError as error:
@@ -113,7 +121,10 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
 def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and what is to be said about either."""
     case, notes = _opened(request.source), []
-    facts = read_facts(request.source)
+    facts, ranks = read_facts(request.source), facts_of_ranks(_run_of(request.source))
+    if ranks.get("ranks", 1) > 1:
+        notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
+        return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
         tell("looking at the script's own steps")
         try:
@@ -127,6 +138,19 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
     return (case.with_facts(facts) if facts else case), notes
+
+
+def _run_of(source: Path) -> RunRecord | None:
+    """The run that a bundle lies in, or the run itself; None where a bundle lies elsewhere or the run is damaged.
+
+    Of a rank's own folder it is the run that all ranks lie in.
+    """
+    run = source.absolute().parent.parent if is_bundle(source) else source.absolute()
+    run = run.parent.parent if run.parent.name == "ranks" else run
+    try:
+        return open_run(run) if (run / RUN_FILE).is_file() else None
+    except UsageError:
+        return None
 
 
 def _opened(source: Path) -> Case:
@@ -153,7 +177,37 @@ def _with_the_run(case: Case) -> Case:
         return case
     own = {(one.name, one.first_step) for one in case.symptoms}
     more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
-    return replace(case, symptoms=(*case.symptoms, *more))
+    symptoms = (*case.symptoms, *more)
+    return replace(case, symptoms=symptoms, symptom=_nearest_to_harm(case, symptoms), onset=_since(case, symptoms))
+
+
+def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
+    """The symptom to try to remove. Of a gradient that grew and the update that grew with it, the update: most
+    optimizers divide the size of a gradient out, and no trial can make the gradient itself smaller."""
+    led = case.symptom
+    if led is None or led.name != "gradient-norm-spike":
+        return led
+    return next(
+        (
+            one
+            for one in symptoms
+            if one.name in OF_UPDATES
+            and one.severity != "note"
+            and abs(one.first_step - led.first_step) <= SAME_STORY_STEPS
+        ),
+        led,
+    )
+
+
+def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
+    """The onset; of a loss that is not finite, when the first weight or moment was not: the loss only shows it."""
+    if case.aim != "finite":
+        return case.onset
+    near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
+    return min(
+        (one.first_step for one in symptoms if one.name.startswith("nonfinite") and one.first_step in near),
+        default=case.onset,
+    )
 
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
@@ -268,7 +322,27 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         why = next((one.why_not for one in runs if one.why_not), None)
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
-    return Control(True, shown, first.exact, what)
+    return Control(True, shown, first.exact if first.spec.begin is not None else _as_recorded(bench.case, first), what)
+
+
+def _as_recorded(case: Case, outcome: Outcome) -> bool | None:
+    """Whether a re-run from the script's own beginning has the recorded losses to the last bit; None where none are."""
+    series = case.window.series("loss")
+    recorded = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+    pairs = [
+        (seen.loss, recorded[step])
+        for step, seen in enumerate(outcome.steps, 1)
+        if seen.loss is not None and step in recorded
+    ]
+    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs) if pairs else None
+
+
+def _looked(facts: Mapping[str, Json]) -> Control:
+    """The survey stands for the control where no symptom was raised: recorded steps, which came out the same again."""
+    exact = facts.get("replay_exact")
+    note = "no symptom was raised, so no trial was judged"
+    same = exact if isinstance(exact, bool) else None
+    return Control(facts.get("survey_replayed") is True, False, same, note, judged=False)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
@@ -288,6 +362,8 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
     judged = trial.judge(bench.case, controls, outcomes)
     # To the last bit is as recorded, symptom included, whether or not the probes show it.
     effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
+    if effect == "removed" and not measures(bench.case):
+        effect = "inconclusive"
     return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
 
 
@@ -299,7 +375,7 @@ def _proven(bench: _Bench) -> bool:
         return False
     suspect = next(one for one in bench.suspects if one.name == best)
     waiting = [name for name in bench.plans if name not in bench.outcomes]
-    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=bool(bench.case.facts)).proven
+    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=surveyed(bench.case)).proven
 
 
 # After the trials.
@@ -325,7 +401,7 @@ def _circumstances(bench: _Bench) -> Circumstances:
     return Circumstances(
         symptom=f"{symptom.name}: {symptom.message}" if symptom is not None and told else "",
         control=bench.control,
-        surveyed=bool(bench.case.facts),
+        surveyed=surveyed(bench.case),
         waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
         target=str(bench.request.source),
         spent=bench.spent,

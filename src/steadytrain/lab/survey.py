@@ -55,11 +55,23 @@ def survey(
         command = [str(source.absolute()), str(result), str(moved), str(lead_s), NOT_GIVEN if not onset else str(onset)]
         _launch(opened, moved, command, result, wait_s)
         facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    made = _made(opened)
+    if made is not None:
+        facts.setdefault("steps_planned", made)
     if keep:
         place = facts_path(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_json(place, document_of(facts, source=str(source)))
     return facts
+
+
+def _made(opened: Source) -> int | None:
+    """The steps of a run that came to its end: so many were planned, whatever the script calls them."""
+    if opened.incident_step is not None:
+        return None
+    run = open_run(opened.path)
+    steps = run.scalars().steps
+    return int(steps[-1]) if run.ended == "finished" and len(steps) else None
 
 
 def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float) -> None:

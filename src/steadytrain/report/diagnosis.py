@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steadytrain.diagnosing.model import SIGNATURE, UNKNOWN, Answer, Diagnosis, Evidence, Status
+from steadytrain.diagnosing.model import SIGNATURE, UNKNOWN, Answer, BatchRow, Diagnosis, Evidence, Status
 from steadytrain.model import Severity
-from steadytrain.report.wording import clean, enumerated
+from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
 ROWS_MAX = 8
 TRIALS_MAX = 40
-ROW_TEXT_MAX = 200
+BATCH_ROWS_MAX = 16
+ROW_TEXT_MAX = 500
+VALUES_SHOWN = 8
 CONTROL = "unchanged"
 WORKS = "removed"
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
@@ -88,9 +90,7 @@ def part(answer: Answer) -> DiagnosisPart:
         ),
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),
-        texts=tuple(
-            clean(f"row {row}: {text}", length_max=ROW_TEXT_MAX) for row, text in list(answer.rows.items())[:ROWS_MAX]
-        ),
+        texts=tuple(_row(row) for row in answer.rows[:BATCH_ROWS_MAX]),
     )
 
 
@@ -127,6 +127,18 @@ def _cause(one: Diagnosis) -> CausePart:
             for remedy in sorted(one.interventions, key=lambda remedy: remedy.tried != WORKS)
         ),
     )
+
+
+def _row(row: BatchRow) -> str:
+    """``row 3 of step 90 (loss 7.1), input_ids: "text" (17, 4, 4, ... 64 values)``."""
+    loss = "" if row.loss is None else f" (loss {row.loss if isinstance(row.loss, str) else number(row.loss)})"
+    values = ", ".join(one if isinstance(one, str) else f"{one:.5g}" for one in row.values[:VALUES_SHOWN])
+    place = f"from {row.first} on: " if row.first else ""
+    more = f" ... of {count(row.elements)}" if row.elements > len(row.values[:VALUES_SHOWN]) else ""
+    ends = f"; {number(row.smallest)} to {number(row.largest)}" if row.smallest is not None and row.largest else ""
+    said = f'"{row.text}" ' if row.text else ""
+    told = f"row {row.row} of step {count(row.step)}{loss}, {row.tensor}: {said}({place}{values}{more}{ends})"
+    return clean(told, length_max=ROW_TEXT_MAX)
 
 
 def _few(lines: Sequence[str]) -> tuple[str, ...]:

@@ -42,6 +42,9 @@ LEAD_S_MAX = 60.0
 SAME_STORY_STEPS = 64
 """Symptoms that begin so close before another are one story with it (``steadytrain.stories``)."""
 
+BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
+"""Symptoms of harm that is done; a run that gets no better right after one of them is what is left of it."""
+
 NOT_FINITE = ("nonfinite-loss", "nonfinite-gradient")
 
 
@@ -281,13 +284,23 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:
-    """The gravest symptom that began first; values that are not finite before all."""
-    if wanted is not None:
-        for found in symptoms:
-            if found.name == wanted:
-                return found
-        known = ", ".join(dict.fromkeys(one.name for one in symptoms)) or "none"
-        raise UsageError(f"{path}: no symptom {wanted!r} was raised; there are: {known}")
+    if wanted is None:
+        return leading_symptom(symptoms)
+    for found in symptoms:
+        if found.name == wanted:
+            return found
+    known = ", ".join(dict.fromkeys(one.name for one in symptoms)) or "none"
+    raise UsageError(f"{path}: no symptom {wanted!r} was raised; there are: {known}")
+
+
+def leading_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
+    """The gravest symptom that began first; values that are not finite before all. Where a run gets no better since
+    something burst, that is what is to be removed."""
     grades = {"critical": 0, "warning": 1, "note": 2}
     order = sorted(symptoms, key=lambda one: (one.name not in NOT_FINITE, grades[one.severity], one.first_step))
-    return order[0] if order else None
+    first = order[0] if order else None
+    if first is None or first.name not in NO_PROGRESS:
+        return first
+    near = range(first.first_step - SAME_STORY_STEPS, first.first_step)
+    bursts = (one for one in order if one.name in BURSTS and one.severity != "note" and one.first_step in near)
+    return next(bursts, first)

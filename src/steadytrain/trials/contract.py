@@ -187,6 +187,8 @@ class Outcome:
     exact: bool | None = None
     ended: str | None = None
     notes: tuple[str, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """What a change measured by itself where neither losses nor probes say what it does (the load of an expert)."""
 
     @property
     def first_nonfinite(self) -> int | None:
@@ -204,6 +206,7 @@ class Outcome:
             "exact": self.exact,
             "ended": self.ended,
             "notes": list(self.notes),
+            "measured": {name: number_to_json(value) for name, value in self.measured.items()},
         }
 
     @staticmethod
@@ -218,6 +221,7 @@ class Outcome:
             exact=data["exact"],
             ended=data["ended"],
             notes=tuple(data["notes"]),
+            measured={name: number_from_json(value) for name, value in data.get("measured", {}).items()},
         )
 
 
@@ -260,6 +264,8 @@ class Trial(ABC):
     """
 
     control: ClassVar[bool] = False
+    fix: ClassVar[int] = 0
+    """The ``repeat`` of the spec that is the change as a fix; others of the plan are there to compare with."""
 
     @property
     def name(self) -> str:

@@ -24,4 +24,7 @@ class EmbeddingGradientShrink(Trial):
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        return planned(self, case, Change("shrink-gradients", {"layers": ["*embed*", "*wte*", "*emb*"], "factor": 0.1}))
+        # The symptom knows the table, whatever it is called.
+        seen = [name for one in case.symptoms if one.name == "embedding-gradient-spike" for name in one.tensors]
+        layers = [*dict.fromkeys(seen), "*embed*", "*wte*", "*emb*"]
+        return planned(self, case, Change("shrink-gradients", {"layers": layers, "factor": 0.1}))

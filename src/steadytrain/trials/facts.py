@@ -39,10 +39,13 @@ FACTS: Mapping[str, str] = {
     "initial_scale": "name -> rms of a matrix over 1/sqrt(fan-in) at the first step of the run, where it is below 0.02 "
     "or above 10 (embeddings: rms above 10)",
     "equal_rows": "names of matrices all of whose rows are equal at the first step of the run (symmetry not broken)",
+    "parameters_cut_off": "names of parameters of the optimizer without a gradient that a tensor was computed from "
+    "which a forward detached",
+    "cut_off_moves_output": "how far the model's output moves, over its size, where these are moved by a hundredth",
     "modules_not_called": "names of modules with trainable parameters that no surveyed step called",
     "modules_output_detached": "names of called modules with trainable parameters whose output required no gradient",
     "detached_calls": "lines `file:line: code` where a tensor that required a gradient was detached during a forward, "
-    "or was given to torch.tensor, numpy or item, and the result went into the model or the loss",
+    "or became a number or an array",
     "no_grad_calls": "names of modules with trainable parameters that training steps called under torch.no_grad",
     "tied": "pairs [name, name] that share memory",
     "tied_broken": "pairs [embedding, head] of one shape that do not share memory although they held equal values at "
@@ -102,6 +105,7 @@ FACTS: Mapping[str, str] = {
     "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",
     "gradients_carried_over": "whether a gradient that an update had used was still there at the next backward",
     "backwards_per_step": "backward calls per optimizer step",
+    "backward_lines": "from how many lines of the script backward was called",
     "loss_divided": "whether the loss was divided before backward (by a number above 1)",
     "loss_divisor": "by how much",
     "clipped": "whether clip_grad_norm_ or clip_grad_value_ was called in the surveyed steps",
@@ -125,7 +129,7 @@ FACTS: Mapping[str, str] = {
     "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
     "of their domain (zeros or less in the input) during surveyed steps",
     "initial_loss": "loss of the first step of the run",
-    "uniform_loss": "ln of the number of classes",
+    "uniform_loss": "ln of the number of classes; absent where rows are told from each other",
     # -- labels and tokens
     "labels_ignored_share": "share of labels equal to ignore_index, last surveyed step",
     "labels_ignored_share_usual": "the same, median of surveyed steps",
@@ -147,7 +151,8 @@ FACTS: Mapping[str, str] = {
     "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
     "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
     "batch_gradient": "largest gradient of one row's output to another row's input, over that to its own",
-    "tokenizer_size": "number of tokens of a tokenizer found in the script",
+    "tokenizer": "what turns ids into text: class of a tokenizer, a function or a table of the script",
+    "tokenizer_size": "number of tokens of it, where it says so",
     "token_unknown_share": "share of tokens that are the tokenizer's unknown token",
     "target_range": "[smallest, largest] value of regression targets",
     "output_range": "[lowest, highest] value that the model's last operation can give (sigmoid, tanh, relu, ...)",
@@ -155,7 +160,7 @@ FACTS: Mapping[str, str] = {
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
     # -- modules
     "modules_in_eval": "names of modules that matter (dropout, batch norm) in eval mode during training steps",
-    "eval_left_on": "whether eval() was called and no train() before the next training step",
+    "eval_left_on": "whether eval() was called and the model was not in training mode in the next training step",
     "evaluated_in_train_mode": "whether calls without gradient ran in training mode",
     "dropout_functional": "whether functional dropout was called with training True outside of training",
     "batch_norm_values": "smallest number of values per channel that a batch norm in training normalised over",
@@ -168,15 +173,17 @@ FACTS: Mapping[str, str] = {
     "dead_units": "module -> share of units that are zero for every sample of the last step, where above 0.5",
     "saturated_units": "module -> share of outputs of tanh or sigmoid within 1e-3 of their ends, where above 0.5",
     "activation_ratio": "rms of the last layer's output over that of the first, first surveyed step",
-    "gradient_ratio": "gradient rms of first over last layer, first surveyed step",
+    "gradient_ratio": "gradient rms of first over last layer (of those that have one), first surveyed step",
+    "gradient_ratio_last": "the same at the last surveyed step",
     "log_partition": "mean log sum exp of the logits, last step",
     "router_share": "router -> share of tokens that its most chosen expert gets",
     "router_experts": "router -> number of experts",
     "router_balanced": "whether anything but the main loss (a balancing term) reaches the router's weights directly",
     "embedding_gradient_share": "share of the squared gradient norm in embedding tables, last step",
     "compiled": "names of compiled modules or functions",
-    "compiled_difference": "relative difference of loss between compiled and eager on the last batch, in units of the "
-    "dtype's rounding",
+    "compiled_difference": "largest difference of the outputs of compiled and eager on the last batch, in roundings of "
+    "the largest output; in evaluation mode where the model draws random numbers",
+    "compiled_rounding": "the same between eager and eager in float64: what rounding alone makes",
     "custom_operations": "names of torch.autograd.Function classes that were applied outside of torch",
     "custom_gradient_error": "custom operation -> relative error of its backward against finite differences in float64",
     # -- batches
@@ -186,11 +193,18 @@ FACTS: Mapping[str, str] = {
     "row_loss_share": "largest share of the last step's loss in one row",
     "row_loss": "losses of the rows of the last step, in order, at most 256",
     "rows_suspect": "rows whose loss or gradient norm is above 8 times the median row's, or that are not finite",
+    "batch_rows": "rows of the batch at the onset that stand out, at most 8: list of {row, step, loss, tensor, dtype, "
+    "elements, first, values, smallest, largest, text}: at most 16 values from the place `first` on, and the text "
+    "where ids can be read; redacted",
     "loss_excess": "loss of the last batch over the median loss of other recorded batches, both in the state before it",
     "batch_distance": "how far the last batch's inputs are from the others', in their standard deviations",
     "data_shift": "the same for the batches from the onset on against those before it",
+    "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
+    "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
+    "repeated_after": "the fewest steps after which a surveyed batch came again",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
-    "repeated_rows": "share of rows bit-equal to an earlier one, within fewer rows than the data set has",
+    "repeated_rows": "share of surveyed rows bit-equal to an earlier one",
+    "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
     "dataset_rows": "rows of the data set, where a loader tells",
     "labels_sorted": "share of neighbouring labels in reading order that are equal, over that if shuffled",
     "loader_shuffles": "whether the data loader draws at random, where one was seen",
@@ -198,13 +212,19 @@ FACTS: Mapping[str, str] = {
     # -- where it runs
     "devices": "devices of the parameters",
     "ranks": "world size",
-    "ranks_synchronized": "whether gradients were reduced over ranks before the update",
-    "rank_parameters_differ": "names of parameters that differ between ranks (digests)",
+    "ranks_synchronized": "whether gradients were reduced over ranks before the update: their norms are the same",
+    "rank_parameters_differ": "names of parameters that differ between ranks that held the same ones at first, by norm",
+    "rank_scales_differ": "steps at which ranks had different loss scales, or only some skipped their update",
     "workers": "worker processes of the data loader",
     "replay_exact": "whether the surveyed replay was exact",
     "first_difference": "{step, phase, tensor} of the first difference where it was not",
 }
 """Every fact and its meaning. A name that is not here is not a fact."""
+
+WITHOUT_SURVEY = frozenset(
+    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
+)
+"""Facts that are there though nobody has looked at the script: of what ranks recorded, and of the control."""
 
 
 def facts_path(source: Path) -> Path:

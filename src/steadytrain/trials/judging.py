@@ -2,7 +2,8 @@
 
 Finite symptoms are judged on the fixed probe set: how far its loss rises over what it was at the beginning, at its
 peak and in the end, against the same numbers of the control. Where the incident did no damage that the probes show (a
-clipped spike), the losses of the steps themselves are compared, then the gradient or the update, and that is said.
+clipped spike), the gradient or the update is compared where the symptom is about it, then the losses of the steps, and
+that is said.
 Values that are not finite are judged by when the first came. A run that does not learn is judged by how far the probes
 fall.
 """
@@ -27,6 +28,9 @@ PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 
 FLOOR_SHARE = 0.01
 """Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
+
+STILL_SHARE = 1e-4
+"""Of the probe loss: rounding, a mean over few samples aside."""
 
 SPREADS = 3.0
 """Spreads of the perturbed controls under which a difference is noise."""
@@ -116,13 +120,21 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     excess = excess_of(control)
     if excess is not None and excess.peak > _floor(case, excess, controls):
         return True, f"probe loss rises by {excess.peak:.3g}"
-    high, by = _highest(case, control)
-    if high:
-        return True, f"the loss of a step is {by:.3g} over those before"
     growth = _growth(case, control, control)
     if growth > GROWTH_MIN:
         return True, f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(growth):.3g} times"
+    high, by = _highest(case, control)
+    if high:
+        return True, f"the loss of a step is {by:.3g} over those before"
     return False, "nothing rises"
+
+
+def measures(case: Case) -> bool:
+    """Whether a trial sees what the symptom is about; else that nothing rises says nothing. Losses do not show a moment
+    that is not finite."""
+    if case.symptom is None or case.aim != "excess" or not case.symptom.signals:
+        return True
+    return _name(case) in _QUANTITIES or bool({"loss", "gradient_norm"} & set(case.symptom.signals))
 
 
 def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
@@ -159,13 +171,14 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
         return Verdict(
             trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
         )
-    (high, there_by), (_, here_by) = _highest(case, control), _highest(case, outcome)
-    if not high:
-        grown, grows = _growth(case, control, control), _growth(case, control, outcome)
+    # What the symptom is about comes before the losses of the steps: a hard batch near it is another story.
+    grown, grows = _growth(case, control, control), _growth(case, control, outcome)
+    if grown > GROWTH_MIN:
         why = (
             f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
         )
         return Verdict(trial, _by_share(grows, grown, 0.0), numbers, why)
+    there_by, here_by = _highest(case, control)[1], _highest(case, outcome)[1]
     effect = _by_share(here_by, there_by, case.loss_noise())
     why = f"loss of a step {here_by:.3g} over those before, in the control {there_by:.3g}; the probes show no damage"
     return Verdict(trial, effect, numbers, why)
@@ -200,16 +213,28 @@ def _judge_progress(
     there, here = excess_of(control), excess_of(outcome)
     if there is None or here is None:
         return Verdict(trial, "inconclusive", numbers, "no probes to judge progress by")
-    floor = _floor(case, there, controls)
+    still = min(_floor(case, there, controls), _unsteadiness(there, controls))
     fell, fell_there = -here.final, max(-there.final, 0.0)
     why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
-    if fell > PROGRESS_FACTOR * fell_there + floor:
+    if fell > PROGRESS_FACTOR * fell_there + still:
         return Verdict(trial, "removed", numbers, why)
-    if here.final > there.final + max(floor, abs(there.final)):
+    if here.final > there.final + max(_floor(case, there, controls), abs(there.final)):
         return Verdict(trial, "worse", numbers, why)
-    if fell > 1.5 * fell_there + floor:
+    if fell > 1.5 * fell_there + still:
         return Verdict(trial, "inconclusive", numbers, why)
     return Verdict(trial, "persists", numbers, why)
+
+
+def _unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What the probe loss moves by from point to point in the controls: who stands quite still is seen to begin to move
+    long before it has come a hundredth of the way."""
+    moves = [
+        abs(after - before)
+        for control in controls
+        if control.ran
+        for before, after in pairwise([float(np.mean(losses)) for _, losses in _points(control)])
+    ]
+    return max(STILL_SHARE * abs(excess.first), SPREADS * max(moves, default=math.inf))
 
 
 def _by_share(here: float, there: float, floor: float) -> Effect:
@@ -264,7 +289,7 @@ def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
 
 def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
     """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
-    control; 0 where that is not known."""
+    control; 0 where that is not known. A tenth of the rate makes a tenth of the update, and mends nothing by that."""
     quantity = _QUANTITIES.get(_name(case))
     if quantity is None:
         return 0.0
@@ -277,8 +302,15 @@ def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
         for one in (control, outcome)
     )
     before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
-    after = [value for place, value in here if place >= 0]
+    smaller = _rate_factor(outcome) if quantity[0] == "update_ratio" else 1.0
+    after = [value / smaller for place, value in here if place >= 0]
     return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
+
+
+def _rate_factor(outcome: Outcome) -> float:
+    """What the trial multiplies the learning rate of every step by."""
+    factors = [float(change.values["factor"]) for change in outcome.spec.changes if change.kind == "learning-rate"]
+    return math.prod(factors) or 1.0
 
 
 def _name(case: Case) -> str:

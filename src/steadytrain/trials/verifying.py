@@ -73,12 +73,13 @@ def plan_fix(case: Case, name: str, value: float | None) -> tuple[Spec, ...]:
     Raises:
         UsageError: no such trial, it does not apply, or it has no single number that could be another.
     """
-    plan = trial(name).plan(case)
+    chosen = trial(name)
+    plan = chosen.plan(case)
     if isinstance(plan, NotApplicable):
         raise UsageError(f"{name}: {plan.why}")
     if value is None:
         return plan
-    return tuple(_with_value(name, spec, value) for spec in plan)
+    return tuple(_with_value(name, spec, value) if spec.repeat == chosen.fix else spec for spec in plan)
 
 
 def verified(
@@ -87,7 +88,7 @@ def verified(
     """What the outcomes of a fix say against the controls."""
     verdict = chosen.judge(case, controls, outcomes)
     control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
-    fixed = next((one for one in outcomes if one.ran), None)
+    fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
     before, end = (None, None) if control is None or fixed is None else _prices(case, control, fixed)
     exact = None if control is None else control.exact
     return Verified(name, verdict, before, end, case.steps_after, exact)

@@ -19,6 +19,8 @@ SPREAD_FLOOR = 1e-3
 """Of a share of tokens, or in units of the input: what never varied may vary by so much and mean nothing."""
 
 HISTOGRAM_BINS = 64
+TOKENS_MAX = 1 << 18
+"""Larger ids are no tokens; counts of so many are 1 MB a step."""
 
 
 class Batches:
@@ -33,6 +35,7 @@ class Batches:
         self._scales: dict[int, float] = {}
         self._statistics: dict[int, Tensor] = {}
         self._digests: dict[int, str] = {}
+        self._tokens: dict[int, Tensor] = {}
         self._row_digests: dict[bytes, int] = {}
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
@@ -46,7 +49,7 @@ class Batches:
         """The model is called in ``step``."""
         first = step != self._step
         self._step = step
-        inputs = list(_named_tensors(args, kwargs))
+        inputs = list(named_tensors(args, kwargs))
         if not inputs:
             return
         lead = next((value for _, value in inputs if value.dim() > 0), None)
@@ -76,6 +79,8 @@ class Batches:
                 parts.append(bins / bins.sum())
         if scales:
             self._scales[step] = max(scales)
+        if first and self.ids and bool(((self.ids[0] >= 0) & (self.ids[0] < TOKENS_MAX)).all()):
+            self._tokens[step] = torch.bincount(self.ids[0].flatten().cpu())
         if parts and first:
             self._statistics[step] = torch.cat(parts)
         if first:
@@ -96,14 +101,19 @@ class Batches:
         digests = list(self._digests.values())
         if len(digests) > 1:
             facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
+            facts["repeated_after"] = _shortest_return(self._digests)
         if self._rows_seen:
             facts["repeated_rows"] = self._rows_repeated / self._rows_seen
+            facts["surveyed_rows"] = self._rows_seen
         before = [s for step, s in self._statistics.items() if step < looked]
         if len(before) > SHIFT_STEPS_MIN and looked in self._statistics:
             facts["batch_distance"] = _distance(before, [self._statistics[looked]])
             after = [s for step, s in self._statistics.items() if step >= looked]
             if len(after) > SHIFT_STEPS_MIN:
                 facts["data_shift"] = _distance(before, after)
+        older, newer = ([n for step, n in self._tokens.items() if (step < looked) == past] for past in (True, False))
+        if len(older) > SHIFT_STEPS_MIN and len(newer) > SHIFT_STEPS_MIN:
+            facts["token_overlap"] = _overlap(older, newer)
         return facts
 
     def _count_rows(self, value: Tensor) -> None:
@@ -131,7 +141,32 @@ def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+def _shortest_return(digests: dict[int, str]) -> int | None:
+    """The fewest steps after which a batch came again."""
+    last: dict[str, int] = {}
+    returns = []
+    for step, digest in digests.items():
+        if digest in last:
+            returns.append(step - last[digest])
+        last[digest] = step
+    return min(returns, default=None)
+
+
+def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
+    """The mass that the frequencies of ids share: id by id, and with both sorted by how frequent their ids are."""
+    longest = max(len(one) for one in [*before, *after])
+    shares = []
+    for part in (before, after):
+        total = torch.zeros(longest, dtype=torch.float64)
+        for one in part:
+            total[: len(one)] += one
+        shares.append(total / total.sum().clamp(min=1))
+    old, new = shares
+    by_rank = torch.minimum(old.sort(descending=True).values, new.sort(descending=True).values)
+    return [float(torch.minimum(old, new).sum()), float(by_rank.sum())]
+
+
+def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
     for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
         yield from _inside(place, value)
 

@@ -20,6 +20,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from steadytrain.lab.surveying import scaling
+from steadytrain.lab.surveying.cuts import leaves_behind
+
 HALF_MAX = 65504.0
 LISTED_MAX = 16
 FRAMES_MAX = 64
@@ -37,6 +40,11 @@ LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
 TABLES = frozenset({"embedding"})
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
+WRITES_VALUES = frozenset(
+    {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
+)
+"""What may put an infinity there that somebody wrote down."""
+
 KEEPS_KIND = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
 )
@@ -81,6 +89,7 @@ class Seen:
     half_used: bool = False
     half_overflow: list[str] = field(default_factory=list)
     detached: list[str] = field(default_factory=list)
+    behind_cuts: set[int] = field(default_factory=set)
     fully_masked: int = 0
     attention_largest: float = 0.0
     tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -88,9 +97,9 @@ class Seen:
     functional_dropout: bool = False
     retain_graph: bool = False
     divisors: list[float] = field(default_factory=list)
-    last_embedding: Tensor | None = None
+    factors: list[float] = field(default_factory=list)
+    backward_lines: list[str] = field(default_factory=list)
     ctc_infeasible: list[int] = field(default_factory=list)
-    unscaled_attention: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -117,6 +126,10 @@ class Calls(TorchFunctionMode):
         self.step_losses: list[LossCall] = []
         self.gradients_on = True
         self._entered = False
+        self.products = scaling.Products()
+        self.loss_node: Any = None
+        """Where the last backward began, of which the saved tensors are gone."""
+
         self.applied: dict[Any, tuple[Any, ...]] = {}
         self._kinds: Any = WeakIdKeyDictionary()
         self._ends: Any = WeakIdKeyDictionary()
@@ -147,6 +160,8 @@ class Calls(TorchFunctionMode):
             if frame is not None:  # before the call: it may be in place, or fail
                 self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
         result = func(*args, **given)
+        if name in scaling.NAMES:
+            self._guarded(self.products.saw, name, args, given, result)
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
         if reader is None and not half:
@@ -255,6 +270,7 @@ class Calls(TorchFunctionMode):
             _add(self.seen.softmax_dimension, line_of(frame))
         if given_input.dim() >= 3 and dimension in (-1, given_input.dim() - 1):
             self._attention(given_input)
+            self.products.softmaxed(given_input)
 
     def _attention(self, logits: Tensor) -> None:
         highest = logits.amax(-1)
@@ -272,6 +288,7 @@ class Calls(TorchFunctionMode):
         if isinstance(mask, Tensor):
             logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask.float()
         self._attention(logits)
+        self.products.attended(query, key, logits, scale)
 
     def _ending(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if isinstance(result, Tensor):
@@ -313,17 +330,29 @@ class Calls(TorchFunctionMode):
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
-            _add(self.seen.detached, line_of(frame))
+            line = line_of(frame)
+            if line not in self.seen.detached:
+                self.seen.behind_cuts |= leaves_behind(args[0])
+            _add(self.seen.detached, line)
 
     def _backward(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         self.seen.retain_graph |= bool(given.get("retain_graph"))
+        self.loss_node = args[0].grad_fn
+        _add(self.seen.backward_lines, line_of(frame))
+
+    def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        """A loss that is multiplied by a number below 1 is divided as well, by one over it."""
+        value, factor = args[0], args[1] if len(args) > 1 else given.get("other")
+        if isinstance(factor, (int, float)) and isinstance(value, Tensor) and value.dim() == 0 and 0 < factor < 1:
+            _add(self.seen.factors, float(factor))
 
     def _edge(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
         """Zeros, or less, where a function or its gradient has none to give; before the call, which may be in place."""
         value = args[0] if args else given.get("input")
         if name in DIVISIONS:
             value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
-            if isinstance(value, (int, float)) and isinstance(args[0], Tensor) and args[0].dim() == 0 and value > 1:
+            scalar = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+            if scalar and isinstance(args[0], Tensor) and args[0].dim() == 0 and float(value) > 1:
                 self.seen.divisors.append(float(value))
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
             return
@@ -351,7 +380,9 @@ class Calls(TorchFunctionMode):
             peak = float(result[finite].abs().max()) / HALF_MAX
             self.seen.half_peak = max(self.seen.half_peak, peak)
         given = [value for value in args if isinstance(value, Tensor) and value.is_floating_point()]
-        if bool(result.isinf().any()) and all(bool(value.isfinite().all()) for value in given):
+        if not given or name in WRITES_VALUES or not bool(result.isinf().any()):
+            return
+        if all(bool(value.isfinite().all()) for value in given) and not _masks(args, given, result):
             _add(self.seen.half_overflow, f"{name} at {line_of(frame)}")
 
     # -- what a tensor is ------------------------------------------------------------------------------------------
@@ -379,6 +410,11 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("detach", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
+    "mul": "_times",
+    "mul_": "_times",
+    "multiply": "_times",
+    "__mul__": "_times",
+    "__rmul__": "_times",
 }
 
 
@@ -417,6 +453,23 @@ def _class_dimension(value: Tensor) -> int:
 def _sums_to_one(value: Tensor, dimension: int) -> bool:
     sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
     return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
+
+
+def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
+    """Whether what became -inf was masked before: one number far below zero in all of these places."""
+    lost = result.isinf()
+    if bool((result[lost] > 0).any()):
+        return False
+    if any(isinstance(value, (int, float)) and value < MASKED_BELOW for value in args):
+        return True
+    for value in given:
+        try:
+            there = value.expand(result.shape)[lost]
+        except RuntimeError:
+            continue
+        if bool((there == there[0]).all()) and float(there[0]) < MASKED_BELOW:
+            return True
+    return False
 
 
 def _add(listed: list[Any], value: Any) -> None:

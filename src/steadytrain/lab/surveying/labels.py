@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,12 +19,18 @@ ALIGNED = 0.99
 PAD_RUN, PAD_AT_END = 2, 0.95
 """Padding stands at the ends of rows, several times in a row, and hardly anywhere else."""
 
+PAD_STEPS_SHARE = 0.5
+"""Of the steps that were looked at; a batch may happen to have full rows only."""
+
 ROWS_LISTED_MAX = 256
 SUSPECT = 8.0
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
 SUPERVISED_MIN = 8
 LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.98
 LEAK_CLASSES_MIN, LEAK_CLASS_SHARE = 4, 0.02
+
+SURE_ERROR, SURE_ERRORS = 0.1, 4.0
+"""Neighbours are told to be equal more often than by chance where that is known to a tenth, or by so many errors."""
 
 
 class Labels:
@@ -37,11 +44,13 @@ class Labels:
         self._rows_without: list[tuple[int, int]] = []
         self._counts: dict[int, int] = {}
         self._halves: list[dict[int, int]] = []
-        self._orders: list[float] = []
+        self._pairs = self._equal = 0
         self._marked = False
         self._scales: dict[int, float] = {}
         self._columns: list[tuple[Tensor, Tensor]] = []
         self._looked = 0
+        self._pads_looked = 0
+        self._pads_seen: list[tuple[int, float, float | None]] = []
 
     @torch.no_grad()
     def step(self, step: int, calls: Calls, batches: Batches) -> None:
@@ -72,6 +81,7 @@ class Labels:
         others = sorted(scale for step, scale in self._scales.items() if step != self._looked)
         if self._looked in self._scales and others and others[len(others) // 2] > 0:
             facts["target_scale"] = self._scales[self._looked] / others[len(others) // 2]
+        facts |= self._padding()
         leaked = self._leaked()
         if leaked is not None:
             facts["labels_leaked"] = leaked
@@ -80,8 +90,9 @@ class Labels:
             facts["label_most_common_share"] = max(self._counts.values()) / total
             shares = [count / total for count in self._counts.values()]
             chance = sum(share**2 for share in shares)
-            if self._orders and chance < 1:
-                facts["labels_sorted"] = sum(self._orders) / len(self._orders) / chance
+            in_order = sorted_by(self._pairs, self._equal, chance)
+            if in_order is not None:
+                facts["labels_sorted"] = in_order
             facts["label_mix_change"] = _mix_change(self._halves)
         return facts
 
@@ -101,13 +112,15 @@ class Labels:
             facts["rows_without_labels"] = without[:ROWS_LISTED_MAX]
         used = labels[~ignored]
         classes = call.input.shape[1] if call.input.dim() > 1 else int(call.input.numel())
-        facts["classes"], facts["uniform_loss"] = int(classes), math.log(max(1, classes))
+        facts["classes"] = int(classes)
+        if not _are_places(labels, classes):
+            facts["uniform_loss"] = math.log(max(1, classes))
         facts["loss_dtype"] = str(call.input.dtype).removeprefix("torch.")
         if used.numel():
             facts["label_largest"] = max(int(used.max()), facts.get("label_largest", 0))
             facts["label_smallest"] = min(int(used.min()), facts.get("label_smallest", 0))
             self.outside += int(((used < 0) | (used >= classes)).sum())
-            self._count(used)
+            self._count(used, in_order=labels.numel() == rows)
         if call.input.dim() == 2 and call.input.numel():
             finite = call.input.float()
             facts["log_partition"] = float(finite.logsumexp(-1).mean())
@@ -143,15 +156,19 @@ class Labels:
                 found.append({"input": column, "share": share})
         return found
 
-    def _count(self, used: Tensor) -> None:
+    def _count(self, used: Tensor, *, in_order: bool) -> None:
+        """``in_order``: one label a row. Neighbouring places of a text or a picture are alike by themselves."""
         values, counts = torch.unique(used.flatten(), return_counts=True)
         here = dict(zip(values.tolist(), counts.tolist(), strict=True))
         for value, count in here.items():
             self._counts[value] = self._counts.get(value, 0) + count
+        if not in_order:
+            return
         self._halves.append(here)
-        if used.numel() > 1 and len(here) > 0:
+        if used.numel() > 1:
             flat = used.flatten()
-            self._orders.append(float((flat[1:] == flat[:-1]).float().mean()))
+            self._pairs += flat.numel() - 1
+            self._equal += int((flat[1:] == flat[:-1]).sum())
 
     def _against_tokens(self, call: LossCall, tokens: Tensor) -> None:
         """Labels and logits against the ids that the model was given, position by position."""
@@ -189,6 +206,7 @@ class Labels:
             self.facts["label_shift"] = costs
 
     def _pads(self, call: LossCall, tokens: Tensor, labels: Tensor) -> None:
+        self._pads_looked += 1
         ends = tokens[:, -1]
         runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
         if not bool(runs.any()):
@@ -196,15 +214,25 @@ class Labels:
         pad = int(ends[runs].mode().values)
         padded = tokens == pad
         trailing = padded.flip(1).cumprod(1).flip(1).bool()
-        if int(trailing.sum(1).max()) < PAD_RUN or int((trailing.sum(1) >= PAD_RUN).sum()) < 2:
+        lengths = trailing.sum(1)
+        # A row of nothing else is no row that was filled up: its text repeats one token.
+        if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
             return
         if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
             return  # a token of the text, such as a space, which some rows happen to end with
-        self.facts["pad_id"] = pad
-        self.facts["pad_share"] = float(trailing.float().mean())
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
-        if bool(used.any()):
-            self.facts["pad_supervised_share"] = float((labels[used] == pad).float().mean())
+        supervised = float((labels[used] == pad).float().mean()) if bool(used.any()) else None
+        self._pads_seen.append((pad, float(trailing.float().mean()), supervised))
+
+    def _padding(self) -> dict[str, Any]:
+        """What ends rows in most of the steps, as in the last of them: once it may be chance."""
+        counts = Counter(pad for pad, _, _ in self._pads_seen)
+        if not counts or counts.most_common(1)[0][1] < PAD_STEPS_SHARE * self._pads_looked:
+            return {}
+        pad = counts.most_common(1)[0][0]
+        _, share, supervised = next(one for one in reversed(self._pads_seen) if one[0] == pad)
+        found = {"pad_id": pad, "pad_share": share, "pad_supervised_share": supervised}
+        return {name: value for name, value in found.items() if value is not None}
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -267,6 +295,21 @@ def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
     if each.numel() == 0 or each.numel() % rows:
         return None
     return each.reshape(rows, -1).mean(1)
+
+
+def sorted_by(pairs: int, equal: int, chance: float) -> float | None:
+    """How many times more often neighbours are equal than by chance; None where too few pairs came to tell."""
+    if pairs == 0 or not 0 < chance < 1:
+        return None
+    found = equal / pairs / chance
+    error = math.sqrt(chance * (1 - chance) / pairs) / chance
+    return found if error <= SURE_ERROR or abs(found - 1) > SURE_ERRORS * error else None
+
+
+def _are_places(labels: Tensor, classes: int) -> bool:
+    """Whether each row's label is its own place, as where rows are told from each other: scores are scaled on purpose
+    there, and a guess is not where they begin."""
+    return labels.dim() == 1 and labels.numel() == classes > 2 and labels.tolist() == list(range(classes))
 
 
 def _mix_change(halves: list[dict[int, int]]) -> float | None:

@@ -44,6 +44,7 @@ class Loop:
     backward_in_autocast: bool = False
     optimizer_in_autocast: bool = False
     carried_over: bool = False
+    left_over: bool = False
     empty_updates: int = 0
     loaded_model: bool = False
     loaded_optimizer: bool = False
@@ -79,18 +80,22 @@ class Loop:
                 self._wrap(one, "step", self._scheduled)
 
     def backward_begins(self, gradients_there: bool) -> None:
-        self.carried_over |= gradients_there and self.updates > 0 and self.since_update == 0
+        first = self.updates > 0 and self.since_update == 0
+        # Left over until one backward finds them cleared: that of another optimizer's loss may come in between.
+        self.left_over = gradients_there and (first or self.left_over)
         self.backwards += 1
         self.since_update += 1
         self.backward_in_autocast |= _autocast_on()
 
     def update_begins(self) -> None:
+        self.carried_over |= self.left_over
         self.optimizer_in_autocast |= _autocast_on()
         self.empty_updates += self.since_update == 0
 
     def update_ended(self) -> None:
         self.updates += 1
         self.since_update = 0
+        self.left_over = False
         self.unscaled = False
 
     # -- what was called -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from steadytrain.capture.discover import plain_name
+from steadytrain.lab.surveying.routers import balanced
 
 if TYPE_CHECKING:
     from steadytrain.lab.surveying.calls import Calls
@@ -39,6 +41,9 @@ class Modules:
         self._router: dict[int, tuple[float, int]] = {}
         self._shifted_bias: set[int] = set()
         self._training_call = False
+        self.root_in_eval = False
+        """Whether the module that a training step calls is in evaluation mode itself, and not only parts of it."""
+
         self.evaluated_in_training = False
         self.facts: dict[str, Any] = {}
         self.in_eval: set[int] = set()
@@ -51,6 +56,7 @@ class Modules:
     def root_called(self, module: nn.Module) -> None:
         """A root module is called with gradients on."""
         self._roots[id(module)] = module
+        self.root_in_eval = not module.training
         self._training_call = True
 
     def step_begins(self) -> None:
@@ -64,16 +70,17 @@ class Modules:
         if not self._first_outputs and self._outputs:
             self._first_outputs = self._outputs
 
+    def first_gradients(self, roots: list[nn.Module]) -> None:
+        """Gradient sizes by depth, at the first gate."""
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts.setdefault("gradient_ratio", ratio)
+
     def gradients(self, roots: list[nn.Module]) -> None:
         """Gradient sizes by depth, at the last gate."""
-        sizes = [
-            math.sqrt(float(p.grad.double().square().mean()))
-            for root in roots
-            for p in root.parameters()
-            if p.grad is not None and p.dim() > 1
-        ]
-        if len(sizes) >= DEPTH_RATIO_MIN_LAYERS and sizes[-1] > 0:
-            self.facts["gradient_ratio"] = sizes[0] / sizes[-1]
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts["gradient_ratio_last"] = ratio
         tables = [m.weight for root in roots for m in root.modules() if isinstance(m, nn.Embedding)]
         total = sum(float(p.grad.double().square().sum()) for r in roots for p in r.parameters() if p.grad is not None)
         inside = sum(float(w.grad.double().square().sum()) for w in tables if w.grad is not None)
@@ -183,7 +190,30 @@ class Modules:
         if routers:
             facts["router_share"] = {known[key]: share for key, (share, _) in routers.items()}
             facts["router_experts"] = {known[key]: experts for key, (_, experts) in routers.items()}
+            facts["router_balanced"] = balanced(self._calls.loss_node, _with_parents(self._roots.values(), routers))
         return facts
+
+
+def _gradient_ratio(roots: list[nn.Module]) -> float | None:
+    """Gradient of the first matrix over that of the last, of those that have one; None where there are no two.
+
+    Exactly zero is another matter: what is behind a matrix that begins at zero gets nothing in the first step.
+    """
+    sizes = [
+        math.sqrt(float(p.grad.double().square().mean()))
+        for root in roots
+        for p in root.parameters()
+        if p.grad is not None and p.dim() > 1
+    ]
+    found = [size for size in sizes if size > 0]
+    return found[0] / found[-1] if len(found) >= DEPTH_RATIO_MIN_LAYERS else None
+
+
+def _with_parents(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Modules of these identities, each with the module that it lies in."""
+    for root in roots:
+        for parent in root.modules():
+            yield from ((child, parent) for child in parent.children() if id(child) in wanted)
 
 
 def _normalised_size(module: nn.Module, values: Tensor) -> int:

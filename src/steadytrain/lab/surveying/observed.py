@@ -19,19 +19,25 @@ from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.lab.judgement import Replayed as Outcome
 from steadytrain.lab.replayer import Replayer
-from steadytrain.lab.surveying.batches import Batches
+from steadytrain.lab.surveying.batches import Batches, named_tensors
 from steadytrain.lab.surveying.calls import Calls
+from steadytrain.lab.surveying.cuts import moves_output
 from steadytrain.lab.surveying.labels import Labels
 from steadytrain.lab.surveying.loop import Loop
 from steadytrain.lab.surveying.modules import Modules
+from steadytrain.lab.surveying.plans import steps_planned
 from steadytrain.lab.surveying.reruns import reruns
-from steadytrain.lab.surveying.state import State
+from steadytrain.lab.surveying.rows import Rows
+from steadytrain.lab.surveying.state import LISTED_MAX, State
 from steadytrain.store.tape import Recording, Snapshot
 
 FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
 """Steps that are looked at: the script's first, those before the last, and those around the onset."""
 
 NOTES_MAX = 16
+SHARE_SLACK = 0.1
+"""A loss times about one over the backward calls of an update is one that was divided by them."""
+
 ALONE_S_MAX = 60.0
 """Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
 
@@ -113,6 +119,8 @@ class Observed(Follower):
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
+        self.rows = Rows()
+        self._planned: int | None = None
         self._stream: Stream | None = None
         self._micro_batches: list[MicroBatch] = []
 
@@ -149,6 +157,7 @@ class Observed(Follower):
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
+            self._look("rows", lambda: self.rows.called(self._inner.now, named_tensors(given[0], given[1])))
         return changed
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
@@ -162,6 +171,8 @@ class Observed(Follower):
     def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
         step = self._inner.now
         self._stream = self._stream or stream
+        if stream is not self._stream:
+            self.state.of_others(stream)
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if self.calls.active and stream is self._stream:
@@ -174,6 +185,9 @@ class Observed(Follower):
             if step == self._onset:
                 self._look("batches", lambda: self.batches.mark(step))
                 self._look("labels", lambda: self.labels.mark(step))
+                self._look("rows", self._mark_rows)
+            if len(self._steps) == 1:
+                self._look("modules", lambda: self.modules.first_gradients(self.state.roots))
             if step >= self._until:
                 self._look("modules", lambda: self.modules.gradients(self.state.roots))
         self._inner.gate(stream, seen, measured)
@@ -218,8 +232,17 @@ class Observed(Follower):
             ("runs of the last batch", self._of_reruns),
         ):
             self._look(name, lambda part=part: facts.update(part()))  # type: ignore[misc]
+        self._look("rows", lambda: facts.update(self.rows.finish(facts)))
         facts["survey_notes"] = [*self._notes, *self.calls.seen.notes][:NOTES_MAX]
         self._done({name: plain(value) for name, value in facts.items() if value is not None})
+
+    def _mark_rows(self) -> None:
+        last = self.labels.last
+        models = [call.module for call in self._micro_batches]
+        named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
+        folder = next((name for name in named if isinstance(name, str) and name), None)
+        self.rows.mark(None if last is None else last.target, folder)
+        self._planned = steps_planned(self._inner.now)
 
     def _replayed(self, outcome: Outcome | str) -> None:
         self._outcome = outcome
@@ -244,6 +267,8 @@ class Observed(Follower):
 
     def _of_calls(self) -> dict[str, Any]:
         seen = self.calls.seen
+        backwards = self.loop.backwards / max(1, len(self._steps))
+        shared = backwards > 1.5 and any(abs(factor * backwards - 1) < SHARE_SLACK for factor in seen.factors)
         facts: dict[str, Any] = {
             "loss_functions": list(seen.loss_forms.values()),
             "probabilities_as_logits": seen.probabilities_as_logits,
@@ -255,6 +280,7 @@ class Observed(Follower):
             "detached_calls": seen.detached,
             "fully_masked_rows": seen.fully_masked,
             "attention_logit_largest": seen.attention_largest or None,
+            "attention_unscaled": self.calls.products.unscaled,
             "half_peak": seen.half_peak if seen.half_used else None,
             "half_overflow": seen.half_overflow if seen.half_used else None,
             "batch_norm_values": seen.batch_norm_values,
@@ -262,8 +288,9 @@ class Observed(Follower):
             "dropout_functional": seen.functional_dropout,
             "ctc_infeasible_rows": seen.ctc_infeasible or None,
             "loss_sum": any(form["reduction"] == "sum" for form in seen.loss_forms.values()),
-            "loss_divided": bool(seen.divisors),
-            "loss_divisor": max(seen.divisors, default=None),
+            "loss_divided": bool(seen.divisors) or shared,
+            "loss_divisor": max(seen.divisors, default=backwards if shared else None),
+            "backward_lines": len(seen.backward_lines) or None,
         }
         if seen.tables:
             largest, rows, outside = max(seen.tables.values(), key=lambda table: table[0] / max(1, table[1]))
@@ -295,11 +322,13 @@ class Observed(Follower):
             "optimizer_in_autocast": loop.optimizer_in_autocast,
             "state_loaded": loop.loaded_model,
             "state_loaded_optimizer": loop.loaded_optimizer,
-            "scheduler_steps_per_step": loop.scheduler_steps / updates if loop.schedulers else None,
+            "scheduler_steps_per_step": loop.scheduler_steps / updates / len(loop.schedulers)
+            if loop.schedulers
+            else None,
             "scheduler": type(loop.schedulers[0]).__name__ if loop.schedulers else None,
             "scheduler_planned": loop.planned(),
             "scheduler_before_optimizer": loop.scheduler_first,
-            "eval_left_on": loop.evals > 0 and bool(self.modules.in_eval),
+            "eval_left_on": loop.evals > 0 and bool(self.modules.in_eval) and self.modules.root_in_eval,
         }
         if self._micro_batches:
             enabled = self._micro_batches[-1].autocast.enabled
@@ -311,6 +340,7 @@ class Observed(Follower):
             "surveyed_first_step": self._steps[0] if self._steps else None,
             "surveyed_last_step": self._steps[-1] if self._steps else None,
             "surveyed_steps": len(self._steps),
+            "steps_planned": self._planned,
             "survey_replayed": isinstance(self._inner, ReplayedSteps),
             "ranks": int(os.environ.get("WORLD_SIZE", "1")),
             "initial_loss": self._losses[0][1] if self._losses and self._losses[0][0] == 1 else None,
@@ -335,7 +365,15 @@ class Observed(Follower):
         return facts
 
     def _of_reruns(self) -> dict[str, Any]:
-        return reruns(self._micro_batches, self.calls, self.labels.last)
+        facts = reruns(self._micro_batches, self.calls, self.labels.last)
+        if self._stream is None:
+            return facts
+        lost = self.state.without_gradient(self._stream)
+        behind = {key: parameter for key, parameter in lost.items() if key in self.calls.seen.behind_cuts}
+        facts["parameters_cut_off"] = sorted(self.state.names[key] for key in behind)[:LISTED_MAX]
+        if behind and self._micro_batches:
+            facts["cut_off_moves_output"] = moves_output(self._micro_batches[-1], list(behind.values()))
+        return facts
 
 
 def plain(value: Any) -> Any:

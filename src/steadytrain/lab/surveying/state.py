@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ class State:
         self._without: set[str] | None = None
         self._zero: set[str] | None = None
         self._unmoved: set[str] | None = None
+        self._held_by_none: dict[int, str] = {}
         self._before: dict[str, Tensor] = {}
         self._decays: dict[int, float] = {}
         self._first = True
@@ -105,9 +107,20 @@ class State:
             self.facts["lost_updates"] = dict(sorted(lost.items())[:LISTED_MAX])
         self._before = {}
 
+    def of_others(self, stream: Stream) -> None:
+        """Another optimizer takes turns with this one: what it holds is held."""
+        for parameter in stream.parameters:
+            self._held_by_none.pop(id(parameter), None)
+
+    def without_gradient(self, stream: Stream) -> dict[int, Tensor]:
+        """The parameters of the optimizer that never had a gradient, by id."""
+        lost = self._without or set()
+        return {id(p): p for p in stream.parameters if self.names.get(id(p)) in lost}
+
     def finish(self) -> dict[str, Any]:
         """All of it."""
         facts = self.facts
+        facts["parameters_not_in_optimizer"] = sorted(self._held_by_none.values())[:LISTED_MAX]
         if self._without is not None:
             facts["parameters_without_gradient"] = sorted(self._without)[:LISTED_MAX]
             facts["parameters_zero_gradient"] = sorted(self._zero or ())[:LISTED_MAX]
@@ -139,9 +152,7 @@ class State:
         facts["parameter_elements"] = total
         facts["parameters_frozen"] = sorted(frozen)[:LISTED_MAX]
         facts["frozen_share"] = sum(p.numel() for p in frozen.values()) / max(1, total)
-        facts["parameters_not_in_optimizer"] = sorted(
-            name for name, p in everything.items() if p.requires_grad and id(p) not in held
-        )[:LISTED_MAX]
+        self._held_by_none = {id(p): name for name, p in everything.items() if p.requires_grad and id(p) not in held}
         facts["parameters_in_two_groups"] = self._twice(stream)
         facts["parameters_zero"] = [n for n, p in everything.items() if p.dim() > 1 and not bool(p.any())]
         facts["parameters_nonfinite"] = [n for n, p in everything.items() if not bool(p.isfinite().all())]
@@ -301,20 +312,24 @@ def named(roots: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
             yield (f"{type(root).__name__}." if lead else "") + plain_name(name), parameter
 
 
+POSITIONS = re.compile(r"(^|[._])(pos|posit\w*|pe|freqs?|frequenc\w*|rope|rotary|cos|sin)([._\d]|$)")
+NO_POSITIONS = re.compile(r"weight|mask|bias|scale")
+"""How buffers of positions are called, and others that only sound so: the weight of positive samples."""
+
+
 def positions(roots: list[nn.Module]) -> tuple[dict[str, str], dict[str, list[int]]]:
     """Buffers of positions or frequencies in 16 bits, and tables of them whose neighbouring rows are equal."""
     low, equal = {}, {}
     for root in roots:
         for name, buffer in root.named_buffers():
-            word = name.lower()
-            if not any(part in word for part in ("pos", "freq", "rope", "rotary", "cos", "sin", "time")):
+            if not POSITIONS.search(name.lower()) or NO_POSITIONS.search(name.lower()):
                 continue
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 low[name] = str(buffer.dtype).removeprefix("torch.")
             if buffer.is_floating_point() and 1 <= buffer.dim() <= 2 and buffer.shape[0] > 1:
                 rows = buffer.reshape(buffer.shape[0], -1)
                 same = (rows[1:] == rows[:-1]).all(1).nonzero()
-                if len(same):
+                if 0 < len(same) < len(rows) - 1:  # a table that is filled later has all rows alike
                     equal[name] = [int(same[0]), int(same[0]) + 1]
     return low, equal
 

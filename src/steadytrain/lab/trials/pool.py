@@ -50,7 +50,7 @@ KILLED_MAX = 2
 
 LOG_LINES_SHOWN = 2
 WORKERS_MAX = 256
-EARLY = frozenset({"one-worker", "seed-everything", "deterministic"})
+EARLY = frozenset({"one-worker", "seed-everything", "deterministic", "float32-positions"})
 """Changes that need a launch of their own: they act before the script builds its model and loaders."""
 
 

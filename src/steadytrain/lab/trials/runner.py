@@ -549,6 +549,7 @@ class TrialRun(Follower):
                 exact=self._exact,
                 ended=f"{ended} after {reached} of {wanted} steps" if ended else None,
                 notes=tuple(self._notes),
+                measured={name: value for one in self.job.changes for name, value in one.measured().items()},
             )
         )
 

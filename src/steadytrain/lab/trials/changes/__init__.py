@@ -66,6 +66,10 @@ class LiveChange:
     def updated(self, process: Launched) -> None:
         """The update was applied."""
 
+    def measured(self) -> dict[str, float]:
+        """What it measured over the trial, at its end."""
+        return {}
+
     def touch(self) -> None:
         self.touched += 1
 

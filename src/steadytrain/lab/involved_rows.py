@@ -1,0 +1,57 @@
+"""The rows of the batch that a diagnosis shows, from the facts of the survey. Torch-free.
+
+A file of facts may come from a stranger, so what does not look like a row is left out and texts are made safe again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from steadytrain.diagnosing.model import BatchRow
+from steadytrain.report.wording import clean
+from steadytrain.store.redact import redact_text
+from steadytrain.trials.case import Case
+
+ROWS_MAX, VALUES_MAX, TEXT_MAX = 32, 16, 400
+
+
+def batch_rows(case: Case) -> tuple[BatchRow, ...]:
+    """The rows that the survey found odd, each once for every tensor of the batch; empty where there are none."""
+    told = case.facts.get("batch_rows")
+    entries = told[:ROWS_MAX] if isinstance(told, list) else []
+    return tuple(row for row in map(_row, entries) if row is not None)
+
+
+def _row(entry: Any) -> BatchRow | None:
+    try:
+        return BatchRow(
+            row=int(entry["row"]),
+            step=int(entry["step"]),
+            tensor=_safe(entry["tensor"]),
+            dtype=_safe(entry["dtype"]),
+            elements=int(entry["elements"]),
+            first=int(entry["first"]),
+            values=tuple(_value(value) for value in entry["values"][:VALUES_MAX]),
+            smallest=_number(entry, "smallest"),
+            largest=_number(entry, "largest"),
+            loss=None if entry.get("loss") is None else _value(entry["loss"]),
+            text=None if entry.get("text") is None else _safe(entry["text"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _value(value: Any) -> float | int | str:
+    plain = isinstance(value, (int, float)) and math.isfinite(value)
+    return value if plain else _safe(value)
+
+
+def _number(entry: Mapping[str, Any], name: str) -> float | None:
+    value = entry.get(name)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _safe(text: Any) -> str:
+    return clean(redact_text(str(text)[: 4 * TEXT_MAX]), length_max=TEXT_MAX)

@@ -1,0 +1,92 @@
+"""Whether a term of the loss reaches a router past its experts: a balancing term.
+
+The loss is a sum. A term of it that leads back to the router's weights and to none of its experts' can only be about
+the choice. Read from the graph of the last backward, whose nodes outlive the tensors that they saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import nn
+
+SUMS = ("AddBackward0", "SubBackward0", "StackBackward0", "CatBackward0")
+NODES_MAX = 100_000
+TERMS_MAX = 64
+
+
+def balanced(loss: Any, routers: Iterable[tuple[nn.Module, nn.Module]]) -> bool | None:
+    """Whether each router has such a term; None where that cannot be told.
+
+    Args:
+        loss: the node of the graph that backward began with.
+        routers: the linear layers that choose, each with the module that it lies in, which has the experts.
+    """
+    if loss is None:
+        return None
+    reached = [_reached(term) for term in _terms(loss)]
+    answers = []
+    for router, parent in routers:
+        own = {id(parameter) for parameter in router.parameters() if parameter.requires_grad}
+        others = {id(parameter) for parameter in parent.parameters() if parameter.requires_grad} - own
+        experts = getattr(router, "out_features", 0)
+        if not own or not others or _has_bias_for(experts, (router, parent)):
+            return None  # a bias for each expert may balance without a gradient (2408.15664)
+        answers.append(any(found & own and not found & others for found in reached if found is not None))
+    return all(answers) if answers else None
+
+
+def _terms(loss: Any) -> list[Any]:
+    """The summands of the loss: through sums, and through what only scales, casts or averages one."""
+    found: list[Any] = []
+    waiting = [loss]
+    while waiting and len(found) < TERMS_MAX:
+        node = waiting.pop()
+        following = [one for one, _ in node.next_functions if one is not None]
+        here = node
+        while len(following) == 1 and node.name() not in SUMS and not _is_leaf(following[0]):
+            node = following[0]
+            following = [one for one, _ in node.next_functions if one is not None]
+        if node.name() in SUMS and len(following) > 1 and _is_scalar_path(here, node):
+            waiting += following
+        else:
+            found.append(here)
+    return found
+
+
+def _is_scalar_path(first: Any, last: Any) -> bool:
+    """Whether all between a term and a sum below it is arithmetic: past a layer it is the sum inside of a model."""
+    node = first
+    while node is not last:
+        if not node.name().startswith(("Mul", "Div", "Mean", "Sum", "Neg", "ToCopy", "Squeeze", "View", "Alias")):
+            return False
+        node = next(one for one, _ in node.next_functions if one is not None)
+    return True
+
+
+def _reached(term: Any) -> set[int] | None:
+    """Identities of the parameters that the term leads back to; None of a graph that is too large."""
+    found: set[int] = set()
+    seen, waiting = {term}, [term]
+    while waiting:
+        node = waiting.pop()
+        if _is_leaf(node):
+            found.add(id(node.variable))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                if len(seen) >= NODES_MAX:
+                    return None
+                seen.add(following)
+                waiting.append(following)
+    return found
+
+
+def _is_leaf(node: Any) -> bool:
+    return hasattr(node, "variable")
+
+
+def _has_bias_for(experts: int, modules: Sequence[nn.Module]) -> bool:
+    return any(
+        buffer is not None and buffer.numel() == experts for module in modules for buffer in module._buffers.values()
+    )

@@ -1,0 +1,116 @@
+"""Whether attention divides the products of queries and keys by the root of their width.
+
+A product is followed from the multiplication of two matrices to the softmax, through views, masks and casts. A factor
+below one on the way, or on a query or key before, is a scale, and so is a norm of queries or keys: then nothing is
+said. Models that are made without a scale (T5) have small products instead, so the size of the products decides too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "einsum", "baddbmm"})
+FACTORS = frozenset({"mul", "__mul__", "__rmul__", "mul_", "div", "__truediv__", "true_divide", "div_"})
+DIVIDES = frozenset({"div", "__truediv__", "true_divide", "div_"})
+NORMS = frozenset({"layer_norm", "rms_norm", "normalize", "group_norm"})
+KEEPS = frozenset(
+    {
+        *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "transpose", "permute"),
+        *("chunk", "split", "unbind", "tensor_split", "__getitem__", "expand", "repeat_interleave"),
+        *("masked_fill", "masked_fill_", "where", "add", "__add__", "__radd__", "add_", "sub", "__sub__"),
+        *("float", "half", "bfloat16", "to", "type_as", "clone", "__get__"),
+    }
+)
+NAMES = PRODUCTS | FACTORS | NORMS | KEEPS
+LARGE_SHARE = 0.2
+"""Of the root of the width, that the products' root mean square has at least where nothing scales them: linear layers
+of torch give a third of it at their start, a model that is made without a scale a hundredth."""
+
+MASKED_BELOW = -1e4
+WIDTH_MIN = 4
+
+
+class Products:
+    """Which tensors are products of queries and keys without a scale, by where they come from."""
+
+    def __init__(self) -> None:
+        self._widths: Any = WeakIdKeyDictionary()
+        self._scaled: Any = WeakIdKeyDictionary()
+        self.unscaled: bool | None = None
+        """None where no attention was seen whose scale could be told."""
+
+    def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any) -> None:
+        """A call of a function of ``NAMES``."""
+        sources = [one for one in _flat((*args, *given.values())) if isinstance(one, Tensor)]
+        results = [one for one in _flat((result,)) if isinstance(one, Tensor)]
+        scaled = any(one in self._scaled for one in sources)
+        if name in PRODUCTS:
+            factors = sources[-2:]
+            if scaled or name == "baddbmm" or len(factors) < 2 or not all(one.requires_grad for one in factors):
+                return self._mark(results, None, scaled)
+            return self._mark(results, int(factors[0].shape[-1]), False)
+        if name in NORMS or (name in FACTORS and _shrinks(name, args)):
+            return self._mark(results, None, True)
+        widths = [self._widths[one] for one in sources if one in self._widths]
+        return self._mark(results, widths[0] if widths else None, scaled)
+
+    def softmaxed(self, logits: Tensor) -> None:
+        """A softmax of attention over ``logits``."""
+        width = self._widths.get(logits)
+        if width is None:
+            if logits in self._scaled:
+                self.unscaled = self.unscaled or False
+            return
+        self.judged(logits, width)
+
+    def attended(self, query: Tensor, key: Tensor, logits: Tensor, scale: float | None) -> None:
+        """A fused attention, which divides by itself unless it is given another scale."""
+        by_itself = scale is None or abs(scale) < 1
+        if by_itself or query in self._scaled or key in self._scaled:
+            self.unscaled = self.unscaled or False
+        else:
+            self.judged(logits, int(query.shape[-1]))
+
+    def judged(self, logits: Tensor, width: int) -> None:
+        """Attention over products of vectors of ``width`` numbers that nothing scaled."""
+        seen = logits[logits > MASKED_BELOW].float()
+        if width < WIDTH_MIN or not seen.numel():
+            return
+        large = float(seen.square().mean().sqrt()) > LARGE_SHARE * math.sqrt(width)
+        self.unscaled = bool(self.unscaled or large)
+
+    def _mark(self, results: Sequence[Tensor], width: int | None, scaled: bool) -> None:
+        for one in results:
+            if width is not None and not scaled:
+                self._widths[one] = width
+            elif one in self._widths:
+                del self._widths[one]  # in place: it is another thing now
+            if scaled:
+                self._scaled[one] = True
+
+
+def _shrinks(name: str, args: Sequence[Any]) -> bool:
+    """Whether a number makes the other operand smaller."""
+    numbers = [float(one) for one in args[:2] if _is_number(one)]
+    if not numbers or len(args) < 2:
+        return False
+    size = abs(numbers[-1])
+    return size > 1 if name in DIVIDES else size < 1
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and not value.requires_grad
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        found += _flat(value) if isinstance(value, (list, tuple)) else [value]
+    return found

@@ -1,0 +1,160 @@
+"""Labels one place later, an input column without its order, experts that share the tokens: changes that are measured
+by what they do, not by the script's own loss."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from steadytrain.lab.trials.changes import LiveChange, at_least
+from steadytrain.lab.trials.launched import CannotApplyError, Launched
+
+SEED = 20_240_511
+NEAR_PLACES = 4
+"""Labels may be so many places fewer than the ids that they belong to."""
+
+MEASURED_SHARE = 0.25
+"""Of the steps of a trial: over the last of them what is measured is averaged."""
+
+
+@final
+@dataclass
+class ShiftLabels(LiveChange):
+    """The targets of a cross-entropy over tokens are the next tokens of the model's inputs.
+
+    Probes are always measured so. Training steps are only where ``train`` is true: without it the change is the control
+    of itself.
+    """
+
+    train: bool
+    nothing = "no cross-entropy has a target for each place of the model's input ids"
+    _ids: list[Tensor] = field(default_factory=list, init=False, repr=False)
+
+    def step_begins(self, process: Launched) -> None:
+        self._ids = []
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        self._ids = [one for one in (*args, *dict(kwargs).values()) if _is_ids(one)]
+
+    def begin(self, process: Launched) -> None:
+        def aligned(original: Any, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+            ignored = int(kwargs.get("ignore_index", -100))
+            next_tokens = self._next_tokens(target, ignored)
+            if next_tokens is None:
+                return original(logits, target, *args, **kwargs)
+            self.touch()
+            if process.role == "train" and not self.train:
+                return original(logits, target, *args, **kwargs)
+            return original(logits, next_tokens, *args, **kwargs)
+
+        process.functions.replace((functional.cross_entropy,), aligned)
+
+    def _next_tokens(self, target: Tensor, ignored: int) -> Tensor | None:
+        if target.is_floating_point():
+            return None
+        for ids in reversed(self._ids):
+            rows, length = ids.shape
+            width = target.numel() // max(1, rows)
+            if width < 2 or target.numel() != rows * width or not length - NEAR_PLACES <= width <= length:
+                continue
+            after = torch.full((rows, width), ignored, dtype=target.dtype, device=target.device)
+            there = min(width, length - 1)
+            after[:, :there] = ids[:, 1 : 1 + there].to(target.dtype)
+            return after.reshape(target.shape)
+        return None
+
+
+@final
+@dataclass
+class ShuffleColumn(LiveChange):
+    """The values of one ``column`` of the model's first table of inputs are dealt out to other rows of the batch, in
+    training steps and in probes."""
+
+    column: int
+    nothing = "the model is given no table of values that has this column"
+
+    def check(self) -> None:
+        at_least("column", self.column, 0)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if number:
+            return None
+        given, named = list(args), dict(kwargs)
+        for holder, place in (*((given, at) for at in range(len(given))), *((named, name) for name in named)):
+            value = holder[place]  # type: ignore[index]
+            if isinstance(value, Tensor) and value.is_floating_point() and value.dim() == 2:
+                if value.shape[1] <= self.column or value.shape[0] < 2:
+                    return None
+                generator = torch.Generator().manual_seed(SEED + (step or 0))
+                order = torch.randperm(value.shape[0], generator=generator).to(value.device)
+                other = value.detach().clone()
+                other[:, self.column] = value.detach()[order, self.column]
+                holder[place] = other  # type: ignore[index]
+                self.touch()
+                return tuple(given), named
+        return None
+
+
+@final
+@dataclass
+class BalanceRouter(LiveChange):
+    """The logits of ``routers`` get a bias for each expert that is moved against its load after every call: by
+    ``speed`` spreads of the logits for each fair share too much or too little. With speed 0 it only measures.
+
+    ``load`` is the favourite's tokens over its fair share, mean over the last quarter of the steps (2408.15664).
+    """
+
+    routers: list[str]
+    speed: float
+    nothing = "no linear layer of such a name is called"
+    _loads: list[float] = field(default_factory=list, init=False, repr=False)
+    _biases: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
+
+    def check(self) -> None:
+        at_least("speed", self.speed, 0.0)
+        if not self.routers:
+            raise ValueError("routers: at least one name is wanted")
+
+    def begin(self, process: Launched) -> None:
+        wanted = [
+            module
+            for module, name in process.modules().items()
+            if isinstance(module, nn.Linear) and any(name == one or name.endswith(f".{one}") for one in self.routers)
+        ]
+        if not wanted:
+            raise CannotApplyError(f"no linear layer is called {', '.join(self.routers)}")
+        held = weakref.ref(process)
+        for module in wanted:
+            module.register_forward_hook(lambda module, args, output: self._balanced(held(), module, output))
+
+    def measured(self) -> dict[str, float]:
+        if not self._loads:
+            return {}
+        last = self._loads[-max(1, round(len(self._loads) * MEASURED_SHARE)) :]
+        return {"load": sum(last) / len(last)}
+
+    def _balanced(self, process: Launched | None, module: nn.Module, logits: Tensor) -> Tensor:
+        if process is None or logits.shape[-1] < 2:
+            return logits
+        experts = logits.shape[-1]
+        bias = self._biases.setdefault(id(module), torch.zeros(experts, device=logits.device))
+        result = logits + bias.to(logits.dtype) if self.speed else logits
+        if process.role == "train" and logits.requires_grad:
+            self.touch()
+            with torch.no_grad():
+                flat = result.detach().reshape(-1, experts).float()
+                load = torch.bincount(flat.argmax(-1), minlength=experts).float() / len(flat) * experts
+                self._loads.append(float(load.max()))
+                # Of one expert over the tokens: that is by how much a bias has to differ to change some choices.
+                spread = logits.detach().reshape(-1, experts).float().std(0).mean().nan_to_num(0.0)
+                self._biases[id(module)] = bias - self.speed * spread * (load - 1)
+        return result
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)
