@@ -123,9 +123,11 @@ def test_the_proof_takes_few_trials(name: str) -> None:
 # Noise.
 
 
+# By the number of a generator: one that hypothesis leads finds effects that are evidence, and no noise.
 @settings(max_examples=60, deadline=None)
-@given(st.randoms(use_true_random=False))
-def test_noise_confirms_nothing(source: random.Random) -> None:
+@given(st.integers(0, 10**9))
+def test_noise_confirms_nothing(seed: int) -> None:
+    source = random.Random(seed)
     effects: tuple[Effect, ...] = ("removed", "persists")
     verdicts = [Verdict(name, source.choice(effects), why="by chance") for name in TRIALS]
     answer = conclude(suspects(), verdicts, circumstances())
@@ -134,8 +136,9 @@ def test_noise_confirms_nothing(source: random.Random) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.randoms(use_true_random=False), st.sampled_from(sorted(CAUSES)))
-def test_noise_confirms_nothing_even_where_something_was_seen(source: random.Random, name: str) -> None:
+@given(st.integers(0, 10**9), st.sampled_from(sorted(CAUSES)))
+def test_noise_confirms_nothing_even_where_something_was_seen(seed: int, name: str) -> None:
+    source = random.Random(seed)
     effects: tuple[Effect, ...] = ("removed", "persists", "inconclusive", "delayed")
     verdicts = [Verdict(trial, source.choice(effects), why="by chance") for trial in TRIALS]
     answer = conclude(suspects({name: sign(STRONG)}), verdicts, circumstances())
