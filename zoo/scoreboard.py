@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,20 @@ def main() -> None:
     for case in cases:
         name = _name(case)
         kept = KEPT / f"{name}.json"
+        wanted = any(part in name for part in arguments.only.split(",")) and time.monotonic() - began < arguments.for_s
         if kept.is_file():
             results[name] = _read(kept)
-        elif any(part in name for part in arguments.only.split(",")) and time.monotonic() - began < arguments.for_s:
+            if not wanted or arguments.quick or not _is_quick(case, results[name]):
+                continue
+            results[name] = completed(case, results[name], arguments)
+        elif wanted:
             results[name] = measured(case, arguments)
-            kept.write_text(json.dumps(asdict(results[name]), indent=1) + "\n", encoding="utf-8")
-            print(line(results[name]), flush=True)
+            if not arguments.quick:
+                results[name] = completed(case, results[name], arguments)
+        else:
+            continue
+        kept.write_text(json.dumps(asdict(results[name]), indent=1) + "\n", encoding="utf-8")
+        print(line(results[name]), flush=True)
     text = board(cases, results, warm=arguments.warm)
     if arguments.write:
         Path(arguments.write).write_text(text, encoding="utf-8")
@@ -89,7 +97,7 @@ def main() -> None:
 
 
 def measured(case: Mapping[str, Any], arguments: argparse.Namespace) -> Result:
-    """Run, diagnose, mend: one case."""
+    """Run and diagnose one case."""
     budget, workers = arguments.budget, arguments.workers
     name = _name(case)
     folder = KEPT / "runs" / name
@@ -124,12 +132,34 @@ def measured(case: Mapping[str, Any], arguments: argparse.Namespace) -> Result:
         confirmed=bool(true and true["status"] == "confirmed"),
         wrong=wrong,
         replay=answer.get("replay") if answer else None,
-        fixed="" if case.get("healthy") or "fixed" in case or arguments.quick else mended(case, folder, arguments),
-        verified=verified(case, folder, workers) if case.get("verify") and not silent and not arguments.quick else "",
+        fixed="",
+        verified="",
         diagnose_s=diagnose_s,
         run_s=run_s,
         note=note,
     )
+
+
+def completed(case: Mapping[str, Any], one: Result, arguments: argparse.Namespace) -> Result:
+    """With what became of its fault in the mended script, and by the fix on the replay, where that can be asked."""
+    folder = KEPT / "runs" / _name(case)
+    return replace(
+        one,
+        fixed=mended(case, folder, arguments) if _can_be_mended(case) else "",
+        verified=verified(case, folder, arguments.workers) if _can_be_verified(case) else "",
+    )
+
+
+def _is_quick(case: Mapping[str, Any], one: Result) -> bool:
+    return (_can_be_mended(case) and not one.fixed) or (_can_be_verified(case) and not one.verified)
+
+
+def _can_be_mended(case: Mapping[str, Any]) -> bool:
+    return not case.get("healthy") and "fixed" not in case
+
+
+def _can_be_verified(case: Mapping[str, Any]) -> bool:
+    return bool(case.get("verify")) and not case.get("silent")
 
 
 def watched(case: Mapping[str, Any], folder: Path, name: str, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -348,7 +378,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
     parser.add_argument("--budget", default="60s", help="of each diagnosis")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="run and diagnose, but neither mend nor verify")
+    parser.add_argument("--quick", action="store_true", help="run and diagnose, but neither mend nor verify as yet")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no case after so many seconds")
     parser.add_argument("--write", help="write the page here")
     return parser.parse_args()
