@@ -468,3 +468,11 @@ def test_copies_to_a_gpu_come_back() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     assert outcome("device-copy", healthy.tabular()).status == "pass"
+
+
+@pytest.mark.parametrize("name", ["resume-equivalence", "warm-up"])
+def test_what_a_part_of_would_tell_nothing_is_given_up_in_time(name: str) -> None:
+    subject, bench = subject_of(**healthy.small_gpt())
+    check = chosen((name,), ())[0]
+    with bench.copies(seed=0), pytest.raises(CannotError, match="its time was over after 1 steps"):
+        check.inspect(replace(subject, time_left=lambda: -1.0))

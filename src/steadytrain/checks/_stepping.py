@@ -98,10 +98,16 @@ def train(
     batches: Iterable[Batch],
     *,
     rates: Iterable[float] | None = None,
+    all_or_none: bool = False,
 ) -> list[float]:
     """A step for each batch, clipped as the script clips: the losses before each update. Ends at one not finite.
 
-    ``rates``: the learning rate of each step, for the group with the largest; the others keep their proportion.
+    Args:
+        rates: the learning rate of each step, for the group with the largest; the others keep their proportion.
+        all_or_none: fewer steps would tell nothing, so the check is given up when its time is over.
+
+    Raises:
+        CannotError: its time is over.
     """
     losses = []
     groups = optimizer.param_groups
@@ -109,6 +115,8 @@ def train(
     top = max(base) or 1.0
     planned = iter(rates) if rates is not None else None
     for batch in batches:
+        if all_or_none and losses and subject.time_left() < 0.0:
+            raise CannotError(f"its time was over after {len(losses)} steps; --full gives more")
         if planned is not None:
             rate = next(planned, None)
             if rate is None:

@@ -53,22 +53,22 @@ class ResumeEquivalence(Check):
         model = subject.model
         start = Point.take(model)
         optimizer = at_peak(subject)
-        train(subject, optimizer, batches[:steps])
+        train(subject, optimizer, batches[:steps], all_or_none=True)
         middle = Point.take(model)
         saved = _saved(model, optimizer)
-        went_on = train(subject, optimizer, batches[steps:])
+        went_on = train(subject, optimizer, batches[steps:], all_or_none=True)
         expected = _values(model)
 
         # All of it once more, without stopping: what differs here is no fault of saving.
         start.restore()
-        again = train(subject, at_peak(subject), batches)[steps:]
+        again = train(subject, at_peak(subject), batches, all_or_none=True)[steps:]
         noise = distance(expected, _values(model))
 
         start.restore()
         fresh = at_peak(subject)
         _load(model, fresh, saved)
         middle.random_states.restore()
-        resumed = train(subject, fresh, batches[steps:])
+        resumed = train(subject, fresh, batches[steps:], all_or_none=True)
         if len(resumed) < steps or len(again) < steps or len(went_on) < steps:
             return not_run("the loss is not finite within the steps of the test; see the check warm-up")
         differs = distance(expected, _values(model))

@@ -47,7 +47,7 @@ class WarmUp(Check):
         optimizer = at_peak(subject)
         rates, batches = _rates(subject), few_rows(subject)
         before = _norm(optimizer)
-        losses = train(subject, optimizer, in_turn(batches, STEPS), rates=rates)
+        losses = train(subject, optimizer, in_turn(batches, STEPS), rates=rates, all_or_none=True)
         with torch.no_grad():
             after = [float(subject.loss(batch).detach()) for batch in batches[:2]]
         first = sum(losses[: len(after)]) / max(len(losses[: len(after)]), 1)
