@@ -167,3 +167,12 @@ def test_short_steps_at_the_end_are_no_sign_where_nothing_went_wrong(rate: float
     case = replace(case, window=replace(case.window, signals=signals))
     signs = CAUSES["learning-rate-too-low"].signature(case).signs
     assert any(sign.weight > 0 for sign in signs) is speaks
+
+
+def test_gradients_that_are_clipped_to_nothing_are_no_low_rate() -> None:
+    facts = {"update_ratio": 2e-6, "update_ratio_median": 2e-6, "clipped": True}
+    low, clipped = (
+        CAUSES["learning-rate-too-low"].signature(case_of({**facts, "clip_coefficient": share}, "no-learning"))
+        for share in (1.0, 1e-4)
+    )
+    assert low.weight - clipped.weight > 2.0

@@ -100,6 +100,14 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     assert effect(named, control, tenth) == "inconclusive"
 
 
+@pytest.mark.parametrize(
+    ("peak", "expected"), [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "removed"), (1.9e6, "persists")]
+)
+def test_a_smaller_burst_is_no_cure(case: Case, peak: float, expected: str) -> None:
+    control = made("unchanged", SPIKE, [2.0, 2.0, 2.01, 2e6, 2e6])
+    assert effect(case, control, made("drop-batch", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
+
+
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
     control = made("unchanged", SPIKE, HURT)
     assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"

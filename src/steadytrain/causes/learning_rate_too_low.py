@@ -71,6 +71,13 @@ class LearningRateTooLow(Cause):
             (
                 *(() if quiet(case) and _came_to_rest(case) else short),
                 *above(case, "update_ratio", 0.003, -STRONG, "an update changes a matrix by {value} of it"),
+                *below(
+                    case,
+                    "clip_coefficient",
+                    0.01,
+                    -STRONG,
+                    "clipping leaves {value} of the gradient: the limit is too low, and not the rate",
+                ),
                 *symptom(case, FAIR, "no-learning", "plateau"),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
                 *ruled_out(

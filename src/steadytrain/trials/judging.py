@@ -26,6 +26,10 @@ REMOVED_SHARE = 0.25
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Of the control's excess: between them it is as in the control; between removed and persists nothing is concluded."""
 
+BURST_TIMES, BURST_SHARE = 10.0, 0.01
+"""A rise of so many times the first loss is a symptom of its own, though the control's is larger: bursts grow by powers,
+and a fifth of a million is no cure. A hundredth of the control's is taken for one."""
+
 FLOOR_SHARE = 0.01
 """Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
 
@@ -169,11 +173,13 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
     floor = _floor(case, there, controls) if there is not None else 0.0
     if there is not None and here is not None and there.peak > floor:
         effect = _by_share(here.peak, there.peak, floor)
+        why = f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
         if effect == "removed" and short is not None:
             return Verdict(trial, "inconclusive", numbers, short)
-        return Verdict(
-            trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
-        )
+        burst = here.peak > max(BURST_TIMES * abs(here.first), floor) and here.peak > BURST_SHARE * there.peak
+        if effect == "removed" and burst:
+            return Verdict(trial, "inconclusive", numbers, f"{why}: less, but it bursts as well")
+        return Verdict(trial, effect, numbers, why)
     # What the symptom is about comes before the losses of the steps: a hard batch near it is another story.
     grown, grows = _growth(case, control, control), _growth(case, control, outcome)
     if grown > GROWTH_MIN:
