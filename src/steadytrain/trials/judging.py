@@ -27,8 +27,8 @@ PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Of the control's excess: between them it is as in the control; between removed and persists nothing is concluded."""
 
 BURST_TIMES, BURST_SHARE = 10.0, 0.01
-"""A rise of so many times the first loss is a symptom of its own, though the control's is larger: bursts grow by powers,
-and a fifth of a million is no cure. A hundredth of the control's is taken for one."""
+"""A rise of so many times the first loss is a symptom of its own, though that of the control is larger: bursts grow by
+powers, and a fifth of a million is no cure. A hundredth of the control's is taken for one."""
 
 FLOOR_SHARE = 0.01
 """Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
