@@ -1,4 +1,4 @@
-"""Healthy: a head on features that stay as they are; the optimizer has the head alone, the rest is in evaluation mode."""
+"""Healthy: a head on features that stay as they are; it alone is in the optimizer, the rest in evaluation mode."""
 
 import torch
 import torch.nn.functional as F
