@@ -22,9 +22,9 @@ from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
 from steadytrain.diagnosing.model import UNKNOWN, Answer
-from steadytrain.diagnosing.opening import as_recorded, looked, with_symptoms
+from steadytrain.diagnosing.opening import as_recorded, looked
 from steadytrain.diagnosing.proving import Control, needed, proof
-from steadytrain.diagnosing.stored import keep
+from steadytrain.diagnosing.stored import keep, open_story
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
 from steadytrain.lab.involved_rows import batch_rows
@@ -152,7 +152,7 @@ def _run_of(source: Path) -> RunRecord | None:
 def _opened(source: Path) -> Case:
     """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
     try:
-        return _with_the_run(open_case(source))
+        return open_story(source)
     except UsageError:
         if is_bundle(source):
             raise
@@ -160,20 +160,6 @@ def _opened(source: Path) -> Case:
         if not len(window):
             raise
         return open_case(source, onset=int(window.steps[-1]))
-
-
-def _with_the_run(case: Case) -> Case:
-    """The case of a bundle that still lies in its run, with what else was seen in the run until then."""
-    run = case.path.absolute().parent.parent
-    if not is_bundle(case.path) or not (run / RUN_FILE).is_file():
-        return case
-    try:
-        known = open_run(run).symptoms
-    except UsageError:
-        return case
-    own = {(one.name, one.first_step) for one in case.symptoms}
-    more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
-    return with_symptoms(case, more)
 
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
