@@ -1,4 +1,4 @@
-"""Healthy: hidden words are told from both sides. A summary of the text that nobody uses is handed out detached."""
+"""Healthy: hidden words are told from both sides, so each place sees later ones; most places have no label."""
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +16,10 @@ class Reader(nn.Module):
         self.tokens, self.places = nn.Embedding(TOKENS + 1, 32), nn.Embedding(LENGTH, 32)
         layer = nn.TransformerEncoderLayer(32, 2, 64, 0.1, batch_first=True, norm_first=True)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.summary, self.head = nn.Linear(32, 32), nn.Linear(32, TOKENS)
+        self.head = nn.Linear(32, TOKENS)
 
     def forward(self, ids):
-        x = self.layers(self.tokens(ids) + self.places(torch.arange(LENGTH)))
-        return self.head(x), torch.tanh(self.summary(x[:, 0])).detach()
+        return self.head(self.layers(self.tokens(ids) + self.places(torch.arange(LENGTH))))
 
 
 model = Reader()
@@ -29,7 +28,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for step in range(1, 151):
     text = (torch.randint(TOKENS, (16, 1)) + torch.arange(LENGTH) * torch.randint(1, 4, (16, 1))) % TOKENS
     hidden = torch.rand(text.shape) < 0.15
-    logits, summary = model(torch.where(hidden, HIDDEN, text))
+    logits = model(torch.where(hidden, HIDDEN, text))
     loss = F.cross_entropy(logits.flatten(0, 1), torch.where(hidden, text, -100).flatten())
     optimizer.zero_grad()
     loss.backward()
