@@ -154,11 +154,25 @@ def test_an_epoch_in_the_same_order_repeats_batches_and_means_to(after: int, dat
     assert (signature.broken_invariant is not None) is broken
 
 
-@pytest.mark.parametrize(("share", "speaks"), [(1.0, True), (0.01, False)], ids=["all the time", "came down"])
-def test_short_steps_at_the_end_of_a_schedule_are_no_sign_where_nothing_went_wrong(share: float, speaks: bool) -> None:
+@pytest.mark.parametrize(
+    ("rate", "loss", "speaks"),
+    [(1.0, 1.0, True), (0.01, 1.0, False), (1.0, 0.05, False)],
+    ids=["all the time", "the rate came down", "it was learnt"],
+)
+def test_short_steps_at_the_end_are_no_sign_where_nothing_went_wrong(rate: float, loss: float, speaks: bool) -> None:
     case = case_of({"update_ratio": 2e-5, "update_ratio_median": 1e-6}, None)
     signals = {name: values.copy() for name, values in case.window.signals.items()}
-    signals["learning_rate"] *= np.linspace(1.0, share, len(signals["learning_rate"]))
+    for name, share in (("learning_rate", rate), ("loss", loss)):
+        signals[name] *= np.linspace(1.0, share, len(signals[name]))
     case = replace(case, window=replace(case.window, signals=signals))
     signs = CAUSES["learning-rate-too-low"].signature(case).signs
     assert any(sign.weight > 0 for sign in signs) is speaks
+
+
+def test_gradients_that_are_clipped_to_nothing_are_no_low_rate() -> None:
+    facts = {"update_ratio": 2e-6, "update_ratio_median": 2e-6, "clipped": True}
+    low, clipped = (
+        CAUSES["learning-rate-too-low"].signature(case_of({**facts, "clip_coefficient": share}, "no-learning"))
+        for share in (1.0, 1e-4)
+    )
+    assert low.weight - clipped.weight > 2.0

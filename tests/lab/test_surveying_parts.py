@@ -11,7 +11,7 @@ from torch import nn
 from steadytrain.capture.recorder import record_call
 from steadytrain.lab.surveying.compiled import compiled
 from steadytrain.lab.surveying.cuts import leaves_behind, moves_output
-from steadytrain.lab.surveying.labels import sorted_by
+from steadytrain.lab.surveying.labels import leaked_columns, sorted_by
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,14 @@ from steadytrain.lab.surveying.labels import sorted_by
 def test_few_pairs_of_labels_do_not_tell_an_order(pairs: int, equal: int, known: bool) -> None:
     """Of batches of two rows, of ten classes."""
     assert (sorted_by(pairs, equal, 0.1) is not None) is known
+
+
+def test_a_column_tells_the_label_and_rows_that_come_again_do_not() -> None:
+    torch.manual_seed(0)
+    labels = torch.randint(10, (256,))
+    values = torch.cat([torch.randn(256, 3), labels[:, None].float()], 1)
+    assert leaked_columns(values.repeat(8, 1), labels.repeat(8), 10) == [{"input": 3, "share": 1.0}]
+    assert leaked_columns(values[:, :3].repeat(8, 1), labels.repeat(8), 10) == []
 
 
 class Cut(nn.Module):

@@ -37,6 +37,15 @@ def _plain_process() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+def long(loop: Loop) -> Any:
+    """The same by another way: tried in `make test-all` only."""
+    return pytest.param(loop, marks=pytest.mark.long)
+
+
+def named(loop: Loop) -> str:
+    return loop.__name__
+
+
 def case_of(symptom: str, onset: int, **facts: Any) -> Case:
     """A case of a loop that was recorded whole, with its snapshots."""
     begins = tuple(range(1, STEPS, EVERY))
@@ -125,6 +134,7 @@ def test_the_derivative_that_torch_finds(tmp_path: Path) -> None:
     assert verdict.effect == "removed", verdict
 
 
+@pytest.mark.long
 def test_a_forward_that_leaves_torch_has_no_derivative_to_find(tmp_path: Path) -> None:
     recording = record(leaving, tmp_path / "run", every=EVERY)
     verdict, _ = tried(
@@ -178,7 +188,7 @@ def line_of_cut() -> str:
     return f"{Path(__file__).name}:{next(at for at, line in enumerate(lines, 1) if line.endswith('# cut'))}: code = ..."
 
 
-@pytest.mark.parametrize("loop", [cut, cut_by_data, cut_by_no_grad], ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", [cut, long(cut_by_data), long(cut_by_no_grad)], ids=named)
 def test_gradients_pass_where_the_graph_was_cut(loop: Loop, tmp_path: Path) -> None:
     recording = record(loop, tmp_path / "run", every=EVERY)
     facts: dict[str, Any] = {"parameters_without_gradient": ["encoder.weight", "encoder.bias"]}
@@ -187,6 +197,7 @@ def test_gradients_pass_where_the_graph_was_cut(loop: Loop, tmp_path: Path) -> N
     assert verdict.effect == "removed", verdict
 
 
+@pytest.mark.long
 def test_a_cut_elsewhere_or_through_numpy_is_not_joined(tmp_path: Path) -> None:
     recording = record(cut, tmp_path / "run", every=EVERY)
     facts = {"parameters_without_gradient": ["encoder.weight"], "detached_calls": ["test_other.py:3: x = y.detach()"]}
@@ -251,7 +262,7 @@ def long_case(**facts: Any) -> Case:
     return replace(case, begins=tuple(range(1, 80, EVERY)), taped=((1, 80),), after=10)
 
 
-@pytest.mark.parametrize("loop", [looks_ahead, looks_ahead_by_hand], ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", [looks_ahead, long(looks_ahead_by_hand)], ids=named)
 def test_a_skill_that_rests_on_looking_ahead(loop: Loop, tmp_path: Path) -> None:
     recording = record(loop, tmp_path / "run", every=EVERY)
     case = long_case(causal_gradient=0.5, label_shift_trained=1)
@@ -260,6 +271,7 @@ def test_a_skill_that_rests_on_looking_ahead(loop: Loop, tmp_path: Path) -> None
     assert verdict.numbers["first_loss"] > 2 * verdict.numbers["control_first_loss"]
 
 
+@pytest.mark.long
 def test_a_mask_that_is_there_is_not_given_again(tmp_path: Path) -> None:
     recording = record(masked, tmp_path / "run", every=EVERY)
     verdict, _ = tried("causal-mask", masked, recording, long_case(causal_gradient=0.5, label_shift_trained=1))
@@ -317,13 +329,14 @@ def not_grown() -> None:
     grown(times=1.0)
 
 
-@pytest.mark.parametrize("loop", [grown, grown_by_hand], ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", [grown, long(grown_by_hand)], ids=named)
 def test_scores_that_grew_are_clipped_to_what_they_were(loop: Loop, tmp_path: Path) -> None:
     recording = record(loop, tmp_path / "run", every=EVERY)
     verdict, _ = tried("qk-clip", loop, recording, case_of("divergence", 21))
     assert verdict.effect == "removed", verdict
 
 
+@pytest.mark.long
 def test_scores_below_the_limit_are_left_alone(tmp_path: Path) -> None:
     recording = record(not_grown, tmp_path / "run", every=EVERY)
     verdict, _ = tried("qk-clip", not_grown, recording, case_of("divergence", 21))
@@ -491,6 +504,7 @@ def test_positions_in_float32_can_be_told_apart(tmp_path: Path) -> None:
     assert "no table of positions" in why_not("float32-positions", positions_equal={})
 
 
+@pytest.mark.long
 def test_a_table_that_a_cast_made_coarse_is_as_it_was_registered(tmp_path: Path) -> None:
     recording = record(placed_in_half, tmp_path / "run", every=EVERY)
     case = replace(long_case(positions_low_precision={"position_table": "bfloat16"}), onset=60, after=4)

@@ -13,6 +13,12 @@ from steadytrain.trials.contract import NotApplicable, Spec
 from trial_cases import finite_case
 
 
+def planned(name: str, case: Case) -> tuple[Spec, ...]:
+    plan = trial(name).plan(case)
+    assert not isinstance(plan, NotApplicable), plan.why
+    return plan
+
+
 def only(name: str, case: Case) -> Spec:
     plan = trial(name).plan(case)
     assert not isinstance(plan, NotApplicable), plan
@@ -57,15 +63,22 @@ def test_trials_have_their_probes_at_the_same_places() -> None:
     case = finite_case()
     control = only("unchanged", case)
     places = [at for at, entry in enumerate(control.schedule) if entry.role == "probe"]
-    for name in ("drop-batch", "fresh-data", "reorder", "suspect-batch-earlier", "float32", "synthetic-batch"):
+    for name in ("fresh-data", "reorder", "suspect-batch-earlier", "float32", "synthetic-batch"):
         spec = only(name, case)
         assert [at for at, entry in enumerate(spec.schedule) if entry.role == "probe"] == places, name
 
 
 def test_dropped_batches_are_refused_and_not_skipped() -> None:
-    spec = only("drop-batch", finite_case())
-    assert fed(spec) == fed(only("unchanged", finite_case()))
-    assert [entry.step for entry in spec.schedule if entry.role == "refused"] == [89, 90]
+    alone, beside = planned("drop-batch", finite_case())
+    for spec, refused in ((alone, [90]), (beside, [89, 90, 91])):
+        assert fed(spec) == fed(only("unchanged", finite_case()))
+        assert [entry.step for entry in spec.schedule if entry.role == "refused"] == refused
+    assert (alone.repeat, beside.repeat) == (0, 1)
+
+
+def test_right_after_the_snapshot_there_is_no_neighbour_to_blame() -> None:
+    (alone,) = planned("drop-batch", finite_case(begins=(89,)))
+    assert [entry.step for entry in alone.schedule if entry.role == "refused"] == [90]
 
 
 def test_fresh_data_is_of_before_the_onset() -> None:

@@ -97,7 +97,15 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     assert effect(named, control, of("reset-moments", [0.004] * 6)) == "removed"
     assert effect(named, control, of("rewarm", grown)) == "persists"
     tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
-    assert effect(named, control, tenth) == "persists"
+    assert effect(named, control, tenth) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("peak", "expected"), [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "removed"), (1.9e6, "persists")]
+)
+def test_a_smaller_burst_is_no_cure(case: Case, peak: float, expected: str) -> None:
+    control = made("unchanged", SPIKE, [2.0, 2.0, 2.01, 2e6, 2e6])
+    assert effect(case, control, made("drop-batch", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
@@ -252,3 +260,61 @@ def test_the_price_of_a_fix(case: Case) -> None:
     assert found.price_end == pytest.approx(2.1 - 2.8)
     shown = found.to_json("incident")
     assert (shown["schema"], shown["result"], shown["control_exact"]) == ("steadytrain.verify/1", "removed", True)
+
+
+def dropped(repeat: int, losses: Sequence[float], probes: Sequence[float]) -> Outcome:
+    outcome = made("drop-batch", losses, probes)
+    return replace(outcome, spec=replace(outcome.spec, repeat=repeat))
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "expected", "told"),
+    [
+        ((CALM, FLAT), (CALM, FLAT), "removed", "without the batch alone"),
+        ((SPIKE, HURT), (CALM, FLAT), "removed", "only without its neighbours too"),
+        ((SPIKE, HURT), (SPIKE, HURT), "persists", ""),
+    ],
+    ids=["alone", "with-neighbours", "neither"],
+)
+def test_a_batch_is_dropped_alone_and_with_its_neighbours(
+    case: Case,
+    alone: tuple[list[float], list[float]],
+    beside: tuple[list[float], list[float]],
+    expected: str,
+    told: str,
+) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    runs = [dropped(0, *alone), dropped(1, *beside)]
+    verdict = trial("drop-batch").judge(case, [control], runs)
+    assert verdict.effect == expected
+    assert verdict.why.startswith(told)
+    first = trial("drop-batch").judge(case, [control], runs[:1])
+    assert first.effect == ("removed" if alone[0] is CALM else "persists")
+
+
+def test_trials_that_bring_a_control_of_their_own_are_judged_by_it(case: Case) -> None:
+    own = made("shift-labels", CALM, [3.0, 3.0, 3.01, 3.0, 3.0])
+    better = made("shift-labels", CALM, [3.0, 2.9, 2.6, 2.4, 2.2])
+    other = replace(better, spec=replace(better.spec, repeat=1))
+    assert trial("shift-labels").judge(case, [], [own, other]).effect == "removed"
+    same = replace(own, spec=replace(own.spec, repeat=1))
+    assert trial("shift-labels").judge(case, [], [own, same]).effect == "persists"
+    assert trial("shift-labels").judge(case, [], [own]).effect == "not-run"
+    for load, effect_of in ((1.2, "removed"), (7.5, "persists"), (3.0, "inconclusive")):
+        runs = [replace(own, measured={"load": 8.0}), replace(other, measured={"load": load})]
+        assert trial("balance-router").judge(case, [], runs).effect == effect_of
+    even = [replace(own, measured={"load": 1.2}), replace(other, measured={"load": 1.1})]
+    assert trial("balance-router").judge(case, [], even).effect == "inconclusive"
+    assert trial("balance-router").judge(case, [], [own, other]).effect == "inconclusive"
+
+
+def test_what_a_skill_rests_on_is_judged_by_the_same_weights(case: Case) -> None:
+    case = case.with_facts({"uniform_loss": 2.5})
+    control = made("unchanged", CALM, [0.5, 0.5, 0.5, 0.5, 0.5])
+    for first, expected in ((2.4, "removed"), (0.55, "persists"), (1.0, "inconclusive"), (math.inf, "removed")):
+        outcome = made("causal-mask", CALM, [first, 2.0, 2.0, 2.0, 2.0])
+        assert trial("causal-mask").judge(case, [control], [outcome]).effect == expected, first
+    guessing = made("unchanged", CALM, [2.4, 2.4, 2.4, 2.4, 2.4])
+    verdict = trial("shuffle-column").judge(case, [guessing], [made("shuffle-column", CALM, FLAT)])
+    assert (verdict.effect, "no skill to lose" in verdict.why) == ("inconclusive", True)
+    assert trial("shuffle-column").judge(case, [], [made("shuffle-column", CALM, FLAT)]).effect == "inconclusive"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.causes.contract import FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.causes.interventions import LOWER_RATE
-from steadytrain.causes.signs import above, below, fact, holds, layer_of, ruled_out, seen, surveyed, symptom
+from steadytrain.causes.signs import above, below, fact, holds, layer_of, measured, ruled_out, seen, surveyed, symptom
 from steadytrain.causes.table import column
 
 if TYPE_CHECKING:
@@ -50,13 +50,15 @@ class AttentionLogitGrowth(Cause):
         return Signature(
             (
                 *symptom(case, STRONG, "attention-logit-growth", "attention-entropy-collapse"),
-                *above(case, "attention_logit_largest", 100.0, STRONG, "the largest logit of attention is {value}"),
+                *above(case, "attention_logit_largest", LARGE, STRONG, "the largest logit of attention is {value}"),
                 *below(case, "attention_logit_largest", 30.0, -STRONG, "the largest logit of attention is {value}"),
+                # Some models (T5) are made without a scale; their products are small.
                 *holds(
                     case,
                     "attention_unscaled",
                     FAIR,
                     "attention does not divide by the root of the width",
+                    invariant=measured(case, "attention_logit_largest") > LARGE,
                 ),
                 *ruled_out(
                     surveyed(case)
@@ -67,3 +69,7 @@ class AttentionLogitGrowth(Cause):
             ),
             layer=layer_of(case),
         )
+
+
+LARGE = 100.0
+"""A logit of attention that is watched for in large runs (2507.20534 clips there)."""

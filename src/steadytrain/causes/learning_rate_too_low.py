@@ -62,15 +62,22 @@ class LearningRateTooLow(Cause):
     source = "Smith 1506.01186 on range tests; nanoGPT #411"
 
     def signature(self, case: Case) -> Signature:
-        # At the end of a schedule that came down as planned steps are short, and nothing is wrong with them.
+        # At the end of a schedule that came down, or of what there is to learn, steps are short and nothing is wrong.
         short = (
             *below(case, "update_ratio", 1e-4, STRONG, "an update changes no matrix by more than {value} of it"),
             *below(case, "update_ratio_median", 1e-5, FAIR, "an update changes the median tensor by {value} of it"),
         )
         return Signature(
             (
-                *(() if quiet(case) and _came_down(case) else short),
+                *(() if quiet(case) and _came_to_rest(case) else short),
                 *above(case, "update_ratio", 0.003, -STRONG, "an update changes a matrix by {value} of it"),
+                *below(
+                    case,
+                    "clip_coefficient",
+                    0.01,
+                    -STRONG,
+                    "clipping leaves {value} of the gradient: the limit is too low, and not the rate",
+                ),
                 *symptom(case, FAIR, "no-learning", "plateau"),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
                 *ruled_out(
@@ -82,7 +89,8 @@ class LearningRateTooLow(Cause):
         )
 
 
-def _came_down(case: Case) -> bool:
-    """Whether the last rate is less than a tenth of the highest one."""
-    rates = case.window.series("learning_rate").values
-    return len(rates) > 0 and bool(rates[-1] < 0.1 * rates.max())
+def _came_to_rest(case: Case) -> bool:
+    """Whether the last rate is less than a tenth of the highest one, or the loss less than half of its first."""
+    rates, losses = case.window.series("learning_rate").values, case.window.series("loss").values
+    slow = len(rates) > 0 and bool(rates[-1] < 0.1 * rates.max())
+    return slow or (len(losses) > 0 and bool(losses[-1] < 0.5 * losses[0]))

@@ -50,7 +50,7 @@ MATRIX: Mapping[str, str] = {
     "longer-warmup":                 "o   +    +    +     +     o    o     +      o     o     o     o",
     "clip":                          "o   o    o    o     o     o    -     +      -     o     o     o",
     "update-clipping":               "o   o    +    +     o     -    -     +      -     -     o     o",
-    "beta2-lower":                   "-   -    +    +     -     -    -     +      -     -     o     -",
+    "beta2-lower":                   "o   -    +    +     -     -    -     +      -     -     o     -",
     "epsilon-up":                    "-   o    +    o     -     -    -     +      -     -     o     o",
     "epsilon-down":                  "-   -    -    -     -     -    -     +      -     -     o     -",
     "reset-moments":                 "o   o    +    +     -     -    -     +      -     -     o     -",

@@ -47,9 +47,9 @@ def command(
     are listed, with why those that do not apply do not; "all" runs every one that applies. Finished trials are kept
     beside the incident and not run again. Ends with status 0, or 125 where not even the unchanged replay could be run.
     """
+    from steadytrain.diagnosing.stored import open_story
     from steadytrain.lab.trials.trying import How, run_named
     from steadytrain.trials import table
-    from steadytrain.trials.case import open_case
     from steadytrain.trials.catalog import trials
     from steadytrain.trials.contract import NotApplicable
     from steadytrain.trials.facts import read_facts
@@ -62,7 +62,7 @@ def command(
     if onset is not None and onset < 1:
         raise UsageError(f"--onset {onset}: steps count from 1")
     path = source_of(incident, Path(runs_dir))
-    case = open_case(path, facts=read_facts(path), onset=onset, symptom=symptom)
+    case = open_story(path, facts=read_facts(path), onset=onset, symptom=symptom)
     if not names:
         _list(case)
         return 0

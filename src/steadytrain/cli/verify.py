@@ -45,8 +45,8 @@ def command(
     1 when it is not, 125 when that cannot be told.
     """
     from steadytrain.cli.trial import default_workers, needs_torch, source_of, teller
+    from steadytrain.diagnosing.stored import open_story
     from steadytrain.lab.trials.trying import How, verify
-    from steadytrain.trials.case import open_case
     from steadytrain.trials.facts import read_facts
     from steadytrain.trials.verifying import FOLLOWED_MAX, MEANINGS
 
@@ -55,7 +55,7 @@ def command(
     if onset is not None and onset < 1:
         raise UsageError(f"--onset {onset}: steps count from 1")
     path = source_of(incident, Path(runs_dir))
-    case = open_case(path, facts=read_facts(path), onset=onset, symptom=symptom)
+    case = open_story(path, facts=read_facts(path), onset=onset, symptom=symptom)
     needs_torch()
     how = How(workers or default_workers(), None, moved, engine, teller())
     found = verify(path, case, intervention, how, steps=steps)

@@ -1,16 +1,46 @@
-"""The answer on disk, beside the incident and never in it. The one file of this package that knows files."""
+"""What lies on disk: the answer, beside the incident and never in it, and the story of the run that a bundle lies in.
+
+The one file of this package that knows files.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from steadytrain.diagnosing.model import Answer
-from steadytrain.store.bundle import write_json
+from steadytrain.diagnosing.opening import with_symptoms
+from steadytrain.errors import UsageError
+from steadytrain.store.bundle import is_bundle, write_json
+from steadytrain.store.folder import RUN_FILE, open_run
+from steadytrain.trials.case import Case, open_case
+from steadytrain.trials.contract import Json
 from steadytrain.trials.store import trials_folder
 
 FILE = "diagnosis.json"
 DOCUMENT_BYTES_MAX = 16 << 20
+
+
+def open_story(
+    path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
+) -> Case:
+    """The case of a bundle or a run, with what else was seen in the run until then; ``onset`` and ``symptom`` as asked.
+
+    Raises:
+        UsageError: see ``trials.case.open_case``.
+    """
+    case = open_case(path, facts=facts, onset=onset, symptom=symptom)
+    run = path.absolute().parent.parent
+    if onset is not None or symptom is not None or not is_bundle(path) or not (run / RUN_FILE).is_file():
+        return case
+    try:
+        known = open_run(run).symptoms
+    except UsageError:
+        return case
+    own = {(one.name, one.first_step) for one in case.symptoms}
+    more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
+    return with_symptoms(case, more)
 
 
 def keep(source: Path, answer: Answer) -> None:

@@ -11,9 +11,8 @@ again, so a diagnosis that was cut off goes on where it stopped, and one made ag
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from steadytrain.causes.table import OTHER_LOSS
 from steadytrain.diagnosing.choosing import choose, cost, leading
 from steadytrain.diagnosing.concluding import Circumstances, conclude
 from steadytrain.diagnosing.model import UNKNOWN, Answer
+from steadytrain.diagnosing.opening import as_recorded, looked
 from steadytrain.diagnosing.proving import Control, needed, proof
-from steadytrain.diagnosing.stored import keep
+from steadytrain.diagnosing.stored import keep, open_story
 from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
 from steadytrain.lab.involved_rows import batch_rows
@@ -32,12 +32,11 @@ from steadytrain.lab.moved import Moved, moved_environment
 from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
 from steadytrain.lab.trials.pool import check_launch
-from steadytrain.model import Symptom
 from steadytrain.store.bundle import is_bundle
 from steadytrain.store.folder import RUN_FILE, RunRecord, open_run
-from steadytrain.trials.case import LEAD_S_MAX, SAME_STORY_STEPS, Case, open_case
+from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
 from steadytrain.trials.catalog import trials
-from steadytrain.trials.contract import Effect, Json, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
 from steadytrain.trials.judging import measures, shows
 from steadytrain.trials.of_ranks import facts_of_ranks
@@ -53,9 +52,6 @@ CONTROL_S_MIN = 30.0
 CONTROL = "unchanged"
 OWN_BATCH = "own batch was used"
 """In the note of a trial that was to feed other batches and could not: it was no trial."""
-
-OF_UPDATES = ("update-norm-spike", "second-moment-lag")
-"""Symptoms of what the optimizer made of a gradient."""
 
 Tell = Callable[[str], None]
 
@@ -104,7 +100,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
         finally:
             close_pools()
     elif surveyed(bench.case):
-        bench.control = _looked(bench.case.facts)
+        bench.control = looked(bench.case.facts)
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
@@ -156,7 +152,7 @@ def _run_of(source: Path) -> RunRecord | None:
 def _opened(source: Path) -> Case:
     """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
     try:
-        return _with_the_run(open_case(source))
+        return open_story(source)
     except UsageError:
         if is_bundle(source):
             raise
@@ -164,50 +160,6 @@ def _opened(source: Path) -> Case:
         if not len(window):
             raise
         return open_case(source, onset=int(window.steps[-1]))
-
-
-def _with_the_run(case: Case) -> Case:
-    """The case of a bundle that still lies in its run, with what else was seen in the run until then."""
-    run = case.path.absolute().parent.parent
-    if not is_bundle(case.path) or not (run / RUN_FILE).is_file():
-        return case
-    try:
-        known = open_run(run).symptoms
-    except UsageError:
-        return case
-    own = {(one.name, one.first_step) for one in case.symptoms}
-    more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
-    symptoms = (*case.symptoms, *more)
-    return replace(case, symptoms=symptoms, symptom=_nearest_to_harm(case, symptoms), onset=_since(case, symptoms))
-
-
-def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
-    """The symptom to try to remove. Of a gradient that grew and the update that grew with it, the update: most
-    optimizers divide the size of a gradient out, and no trial can make the gradient itself smaller."""
-    led = case.symptom
-    if led is None or led.name != "gradient-norm-spike":
-        return led
-    return next(
-        (
-            one
-            for one in symptoms
-            if one.name in OF_UPDATES
-            and one.severity != "note"
-            and abs(one.first_step - led.first_step) <= SAME_STORY_STEPS
-        ),
-        led,
-    )
-
-
-def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
-    """The onset; of a loss that is not finite, when the first weight or moment was not: the loss only shows it."""
-    if case.aim != "finite":
-        return case.onset
-    near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
-    return min(
-        (one.first_step for one in symptoms if one.name.startswith("nonfinite") and one.first_step in near),
-        default=case.onset,
-    )
 
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
@@ -322,27 +274,8 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         why = next((one.why_not for one in runs if one.why_not), None)
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
-    return Control(True, shown, first.exact if first.spec.begin is not None else _as_recorded(bench.case, first), what)
-
-
-def _as_recorded(case: Case, outcome: Outcome) -> bool | None:
-    """Whether a re-run from the script's own beginning has the recorded losses to the last bit; None where none are."""
-    series = case.window.series("loss")
-    recorded = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
-    pairs = [
-        (seen.loss, recorded[step])
-        for step, seen in enumerate(outcome.steps, 1)
-        if seen.loss is not None and step in recorded
-    ]
-    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs) if pairs else None
-
-
-def _looked(facts: Mapping[str, Json]) -> Control:
-    """The survey stands for the control where no symptom was raised: recorded steps, which came out the same again."""
-    exact = facts.get("replay_exact")
-    note = "no symptom was raised, so no trial was judged"
-    same = exact if isinstance(exact, bool) else None
-    return Control(facts.get("survey_replayed") is True, False, same, note, judged=False)
+    exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
+    return Control(True, shown, exact, what)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

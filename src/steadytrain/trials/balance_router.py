@@ -35,8 +35,10 @@ class BalanceRouter(Trial):
         if not isinstance(routers, dict) or not routers:
             return NotApplicable("no router of a mixture of experts was seen, or nobody has looked")
         names = [str(name) for name in routers]
+        longer = case.following(max(case.steps_after, STEPS_MIN))
         plans = [
-            planned(self, case, Change("balance-router", {"routers": names, "speed": speed})) for speed in (0.0, SPEED)
+            planned(self, longer, Change("balance-router", {"routers": names, "speed": speed}))
+            for speed in (0.0, SPEED)
         ]
         return both(plans)
 
@@ -44,6 +46,9 @@ class BalanceRouter(Trial):
         """By the load of the favourite expert at the end, with the bias and without."""
         return evens_out(self.name, outcomes)
 
+
+STEPS_MIN = 40
+"""Steps of the trial: a collapse is seen long after it came, so the lead says nothing of how long its end takes."""
 
 SPEED = 0.3
 """Spreads of the logits in a step for each fair share too much: a favourite with a bias of two evened out within ten

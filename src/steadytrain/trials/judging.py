@@ -26,6 +26,10 @@ REMOVED_SHARE = 0.25
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Of the control's excess: between them it is as in the control; between removed and persists nothing is concluded."""
 
+BURST_TIMES, BURST_SHARE = 10.0, 0.01
+"""A rise of so many times the first loss is a symptom of its own, though that of the control is larger: bursts grow by
+powers, and a fifth of a million is no cure. A hundredth of the control's is taken for one."""
+
 FLOOR_SHARE = 0.01
 """Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
 
@@ -57,6 +61,9 @@ _QUANTITIES = {
     "second-moment-lag": ("update_ratio", "update"),
 }
 """What a symptom is about that neither the probes nor the losses of the steps have to show."""
+
+OF_THE_RATE = frozenset({"learning-rate", "fixed-learning-rate", "ramp-learning-rate"})
+"""Changes of nothing but the learning rate."""
 
 PROGRESS_FACTOR = 3.0
 """A run that did not learn does learn where its probes fall by so many times what they fell in the control."""
@@ -166,18 +173,24 @@ def _judge_one(trial: str, case: Case, control: Outcome, controls: Sequence[Outc
     floor = _floor(case, there, controls) if there is not None else 0.0
     if there is not None and here is not None and there.peak > floor:
         effect = _by_share(here.peak, there.peak, floor)
+        why = f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
         if effect == "removed" and short is not None:
             return Verdict(trial, "inconclusive", numbers, short)
-        return Verdict(
-            trial, effect, numbers, f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
-        )
+        burst = here.peak > max(BURST_TIMES * abs(here.first), floor) and here.peak > BURST_SHARE * there.peak
+        if effect == "removed" and burst:
+            return Verdict(trial, "inconclusive", numbers, f"{why}: less, but it bursts as well")
+        return Verdict(trial, effect, numbers, why)
     # What the symptom is about comes before the losses of the steps: a hard batch near it is another story.
     grown, grows = _growth(case, control, control), _growth(case, control, outcome)
     if grown > GROWTH_MIN:
         why = (
             f"the {_QUANTITIES[_name(case)][1]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
         )
-        return Verdict(trial, _by_share(grows, grown, 0.0), numbers, why)
+        effect = _by_share(grows, grown, 0.0)
+        kinds = {change.kind for change in outcome.spec.changes}
+        if effect == "removed" and kinds and kinds <= OF_THE_RATE and _QUANTITIES[_name(case)][0] == "update_ratio":
+            return Verdict(trial, "inconclusive", numbers, f"{why}; a smaller rate makes smaller updates by itself")
+        return Verdict(trial, effect, numbers, why)
     there_by, here_by = _highest(case, control)[1], _highest(case, outcome)[1]
     effect = _by_share(here_by, there_by, case.loss_noise())
     why = f"loss of a step {here_by:.3g} over those before, in the control {there_by:.3g}; the probes show no damage"
@@ -289,7 +302,7 @@ def _highest(case: Case, outcome: Outcome) -> tuple[bool, float]:
 
 def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
     """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
-    control; 0 where that is not known. A tenth of the rate makes a tenth of the update, and mends nothing by that."""
+    control; 0 where that is not known."""
     quantity = _QUANTITIES.get(_name(case))
     if quantity is None:
         return 0.0
@@ -302,15 +315,8 @@ def _growth(case: Case, control: Outcome, outcome: Outcome) -> float:
         for one in (control, outcome)
     )
     before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
-    smaller = _rate_factor(outcome) if quantity[0] == "update_ratio" else 1.0
-    after = [value / smaller for place, value in here if place >= 0]
+    after = [value for place, value in here if place >= 0]
     return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
-
-
-def _rate_factor(outcome: Outcome) -> float:
-    """What the trial multiplies the learning rate of every step by."""
-    factors = [float(change.values["factor"]) for change in outcome.spec.changes if change.kind == "learning-rate"]
-    return math.prod(factors) or 1.0
 
 
 def _name(case: Case) -> str:

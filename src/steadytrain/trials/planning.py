@@ -21,6 +21,8 @@ def planned(
     Where no snapshot lies before the onset, the script's own first steps are run instead, which is only the same where
     the recorded run began with them, too; what needs recorded steps does not apply there.
     """
+    if case.facts.get("ranks", 1) > 1:
+        return NotApplicable("a script of several ranks is not launched again")
     start = begin if begin is not None else case.begin
     if start is None or case.replayable is not None:
         if steps is not None or refused:

@@ -133,28 +133,10 @@ class Labels:
             self._against_tokens(call, tokens)
 
     def _leaked(self) -> list[dict[str, Any]] | None:
-        """Columns of a table of values that tell the label alone: the most common label of each of their values."""
         if not self._columns or len({values.shape[1:] for values, _ in self._columns}) > 1:
             return None
-        values = torch.cat([one for one, _ in self._columns])
-        labels = torch.cat([one for _, one in self._columns])
-        kinds = int((torch.bincount(labels) > LEAK_CLASS_SHARE * len(labels)).sum())
-        if len(labels) < LEAK_ROWS_MIN or values.shape[1] > LEAK_COLUMNS_MAX:
-            return []
-        if kinds < min(LEAK_CLASSES_MIN, int(self.facts.get("classes", LEAK_CLASSES_MIN))):
-            return []  # so few classes came that anything may tell them apart
-        found = []
-        for column in range(values.shape[1]):
-            _, places = torch.unique(values[:, column], return_inverse=True)
-            count = int(places.max()) + 1
-            if count > len(labels) // 4:
-                continue  # nearly every row has a value of its own, which tells any label
-            table = torch.zeros(count, int(labels.max()) + 1)
-            table.index_put_((places, labels), torch.ones(len(labels)), accumulate=True)
-            share = float(table.max(1).values.sum()) / len(labels)
-            if share > LEAK_SHARE:
-                found.append({"input": column, "share": share})
-        return found
+        values, labels = (torch.cat(parts) for parts in zip(*self._columns, strict=True))
+        return leaked_columns(values, labels, int(self.facts.get("classes", LEAK_CLASSES_MIN)))
 
     def _count(self, used: Tensor, *, in_order: bool) -> None:
         """``in_order``: one label a row. Neighbouring places of a text or a picture are alike by themselves."""
@@ -295,6 +277,32 @@ def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
     if each.numel() == 0 or each.numel() % rows:
         return None
     return each.reshape(rows, -1).mean(1)
+
+
+def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[str, Any]]:
+    """Columns of a table of values that tell the label alone: the most common label of each of their values.
+
+    A row that came again counts once: its values are its own, and would tell any label.
+    """
+    if values.shape[1] > LEAK_COLUMNS_MAX:
+        return []
+    once = torch.unique(torch.cat([values, labels[:, None].to(values)], 1), dim=0)
+    values, labels = once[:, :-1], once[:, -1].long()
+    kinds = int((torch.bincount(labels) > LEAK_CLASS_SHARE * len(labels)).sum())
+    if len(labels) < LEAK_ROWS_MIN or kinds < min(LEAK_CLASSES_MIN, classes):
+        return []  # so few rows or classes came that anything may tell them apart
+    found = []
+    for column in range(values.shape[1]):
+        _, places = torch.unique(values[:, column], return_inverse=True)
+        count = int(places.max()) + 1
+        if count > len(labels) // 4:
+            continue  # nearly every row has a value of its own, which tells any label
+        table = torch.zeros(count, int(labels.max()) + 1)
+        table.index_put_((places, labels), torch.ones(len(labels)), accumulate=True)
+        share = float(table.max(1).values.sum()) / len(labels)
+        if share > LEAK_SHARE:
+            found.append({"input": column, "share": share})
+    return found
 
 
 def sorted_by(pairs: int, equal: int, chance: float) -> float | None:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.sampler import BatchSampler, SequentialSampler
 
 LOADERS_MAX = 8
-PLANNED_FIELDS = ("T_max", "total_steps", "total_iters", "T_0")
+PLANNED_FIELDS = ("T_max", "total_steps", "total_iters")  # T_0 is no end: it begins anew
 
 
 @dataclass

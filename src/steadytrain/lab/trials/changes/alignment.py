@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from steadytrain.lab.trials.changes import LiveChange, at_least
-from steadytrain.lab.trials.launched import CannotApplyError, Launched
+from steadytrain.lab.trials.launched import Launched
 
 SEED = 20_240_511
 NEAR_PLACES = 4
@@ -114,23 +114,24 @@ class BalanceRouter(LiveChange):
     nothing = "no linear layer of such a name is called"
     _loads: list[float] = field(default_factory=list, init=False, repr=False)
     _biases: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _attached: bool = field(default=False, init=False, repr=False)
 
     def check(self) -> None:
         at_least("speed", self.speed, 0.0)
         if not self.routers:
             raise ValueError("routers: at least one name is wanted")
 
-    def begin(self, process: Launched) -> None:
+    def step_begins(self, process: Launched) -> None:
+        # A script that calls its modules one by one shows all of them only at its first update.
         wanted = [
             module
             for module, name in process.modules().items()
             if isinstance(module, nn.Linear) and any(name == one or name.endswith(f".{one}") for one in self.routers)
         ]
-        if not wanted:
-            raise CannotApplyError(f"no linear layer is called {', '.join(self.routers)}")
         held = weakref.ref(process)
-        for module in wanted:
+        for module in wanted if not self._attached else ():
             module.register_forward_hook(lambda module, args, output: self._balanced(held(), module, output))
+        self._attached = self._attached or bool(wanted)
 
     def measured(self) -> dict[str, float]:
         if not self._loads:
