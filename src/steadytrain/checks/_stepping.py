@@ -109,7 +109,7 @@ def train(
     Raises:
         CannotError: its time is over.
     """
-    losses = []
+    losses: list[float] = []
     groups = optimizer.param_groups
     base = [float(group["lr"]) for group in groups]
     top = max(base) or 1.0
