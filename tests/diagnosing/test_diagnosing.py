@@ -214,6 +214,14 @@ def test_a_hard_batch_and_a_vulnerable_state_are_told_as_having_met() -> None:
     assert any("met" in note and "bad-batch" in note and "second-moment-lag" in note for note in answer.notes)
 
 
+def test_a_batch_that_is_damaged_by_itself_has_met_nothing() -> None:
+    signs = {"bad-batch": sign(CERTAIN), "second-moment-lag": sign(0.2)}
+    effects: dict[str, Effect] = {"unchanged": "persists", "drop-batch": "removed", "beta2-lower": "removed"}
+    verdicts = [Verdict(name, effect, why="so it was") for name, effect in effects.items()]
+    answer = conclude(suspects(signs), verdicts, circumstances())
+    assert (answer.verdict, answer.status, answer.notes) == ("bad-batch", "likely", ())
+
+
 # The parts.
 
 

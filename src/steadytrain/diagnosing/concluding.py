@@ -68,7 +68,7 @@ def conclude(
         status = _status(suspect, belief[suspect.name], before[suspect.name], proven, verdicts, known)
         if status is not None:
             diagnoses.append(_diagnosis(suspect, belief[suspect.name], status, proven, verdicts, known))
-    met = _met(suspects, by_name)
+    met = _met(suspects, by_name, belief)
     diagnoses.sort(key=lambda one: (STATUSES.index(one.status), -one.confidence, one.cause))
     top = next((one for one in diagnoses if one.status in ("confirmed", "likely")), None)
     return Answer(
@@ -177,7 +177,7 @@ def _remedies(
     return tuple(sorted(remedies, key=lambda one: (one.rung, one.tried != "removed", one.name)))
 
 
-def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict]) -> str:
+def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: Mapping[str, float]) -> str:
     """That a batch and a state met, where dropping the one and mending the other each removes the symptom.
 
     No table of a single cause has that outcome, so it is read from the trials and not from the probabilities.
@@ -190,6 +190,9 @@ def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict]) -> str:
     ]
     for one, trial in cured:
         for other, mends in cured:
+            shares = sorted((belief[one.name], belief[other.name]))
+            if shares[0] < POSSIBLE_MIN and shares[1] >= LIKELY_MIN:
+                continue  # the signs and the other trials leave one of them alone
             if trial in other.cause.spared and mends in one.cause.spared:
                 return f"{one.name} and {other.name} met: {trial} removes it, and so does {mends}; mend the state"
     return ""
