@@ -64,6 +64,7 @@ def test_both_ways_learn_from_the_same_tokens_until_texts_are_cut(train: ModuleT
         assert all(map(torch.equal, right, left))
 
 
+@pytest.mark.long
 def test_from_that_step_on_the_script_logs_nan_and_its_parameters_are_lost(
     train: ModuleType, batches: list, out: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_from_that_step_on_the_script_logs_nan_and_its_parameters_are_lost(
     assert all(tensor.isnan().any() for tensor in parameters.values())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("batches")  # they fill the cache in ``out``
 def test_cutting_the_left_end_trains_to_the_end(out: Path) -> None:
     logged, parameters = run(out, "left")

@@ -20,8 +20,8 @@ from zoo_cases import ZOO, watched
 RUNS = ZOO / "runs"
 CASES: list[dict[str, Any]] = json.loads((RUNS / "cases.json").read_text(encoding="utf-8"))["cases"]
 OWN = [case for case in CASES if "/" not in case["script"]]
-FAST = {"missing_zero_grad.py", "nan_row.py", "prompts_too_long.py", "targets_longer_than_inputs.py"}
-"""A run, a mended one and one of each kind; the other scripts take a minute each in all."""
+FAST = {"nan_row.py", "prompts_too_long.py"}
+"""Two of the quickest; the other scripts take up to a minute each in all."""
 
 MARKS = [
     pytest.param(

@@ -39,7 +39,7 @@ class Case:
 
 CASES = [
     Case(("eager", "accumulation", "autocast"), ("observe", "stop"), streams=("main", "optimizer-2", "optimizer-3")),
-    Case(("model-first",), ("observe", "stop")),
+    pytest.param(Case(("model-first",), ("observe", "stop")), marks=pytest.mark.long, id="model-first"),
     pytest.param(Case(("model-last",)), marks=pytest.mark.long, id="model-last"),
     pytest.param(Case(("method-first",)), marks=pytest.mark.long, id="method-first"),
     pytest.param(Case(("method-last",)), marks=pytest.mark.long, id="method-last"),
