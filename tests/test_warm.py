@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -86,6 +87,25 @@ def test_what_it_launches_is_warm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{"OMP_NUM_THREADS": "2"}, {"PYTHONHASHSEED": "1"}, {"TORCH_LOGS": "graph_breaks"}])
 def test_what_torch_reads_at_its_import_makes_a_fresh_one(more: dict[str, str], tmp_path: Path) -> None:
     assert ran(warm.python(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "False\n"
+
+
+def test_warnings_are_as_they_are_asked_for(tmp_path: Path) -> None:
+    source = "import sys, warnings; warnings.warn('heed'); print(sys.warnoptions)"
+    for asked in ("ignore", "error::DeprecationWarning,ignore::UserWarning", "error"):
+        cold, here = (
+            ran(interpreter, tmp_path, source, more={"PYTHONWARNINGS": asked})
+            for interpreter in (sys.executable, warm.python())
+        )
+        assert (here.returncode, here.stdout) == (cold.returncode, cold.stdout)
+        assert ("heed" in here.stderr) == ("heed" in cold.stderr) == (asked == "error")
+
+
+def test_what_libraries_set_makes_no_difference(tmp_path: Path) -> None:
+    code = "import os, sklearn.datasets; print(dict(os.environ))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
+    more = ast.literal_eval(done.stdout)
+    assert set(more) - set(os.environ) >= {"KMP_INIT_AT_FORK"}
+    assert ran(warm.python(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "True\n"
 
 
 def test_options_of_python_make_a_fresh_one(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,10 +24,10 @@ import torch
 import torch._dynamo  # a first optimizer imports it
 
 FILES_MAX = 64
-READ_AT_IMPORT = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "ATEN_", "LD_")
+READ_AT_IMPORT = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "ATEN_", "LD_")
 """Variables that begin so are read by Python, torch or what they load: a process with others has to begin anew."""
-READ_LATER = ("TORCHINDUCTOR_CACHE_DIR",)
-"""Variables of this kind that are read where they are used."""
+READ_LATER = ("PYTHONWARNINGS", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK")
+"""Variables of this kind that are read where they are used; libraries set them in the process that imports them."""
 
 
 @dataclass
@@ -150,6 +151,8 @@ def become(job: Job) -> NoReturn:
     os.environ.clear()
     os.environ.update(job.environment)
     tempfile.tempdir = None
+    sys.warnoptions[:] = [option for option in job.environment.get("PYTHONWARNINGS", "").split(",") if option]
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
     random.seed()
     np.random.seed(None)
     torch.default_generator.seed()
