@@ -108,6 +108,16 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     assert not any(mark in text for mark in ("\x1b", "\x9b"))
 
 
+def test_a_run_is_to_be_diagnosed_until_it_is(tmp_path: Path) -> None:
+    path = builders.bad_run(tmp_path / "copper-lynx")
+    (bundle,) = (path / "incidents").iterdir()
+    assert f"steadytrain diagnose {bundle}" in run(show, path)
+    stored.keep(bundle, answer(bundle))
+    shown = run(show, path)
+    assert "steadytrain diagnose" not in shown
+    assert f"steadytrain verify {bundle} --with drop-batch" in shown
+
+
 def test_a_diagnosis_lies_beside_the_bundle_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
     before = {file.name: file.read_bytes() for file in bundle.iterdir() if file.is_file()}

@@ -122,7 +122,8 @@ def from_run(run: RunRecord) -> Report:
     commands = [
         Command("look into the incident", f"steadytrain show {shlex.quote(part.path)}") for part in incidents[:1]
     ]
-    commands += [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
+    diagnosis = _diagnosis([*paths, run.path])
+    commands += _of_cause(incidents, diagnosis)
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     commands += _explanations([symptom for symptom, _ in seen])
     return Report(
@@ -139,8 +140,16 @@ def from_run(run: RunRecord) -> Report:
         notes=(*sentences(run.facts.get("notes")), *sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
-        diagnosis=_diagnosis([*paths, run.path]),
+        diagnosis=diagnosis,
     )
+
+
+def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None) -> list[Command]:
+    """To diagnose the gravest incident; where that is done, the fix of its first cause that was seen to work."""
+    if diagnosis is None:
+        return [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
+    remedies = [remedy for cause in diagnosis.causes[:1] for remedy in cause.remedies if remedy.works]
+    return [Command("the price of the fix", remedy.command) for remedy in remedies[:1] if remedy.command]
 
 
 def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:

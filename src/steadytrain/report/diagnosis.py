@@ -135,7 +135,8 @@ def _row(row: BatchRow) -> str:
     values = ", ".join(one if isinstance(one, str) else f"{one:.5g}" for one in row.values[:VALUES_SHOWN])
     place = f"from {row.first} on: " if row.first else ""
     more = f" ... of {count(row.elements)}" if row.elements > len(row.values[:VALUES_SHOWN]) else ""
-    ends = f"; {number(row.smallest)} to {number(row.largest)}" if row.smallest is not None and row.largest else ""
+    known = row.smallest is not None and row.largest is not None
+    ends = f"; {number(row.smallest or 0.0)} to {number(row.largest or 0.0)}" if known else ""
     said = f'"{row.text}" ' if row.text else ""
     told = f"row {row.row} of step {count(row.step)}{loss}, {row.tensor}: {said}({place}{values}{more}{ends})"
     return clean(told, length_max=ROW_TEXT_MAX)
