@@ -191,3 +191,15 @@ def test_bad_arguments_are_named(given: dict[str, Any], words: str) -> None:
     }
     with pytest.raises(UsageError, match=words):
         preflight(**{**right, **given})
+
+
+def test_what_says_most_for_its_time_comes_first() -> None:
+    from steadytrain.lab.preflight.finding import checks
+    from steadytrain.lab.preflight.runner import _turn
+
+    ordered = sorted(checks(), key=_turn)
+    costs = [check.cost for check in ordered]
+    assert costs == sorted(costs, key=("free", "seconds", "minutes").index)
+    minutes = [check.quick for check in ordered if check.cost == "minutes"]
+    assert minutes == sorted(minutes, reverse=True)
+    assert {True, False} <= set(minutes)

@@ -116,7 +116,8 @@ def train(
     planned = iter(rates) if rates is not None else None
     for batch in batches:
         if all_or_none and losses and subject.time_left() < 0.0:
-            raise CannotError(f"its time was over after {len(losses)} steps; --full gives more")
+            more = "" if subject.thorough else "; --full gives more"
+            raise CannotError(f"its time was over after {len(losses)} steps{more}")
         if planned is not None:
             rate = next(planned, None)
             if rate is None:

@@ -48,10 +48,14 @@ class LearningRateRange(Check):
 
     def inspect(self, subject: Subject) -> Outcome:
         peak, batches = peak_rate(subject), few_rows(subject)
-        steps = STEPS_MAX
+        begins = subject.time_left()
         optimizer = at_peak(subject)
         # Warmed gently: a planned rate that is far too high must not ruin the model before the test.
         warm = train(subject, optimizer, in_turn(batches, WARM_STEPS), rates=[0.1 * peak] * WARM_STEPS)
+        step_s = (begins - subject.time_left()) / max(len(warm), 1)
+        steps = min(STEPS_MAX, int(subject.time_left() / step_s)) if step_s > 0.0 else STEPS_MAX
+        if steps < STEPS_MIN:
+            return not_run("there was not enough time for the steps of the test")
         highest = max(1.0, 100.0 * peak)
         rates = [LOWEST * (highest / LOWEST) ** (step / (steps - 1)) for step in range(steps)]
         losses: list[float] = []
