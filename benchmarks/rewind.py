@@ -106,6 +106,8 @@ def block(way: Way, model: nn.Module, optimizer: torch.optim.Optimizer, *, steps
                 times.append(time.perf_counter() - started)
                 processor.append(time.thread_time() - worked)
                 with_snapshot.append(isinstance(recorder, Rewind) and recorder.snapshots.asked > before)
+        if isinstance(recorder, Rewind):
+            recorder.snapshots.settle()  # a copy is written at leisure, for longer than the rest of a block
         watcher.close(ended="finished")
         plain = [seconds for seconds, one in zip(times, with_snapshot, strict=True) if not one]
         way.steps += plain
