@@ -31,11 +31,11 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
     """
     from steadytrain.lab import bisection
     from steadytrain.store.bundle import open_bundle
-    from steadytrain.store.folder import find, gravest_incident, newest
+    from steadytrain.store.folder import find, gravest_incident
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    path = gravest_incident(find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir)))
+    path = gravest_incident(find(incident or None, Path(runs_dir)))
     environment = open_bundle(path).environment
     repository = bisection.repository_of(environment)
     recorded = environment.get("git") or {}

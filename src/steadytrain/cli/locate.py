@@ -70,10 +70,7 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
 
 def _source(incident: str | None, runs_dir: Path, step: int | None) -> Path:
     """The bundle; with a step a run that has none, too."""
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, gravest_incident, newest, open_run
+    from steadytrain.store.folder import find, gravest_incident, incident_or_run
 
-    path = find(incident, runs_dir) if incident else newest(runs_dir)
-    if is_bundle(path) or (step is not None and not open_run(path).incidents):
-        return path
-    return gravest_incident(path)
+    path = find(incident or None, runs_dir)
+    return gravest_incident(path) if step is None else incident_or_run(path)

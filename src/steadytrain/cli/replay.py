@@ -100,12 +100,8 @@ def command(
 def recorded_source(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or a run that has none but a tape."""
     from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, gravest_incident, newest, open_run
+    from steadytrain.store.folder import find, gravest_incident, incident_or_run
     from steadytrain.store.tape import find_recording
 
-    path = find(incident, runs_dir) if incident else newest(runs_dir)
-    if is_bundle(path):
-        return path
-    if not open_run(path).incidents and find_recording(path).chunks:
-        return path
-    return gravest_incident(path)
+    path = incident_or_run(find(incident or None, runs_dir))
+    return path if is_bundle(path) or find_recording(path).chunks else gravest_incident(path)

@@ -54,7 +54,7 @@ def command(
     (a batch that holds NaN itself: its rows are written).
     """
     from steadytrain.store.bundle import is_bundle, open_bundle
-    from steadytrain.store.folder import find, gravest_incident, newest, open_run
+    from steadytrain.store.folder import find, incident_or_run
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -62,8 +62,8 @@ def command(
         raise UsageError(f"--compiled-wait-s {compiled_wait_s}: must not be negative")
     if not 0 <= before <= BEFORE_MAX:
         raise UsageError(f"--before {before}: must be 0 to {BEFORE_MAX}")
-    path = find(incident, Path(runs_dir)) if incident else newest(Path(runs_dir))
-    bundle = open_bundle(gravest_incident(path)) if is_bundle(path) or open_run(path).incidents else None
+    path = incident_or_run(find(incident or None, Path(runs_dir)))
+    bundle = open_bundle(path) if is_bundle(path) else None
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
     from steadytrain.lab.repro.making import is_finite, make_repro, repro_document

@@ -31,9 +31,9 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
     from steadytrain.store.bundle import is_bundle, open_for_report
-    from steadytrain.store.folder import find, newest, open_run
+    from steadytrain.store.folder import find, open_run
 
-    path = find(target, runs_dir) if target is not None else newest(runs_dir)
+    path = find(target, runs_dir)
     bundle = open_for_report(path) if is_bundle(path) else None
     run = open_run(path) if bundle is None else None
     if as_json:

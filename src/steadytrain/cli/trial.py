@@ -78,13 +78,9 @@ def command(
 
 def source_of(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or the run itself where it has none."""
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, gravest_incident, newest, open_run
+    from steadytrain.store.folder import find, incident_or_run
 
-    path = find(incident, runs_dir) if incident else newest(runs_dir)
-    if is_bundle(path) or not open_run(path).incidents:
-        return path
-    return gravest_incident(path)
+    return incident_or_run(find(incident or None, runs_dir))
 
 
 def needs_torch() -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from steadytrain.diagnosing.model import Answer
 from steadytrain.diagnosing.opening import with_symptoms
-from steadytrain.errors import UsageError
 from steadytrain.store.bundle import is_bundle, write_json
-from steadytrain.store.folder import RUN_FILE, open_run
+from steadytrain.store.folder import run_around
 from steadytrain.trials.case import Case, open_case
 from steadytrain.trials.contract import Json
 from steadytrain.trials.store import trials_folder
@@ -31,15 +30,11 @@ def open_story(
         UsageError: see ``trials.case.open_case``.
     """
     case = open_case(path, facts=facts, onset=onset, symptom=symptom)
-    run = path.absolute().parent.parent
-    if onset is not None or symptom is not None or not is_bundle(path) or not (run / RUN_FILE).is_file():
-        return case
-    try:
-        known = open_run(run).symptoms
-    except UsageError:
+    run = run_around(path) if onset is None and symptom is None and is_bundle(path) else None
+    if run is None:
         return case
     own = {(one.name, one.first_step) for one in case.symptoms}
-    more = [one for one in known if one.first_step <= case.step and (one.name, one.first_step) not in own]
+    more = [one for one in run.symptoms if one.first_step <= case.step and (one.name, one.first_step) not in own]
     return with_symptoms(case, more)
 
 

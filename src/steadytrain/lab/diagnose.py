@@ -29,11 +29,11 @@ from steadytrain.diagnosing.weighing import Suspect, weigh
 from steadytrain.errors import UsageError
 from steadytrain.lab.involved_rows import batch_rows
 from steadytrain.lab.moved import Moved, moved_environment
+from steadytrain.lab.relaunch import check_launch
 from steadytrain.lab.survey import CannotSurveyError, survey
 from steadytrain.lab.trials import close_pools, run_trials
-from steadytrain.lab.trials.pool import check_launch
 from steadytrain.store.bundle import is_bundle
-from steadytrain.store.folder import RUN_FILE, RunRecord, open_run
+from steadytrain.store.folder import RunRecord, open_run, run_around
 from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
 from steadytrain.trials.catalog import trials
 from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
@@ -141,12 +141,8 @@ def _run_of(source: Path) -> RunRecord | None:
 
     Of a rank's own folder it is the run that all ranks lie in.
     """
-    run = source.absolute().parent.parent if is_bundle(source) else source.absolute()
-    run = run.parent.parent if run.parent.name == "ranks" else run
-    try:
-        return open_run(run) if (run / RUN_FILE).is_file() else None
-    except UsageError:
-        return None
+    run = run_around(source) if is_bundle(source) else open_run(source.absolute())
+    return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
 
 
 def _opened(source: Path) -> Case:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from steadytrain.errors import UsageError
-from steadytrain.levels import LEVELS, Level
+from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
 
 if TYPE_CHECKING:
     from steadytrain.capture.follower import Follower
@@ -28,11 +28,15 @@ class Launchable(Protocol):
     def environment(self) -> Mapping[str, Any]: ...
 
 
+def goes_on(how: str, status: int | None, error: BaseException | None) -> None:
+    """The script ends as it does."""
+
+
 def run_recorded(
     source: Launchable,
     attach: Callable[[], None],
     *,
-    ended: Finish = lambda how, status, error: None,
+    ended: Finish = goes_on,
 ) -> int:
     """Run the recorded command in this process, call ``attach`` once it has imported torch and ``ended`` at its end."""
     from steadytrain.capture.import_hook import after_import
@@ -56,6 +60,7 @@ def run_followed(
     scratch: Path,
     level: Level = LEVELS["light"],
     is_guest: bool = False,
+    ended: Finish = goes_on,
 ) -> int:
     """Run the recorded command in this process under a follower, which is made once torch is imported.
 
@@ -63,20 +68,26 @@ def run_followed(
         scratch: where a watcher's run folder would be; nothing is written.
         is_guest: an error of the follower's does not end the script. Else it does: a replay that went on after one
             would give a wrong answer.
+        ended: see :func:`run_recorded`.
     """
 
     def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
         from steadytrain.capture.failopen import Guard
 
-        made = follower()
         if not is_guest:
             Guard.reraise = True
-        settings = Settings(run_dir=scratch / "unused", run_name=name, policy="observe", level=level)
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=made)
+        watch_with(name, scratch, level=level, follower=follower())
 
-    return run_recorded(source, attach)
+    return run_recorded(source, attach, ended=ended)
+
+
+def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:
+    """Watch this process with ``parts`` of ours, a follower or a rehearsal, and record nothing."""
+    from steadytrain.capture import watcher as watchers
+    from steadytrain.capture.books import Settings
+
+    settings = Settings(run_dir=scratch / "unused", run_name=name, policy="observe", level=level)
+    watchers.launched = watchers.Watcher(settings, tell=tell, **parts)
 
 
 def leave() -> NoReturn:

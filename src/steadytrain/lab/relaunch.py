@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.errors import UsageError
-from steadytrain.lab.launched import leave, run_recorded, tell
+from steadytrain.lab.launched import leave, run_recorded, watch_with
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 from steadytrain.store.step_look import StepLook
@@ -73,7 +73,27 @@ def launch(
 
     ``until`` says in the message what the script was to come to.
     """
-    log = result.parent / "output.txt"
+    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s)
+    if ended is None:
+        return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
+    return None if result.is_file() else ended.before(until)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a launched process ended, and the last lines that it printed."""
+
+    status: int
+    said: tuple[str, ...]
+
+    def before(self, until: str) -> str:
+        """In words, of one that did not come to its ``until``."""
+        said = f"; it said: {' | '.join(self.said)}" if self.said else ""
+        return f"the launched script ended with {self.status} before its {until}{said}"
+
+
+def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
+    """Run Python with ``arguments`` in ``folder``, all that it prints into ``log``; None where it took too long."""
     with log.open("wb") as output:
         try:
             done = subprocess.run(
@@ -86,12 +106,34 @@ def launch(
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
-    if result.is_file():
-        return None
+            return None
     tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-    said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
-    return f"the launched script ended with {done.returncode} before its {until}{said}"
+    return Ended(done.returncode, tuple(line.strip() for line in tail))
+
+
+NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
+MOVED_HINT = "; --tree OLD=NEW where it has moved"
+
+
+def check_launch(
+    environment: Mapping[str, Any],
+    *,
+    unknown: str = NOT_RECORDED,
+    script_hint: str = MOVED_HINT,
+    folder_hint: str = MOVED_HINT,
+) -> None:
+    """Whether the recorded command can be launched again; the texts say what is missing, and what to do.
+
+    Raises:
+        UsageError: it is not known, or its script or folder is gone.
+    """
+    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
+    if not script and not module:
+        raise UsageError(unknown)
+    if script and not Path(script).is_file():
+        raise UsageError(f"{script}: the script is gone{script_hint}")
+    if folder and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: the folder that the script ran in is gone{folder_hint}")
 
 
 def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
@@ -100,14 +142,10 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
     Raises:
         UsageError: it is not known what was run, or it is gone.
     """
-    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
-    if not script and not module:
-        raise UsageError(f"{path}: it does not say what command was run, so it cannot be launched again")
-    if script and not Path(script).is_file():
-        raise UsageError(f"{script}: the script is gone; the incident can be shown, but not run again")
-    if folder and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: the folder that the script ran in is gone")
-    return folder
+    unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
+    shown = "; the incident can be shown, but not run again"
+    check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
+    return environment.get("cwd")
 
 
 def main(bundle_path: str, result_path: str) -> int:
@@ -117,8 +155,6 @@ def main(bundle_path: str, result_path: str) -> int:
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:
-    from steadytrain.capture import watcher as watchers
-    from steadytrain.capture.books import Settings
     from steadytrain.lab.compiled_graphs import intercept
     from steadytrain.lab.looking import LookingLap
     from steadytrain.lab.rehearse import BundleRehearsal
@@ -135,8 +171,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
         leave()
 
     intercept()
-    settings = Settings(run_dir=result_path.parent / "unused", run_name="locate", policy="observe")
-    watchers.launched = watchers.Watcher(settings, tell=tell, rehearsal=BundleRehearsal(bundle, done, lap=lap))
+    watch_with("locate", result_path.parent, rehearsal=BundleRehearsal(bundle, done, lap=lap))
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:

@@ -25,7 +25,7 @@ from steadytrain.capture.scene import Lap, Scene
 from steadytrain.capture.tensorstats import exact_state
 from steadytrain.lab.investigate import _same_inputs, plain_module
 from steadytrain.lab.judgement import Difference, Replayed
-from steadytrain.lab.launched import leave, run_recorded, tell
+from steadytrain.lab.launched import leave, run_recorded, watch_with
 from steadytrain.lab.moved import Moved, moved_bundle
 from steadytrain.lab.rehearse import BundleRehearsal
 from steadytrain.lab.replay_output import write_output
@@ -171,12 +171,8 @@ def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
         leave()
 
     def attach() -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-
-        settings = Settings(run_dir=Path(result_path).parent / "unused", run_name="replay", policy="observe")
-        watchers.launched = watchers.Watcher(
-            settings, tell=tell, rehearsal=StepReplay(bundle, done, traced=trace == "trace").rehearsal
+        watch_with(
+            "replay", Path(result_path).parent, rehearsal=StepReplay(bundle, done, traced=trace == "trace").rehearsal
         )
 
     return run_recorded(bundle, attach)

@@ -8,8 +8,6 @@ part. Torch-free: all that runs the script does so in processes of their own.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from steadytrain.errors import UsageError
 from steadytrain.lab.environment_changes import changes
 from steadytrain.lab.judgement import Judgement, Replayed, differ, earliest, judge
 from steadytrain.lab.moved import Moved, moved_environment
+from steadytrain.lab.relaunch import MOVED_HINT, NOT_RECORDED, check_launch, run_logged
 from steadytrain.lab.trace_comparison import Part, TracedOperation, first_part
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
@@ -168,26 +167,14 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
 
 
 def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
-    log = result.parent / "output.txt"
-    with log.open("wb") as output:
-        try:
-            done = subprocess.run(
-                [sys.executable, *arguments],
-                cwd=None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd"),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=asked.wait_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)") from None
+    folder = None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd")
+    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=asked.wait_s)
+    if ended is None:
+        raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)")
     if not result.is_file():
-        tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-        if done.returncode == USAGE_STATUS and tail and tail[-1].startswith(OURS):
-            raise UsageError(tail[-1].removeprefix(OURS))
-        said = f"; it said: {' | '.join(line.strip() for line in tail)}" if tail else ""
-        raise CannotReplayError(f"the launched script ended with {done.returncode} before its last step{said}")
+        if ended.status == USAGE_STATUS and ended.said and ended.said[-1].startswith(OURS):
+            raise UsageError(ended.said[-1].removeprefix(OURS))
+        raise CannotReplayError(ended.before("last step"))
 
 
 def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
@@ -217,15 +204,8 @@ def _anything(environment: Mapping[str, Any]) -> None:
 
 
 def _check_launch(environment: Mapping[str, Any]) -> None:
-    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
-    if not script and not module:
-        raise UsageError(
-            "it is not recorded what command was run, so it cannot be launched again (--step-fn needs none)"
-        )
-    if script and not Path(script).is_file():
-        raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved, --step-fn to do without")
-    if folder and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: the folder that the script ran in is gone; --tree OLD=NEW where it has moved")
+    unknown = f"{NOT_RECORDED} (--step-fn needs none)"
+    check_launch(environment, unknown=unknown, script_hint=f"{MOVED_HINT}, --step-fn to do without")
 
 
 def _read(path: Path) -> dict[str, Any]:

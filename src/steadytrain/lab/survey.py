@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.errors import UsageError
 from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import Moved, moved_environment
-from steadytrain.lab.relaunch import launch
+from steadytrain.lab.relaunch import check_launch, launch
 from steadytrain.lab.replay import Source, open_source
 from steadytrain.store.bundle import open_bundle, write_json
 from steadytrain.store.folder import open_run
@@ -76,11 +76,7 @@ def _made(opened: Source) -> int | None:
 
 def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float) -> None:
     environment = moved_environment(opened.environment, moved)
-    script = environment.get("script")
-    if not script and not environment.get("module"):
-        raise UsageError("it is not recorded what command was run, so it cannot be launched again")
-    if script and not Path(script).is_file():
-        raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved")
+    check_launch(environment)
     command = ["-m", MODULE, *arguments]
     why = launch(command, result, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
     if why is not None:

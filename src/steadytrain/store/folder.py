@@ -277,8 +277,13 @@ def unreadable_runs(runs_dir: Path) -> list[str]:
     return reasons
 
 
-def find(target: str, runs_dir: Path) -> Path:
-    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``."""
+def find(target: str | None, runs_dir: Path) -> Path:
+    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
+
+    Where none is named, the run that started last.
+    """
+    if target is None:
+        return newest(runs_dir)
     try:
         for path in (Path(target), runs_dir / target):
             if (path / RUN_FILE).is_file() or is_bundle(path):
@@ -305,12 +310,22 @@ def newest(runs_dir: Path) -> Path:
 
 
 def gravest_incident(path: Path) -> Path:
-    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`."""
-    if is_bundle(path):
-        return path
-    incidents = open_run(path).incidents
-    if not incidents:
+    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`.
+
+    Raises:
+        UsageError: the run has none, or none that can be opened.
+    """
+    found = incident_or_run(path)
+    if not is_bundle(found):
         raise UsageError(f"{path}: this run has no incident; `steadytrain show {path}` tells what it has")
+    return found
+
+
+def incident_or_run(path: Path) -> Path:
+    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
+    incidents = [] if is_bundle(path) else open_run(path).incidents
+    if not incidents:
+        return path
     opened, why = [], None
     for incident in incidents:
         try:
@@ -321,6 +336,15 @@ def gravest_incident(path: Path) -> Path:
         assert why is not None
         raise why
     return min(opened, key=lambda bundle: gravity(bundle.incident)).path
+
+
+def run_around(bundle: Path) -> RunRecord | None:
+    """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
+    run = bundle.absolute().parent.parent
+    try:
+        return open_run(run) if (run / RUN_FILE).is_file() else None
+    except UsageError:
+        return None
 
 
 def _read_description(path: Path) -> dict[str, Any]:

@@ -99,11 +99,10 @@ def _peak(rises: Sequence[float]) -> float:
 
 def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays)."""
-    control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+    control = unchanged(controls)
     ran = [one for one in outcomes if one.ran]
     if not ran:
-        why = next((one.why_not for one in outcomes if one.why_not), "nothing was run")
-        return Verdict(trial, "not-run", why=str(why))
+        return not_run(trial, outcomes)
     if control is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
     verdicts = [_noted(_judge_one(trial, case, control, controls, one), one) for one in ran]
@@ -112,6 +111,17 @@ def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequenc
         return verdicts[0]
     said = ", ".join(sorted(effects))
     return Verdict(trial, "inconclusive", verdicts[0].numbers, f"its {len(verdicts)} runs differ: {said}")
+
+
+def unchanged(controls: Sequence[Outcome]) -> Outcome | None:
+    """The unchanged replay among the controls, where it ran."""
+    return next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+
+
+def not_run(trial: str, outcomes: Sequence[Outcome], otherwise: str = "nothing was run") -> Verdict:
+    """The verdict of a trial of which nothing ran: why not, as the first of its outcomes says."""
+    why = next((one.why_not for one in outcomes if one.why_not), otherwise)
+    return Verdict(trial, "not-run", why=str(why))
 
 
 def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bool, str]:

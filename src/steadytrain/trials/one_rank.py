@@ -6,6 +6,7 @@ from typing import final
 
 from steadytrain.trials.case import Case
 from steadytrain.trials.contract import NotApplicable, Spec, Trial
+from steadytrain.trials.planning import of_several_ranks
 
 
 @final
@@ -23,9 +24,7 @@ class OneRank(Trial):
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        if case.facts.get("ranks", 1) == 1:
-            return NotApplicable("there is one process already")
-        return NotApplicable(WHY)
+        return of_several_ranks(case, "there is one process already", WHY)
 
 
 WHY = (

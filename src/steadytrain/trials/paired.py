@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from steadytrain.trials.case import Case
 from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Verdict
-from steadytrain.trials.judging import FLOOR_SHARE, PERSISTS_SHARE, REMOVED_SHARE, excess_of
+from steadytrain.trials.judging import FLOOR_SHARE, PERSISTS_SHARE, REMOVED_SHARE, excess_of, not_run
 
 COLLAPSED = 2.5
 """Times its fair share that a favourite expert has to get for a collapse to be there at all (the cause's own bound)."""
@@ -69,5 +69,4 @@ def _pair(trial: str, outcomes: Sequence[Outcome]) -> tuple[Outcome, Outcome] | 
     runs = {one.spec.repeat: one for one in outcomes if one.ran}
     if 0 in runs and 1 in runs:
         return runs[0], runs[1]
-    why = next((str(one.why_not) for one in outcomes if one.why_not), "it was not run to its end")
-    return Verdict(trial, "not-run", why=why)
+    return not_run(trial, outcomes, "it was not run to its end")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from steadytrain.trials.case import Case
 from steadytrain.trials.contract import Effect, Outcome, Verdict
-from steadytrain.trials.judging import excess_of
+from steadytrain.trials.judging import excess_of, not_run, unchanged
 
 RESTS_SHARE, STANDS_SHARE = 0.5, 0.1
 """Of the way from the control's loss to that of a guess: from the first on it rests on it, below the second not."""
@@ -28,8 +28,8 @@ def rests_on(trial: str, what: str, case: Case, controls: Sequence[Outcome], out
     """``removed`` where the skill is gone with ``what``; ``persists`` where the model does without."""
     ran = [one for one in outcomes if one.ran]
     if not ran:
-        return _not_run(trial, outcomes)
-    control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+        return not_run(trial, outcomes)
+    control = unchanged(controls)
     there, here = (excess_of(control) if control is not None else None), excess_of(ran[0])
     guess = case.facts.get("uniform_loss")
     if there is None or here is None or not isinstance(guess, (int, float)):
@@ -48,8 +48,8 @@ def ends_lower(trial: str, controls: Sequence[Outcome], outcomes: Sequence[Outco
     """``removed`` where the probes end well below the control's, for a change of the forward that helps at once."""
     ran = [one for one in outcomes if one.ran]
     if not ran:
-        return _not_run(trial, outcomes)
-    control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+        return not_run(trial, outcomes)
+    control = unchanged(controls)
     there, here = (excess_of(control) if control is not None else None), excess_of(ran[0])
     if there is None or here is None or not (there.finite and here.finite):
         return Verdict(trial, "inconclusive", why="there are no probes to judge by, or they are not finite")
@@ -64,8 +64,3 @@ def ends_lower(trial: str, controls: Sequence[Outcome], outcomes: Sequence[Outco
         else "persists"
     )
     return Verdict(trial, effect, numbers, f"the probes end at {last:.3g}, in the control at {last_there:.3g}")
-
-
-def _not_run(trial: str, outcomes: Sequence[Outcome]) -> Verdict:
-    why = next((str(one.why_not) for one in outcomes if one.why_not), "nothing was run")
-    return Verdict(trial, "not-run", why=why)

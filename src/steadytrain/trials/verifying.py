@@ -18,6 +18,7 @@ from steadytrain.errors import UsageError
 from steadytrain.trials.case import Case
 from steadytrain.trials.catalog import trial
 from steadytrain.trials.contract import Change, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.judging import unchanged
 
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
@@ -87,7 +88,7 @@ def verified(
 ) -> Verified:
     """What the outcomes of a fix say against the controls."""
     verdict = chosen.judge(case, controls, outcomes)
-    control = next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+    control = unchanged(controls)
     fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
     before, end = (None, None) if control is None or fixed is None else _prices(case, control, fixed)
     exact = None if control is None else control.exact

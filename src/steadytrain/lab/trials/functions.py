@@ -23,6 +23,9 @@ _INNER = {
 }
 """Functions that ``torch.nn.functional`` itself calls by these names (``multi_head_attention_forward``)."""
 
+MASKED = -1e4
+"""A score of attention at or below it is a mask and no score: people add -1e4, -1e9, the smallest float or -inf."""
+
 SOFTMAX = (functional.softmax, torch.softmax, torch.Tensor.softmax)
 ATTENTION = (functional.scaled_dot_product_attention,)
 LOSSES = tuple(

@@ -26,6 +26,7 @@ from typing import Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.moved import NOT_MOVED, Moved, moved_environment
+from steadytrain.lab.relaunch import check_launch
 from steadytrain.lab.trials.messages import Line
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
@@ -380,21 +381,6 @@ def launch_key(spec: Spec) -> str:
     early = [change.to_json() for change in spec.changes if change.kind in EARLY]
     own = spec.key if spec.begin is None else ""  # from the script's own beginning nothing can be shared
     return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
-
-
-def check_launch(environment: Any) -> None:
-    """Whether the recorded command can be launched again.
-
-    Raises:
-        UsageError: it is not known, or its script or folder is gone.
-    """
-    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
-    if not script and not module:
-        raise UsageError("it is not recorded what command was run, so it cannot be launched again")
-    if script and not Path(script).is_file():
-        raise UsageError(f"{script}: the script is gone; --tree OLD=NEW where it has moved")
-    if folder and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: the folder that the script ran in is gone; --tree OLD=NEW where it has moved")
 
 
 def with_repeats(spec: Spec, count: int) -> list[Spec]:

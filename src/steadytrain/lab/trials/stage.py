@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.errors import UsageError
-from steadytrain.lab.launched import leave, run_recorded, tell
+from steadytrain.lab.launched import leave, run_followed
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.trials.messages import Line
 from steadytrain.trials.contract import Change, Outcome, Spec
@@ -62,19 +62,13 @@ class _Stage:
         if environment.get("cwd"):
             os.chdir(environment["cwd"])
         self._place.put_on_path()
-        run_recorded(self._source, self._attach, ended=self._script_over)
+        run_followed(self._source, self._trials, name="trial", scratch=self._scratch, ended=self._script_over)
 
-    def _attach(self) -> None:
-        from steadytrain.capture import watcher as watchers
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.failopen import Guard
+    def _trials(self) -> Any:
         from steadytrain.lab.trials.changes import make
         from steadytrain.lab.trials.launched import Launched
         from steadytrain.lab.trials.runner import TrialRun
-        from steadytrain.levels import LEVELS
 
-        # Here nothing is a guest: an error of ours would give a wrong answer if the script went on.
-        Guard.reraise = True
         self._made = [make(change) for change in self._early]
         process = Launched()
         for change in self._made:
@@ -86,8 +80,7 @@ class _Stage:
             stage=self._next_job,
             copies=not _has_gpu(),
         )
-        settings = Settings(run_dir=self._scratch / "unused", run_name="trial", policy="observe", level=LEVELS["light"])
-        watchers.launched = watchers.Watcher(settings, tell=tell, follower=self._run)
+        return self._run
 
     def _next_job(self) -> Any:
         """The job of this process: of the copy that is made for it, or of the process itself."""

@@ -15,14 +15,18 @@ import importlib
 import inspect
 import math
 import pkgutil
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.trials.launched import Launched
 from steadytrain.plugins import kebab
 from steadytrain.trials.contract import Change
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass
@@ -106,6 +110,17 @@ def make(change: Change) -> LiveChange:
     except ValueError as error:
         raise UsageError(f"{change.kind}: {error}") from None
     return made
+
+
+def is_one_of(name: str, wanted: Sequence[str]) -> bool:
+    """Whether a dotted name is one of ``wanted``, or ends in one: a survey names things from the module that was
+    called, which may lie in another."""
+    return any(name == one or name.endswith(f".{one}") for one in wanted)
+
+
+def modules_called(process: Launched, wanted: Sequence[str]) -> list[nn.Module]:
+    """The modules of these names."""
+    return [module for module, name in process.modules().items() if is_one_of(name, wanted)]
 
 
 def at_least(name: str, value: float, bound: float) -> None:

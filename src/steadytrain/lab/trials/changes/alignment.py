@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from steadytrain.lab.trials.changes import LiveChange, at_least
+from steadytrain.lab.trials.changes import LiveChange, at_least, modules_called
 from steadytrain.lab.trials.launched import Launched
 
 SEED = 20_240_511
@@ -123,11 +123,7 @@ class BalanceRouter(LiveChange):
 
     def step_begins(self, process: Launched) -> None:
         # A script that calls its modules one by one shows all of them only at its first update.
-        wanted = [
-            module
-            for module, name in process.modules().items()
-            if isinstance(module, nn.Linear) and any(name == one or name.endswith(f".{one}") for one in self.routers)
-        ]
+        wanted = [module for module in modules_called(process, self.routers) if isinstance(module, nn.Linear)]
         held = weakref.ref(process)
         for module in wanted if not self._attached else ():
             module.register_forward_hook(lambda module, args, output: self._balanced(held(), module, output))

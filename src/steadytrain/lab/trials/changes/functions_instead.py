@@ -11,11 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from steadytrain.lab.trials.changes import LiveChange, at_least, more_than
-from steadytrain.lab.trials.functions import ATTENTION, LOSSES, SOFTMAX
+from steadytrain.lab.trials.functions import ATTENTION, LOSSES, MASKED, SOFTMAX
 from steadytrain.lab.trials.launched import CannotApplyError, Launched
-
-MASKED = -1e4
-"""A score below it is a mask and no score."""
 
 CLASSES = (functional.cross_entropy, functional.nll_loss)
 

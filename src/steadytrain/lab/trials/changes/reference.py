@@ -13,12 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.recorder import tensors_in
-from steadytrain.lab.trials.changes import LiveChange, more_than
-from steadytrain.lab.trials.functions import ATTENTION, SOFTMAX
+from steadytrain.lab.trials.changes import LiveChange, is_one_of, modules_called, more_than
+from steadytrain.lab.trials.functions import ATTENTION, MASKED, SOFTMAX
 from steadytrain.lab.trials.launched import CannotApplyError, Launched
-
-MASKED = -1e4
-"""A score below it is masked already."""
 
 FUNCTIONS_MAX = 256
 _TORCH = str(Path(torch.__file__).parent)
@@ -102,7 +99,7 @@ class Reattach(LiveChange):
     def begin(self, process: Launched) -> None:
         if self.lines:
             process.functions.replace((Tensor.detach, torch.detach, Tensor.data.__get__), self._kept)  # type: ignore[attr-defined]
-        for module in _ending_in(process, self.modules):
+        for module in modules_called(process, self.modules):
             before: list[bool] = []
 
             def enter(module: nn.Module, args: Any, before: list[bool] = before) -> None:
@@ -127,7 +124,7 @@ class Reattach(LiveChange):
         if self._arrived or not self.touched or not self.parameters:
             return
         names = process.names()
-        wanted = [one for one in process.parameters if _ends(names.get(id(one), ""), self.parameters)]
+        wanted = [one for one in process.parameters if is_one_of(names.get(id(one), ""), self.parameters)]
         if wanted and all(one.grad is None for one in wanted):
             raise CannotApplyError("no gradient comes through where the graph was cut; it is cut elsewhere as well")
         self._arrived = True
@@ -258,12 +255,3 @@ def _own_functions() -> list[Any]:
 
 def _wants_gradient(args: tuple[Any, ...]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in args)
-
-
-def _ends(name: str, patterns: list[str]) -> bool:
-    return any(name == one or name.endswith(f".{one}") for one in patterns)
-
-
-def _ending_in(process: Launched, names: list[str]) -> list[nn.Module]:
-    """Modules of these names; a survey names them from the module that was called, which may lie in another."""
-    return [module for module, name in process.modules().items() if _ends(name, names)]
