@@ -1,10 +1,11 @@
 """Snapshots: the state that a step begins with, written while its forward and backward run.
 
-A state that is small beside a step's time and the memory that is free is copied at once, into a slot that was made
-before, and a thread of its own writes the copy at leisure: it rests nine times as long as it works, so that training
-keeps its core. Of a larger one only what forward changes (buffers) is copied, and the thread writes the rest straight
-from the live tensors, which do not change between one update and the next gate. There a snapshot that is not through is
-waited for a little, and else given up; the version counters of all tensors are compared before it counts.
+The state is copied into a slot, and a thread of its own writes the copy at leisure: it rests nine times as long as it
+works, so that training keeps its core. What can be copied in a twelfth of a step is copied at once, by the training
+thread; the rest by that other thread, from the live tensors, which do not change between one update and the next gate.
+There a copy that is not through is waited for a little, and else the snapshot is given up; the version counters of all
+tensors are compared before it counts. Where the memory for a slot is not free, only what forward changes (buffers) is
+copied, and the thread writes the rest straight from the live tensors to the disk.
 
 How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Which ones stay: see
 :func:`thinned`.
@@ -20,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steadytrain.capture.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state, savable
+from steadytrain.capture.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state
+from steadytrain.capture.slot import Slot
 from steadytrain.capture.streamed import GivenUp, can_be_written, write_tensors
 from steadytrain.capture.streams import Stream
 from steadytrain.store.tape import (
@@ -52,19 +54,17 @@ COST_SHARE = 0.01
 """Of the run's time, what snapshots may cost: the stalls of training plus all processor time of the thread."""
 
 STALL_SHARE = 0.1
-"""Of a step's time, what the gate waits for a snapshot that is not through."""
+"""Of a step's time, what the training thread copies at once and waits at the gate for a snapshot, in all."""
 
 COPIED_BYTES_MAX = 4 << 20
 """A state up to this size is copied at once (0.7 ms at 6 GB/s into a slot that is there) and written at leisure."""
 
-COPY_SHARE = 0.05
-"""Of a step's time, what copying a larger state into the slot may take."""
+COPY_SHARE = 0.08
+"""Of a step's time, what copying of a larger state is done at once. With a core that is free the thread could do all of
+it; where none is, it takes that time from training twice over."""
 
 COPY_BYTES_A_S = 3e9
-"""Until it is measured. A slot is written once before, by the thread: into new pages it is half as fast."""
-
-SLOT_MEMORY_SHARE = 1 / 16
-"""Of the memory that is available, the most that a slot may take."""
+"""At least, for the tensor that is next: whether it still fits into that share (measured: 5 to 10 GB/s)."""
 
 REST = 9.0
 REST_S_MIN, REST_S_MAX = 0.002, 0.5
@@ -85,20 +85,32 @@ HORIZON_MIN = 2000
 
 @dataclass
 class _Job:
-    """One snapshot that is being written. ``live`` while it reads tensors that the update will change."""
+    """One snapshot that is being made. ``live`` names the tensors that are those of training still, not copies."""
 
     step: int
     folder: Path
     document: dict[str, Any]
     tensors: dict[str, Tensor]
-    live: bool
-    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    live: dict[str, Tensor]
+    had_slot: bool
+    versions: list[tuple[Tensor, int]]
+    stalled_s: float = 0.0
     given_up: bool = False
     over: bool = False
+    """Whole, given up or failed."""
+
+    tidied: bool = False
+    """And its thread waits for the next one."""
+
     hurried: bool = False
     whole: bool = False
     error: Exception | None = None
     busy_s: float = 0.0
+
+    @property
+    def were_changed(self) -> bool:
+        """Whether training has written to one of the live tensors."""
+        return any(tensor._version != version for tensor, version in self.versions)
 
 
 class Snapshots:
@@ -131,9 +143,8 @@ class Snapshots:
         self._last = 0
         self._failed = 0
         self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
-        self._slot: dict[str, Tensor] = {}
-        self._slot_bytes = 0
-        self._copy_bytes_a_s = COPY_BYTES_A_S
+        self._slot = Slot()
+        self._was_without_slot = False
         self._worked_s = 0.0
         self._job: _Job | None = None
         self._folder: Path | None = None
@@ -158,35 +169,40 @@ class Snapshots:
         Schedulers are not in it: what they set stands on the tape, gate by gate, and looking for them among all objects
         of the process would be the longest stall of all.
         """
-        started, worked = time.perf_counter(), time.thread_time()
+        started = time.perf_counter()
         self._last = stream.step
         self._horizon = horizon(stream.optimizers)
         document, tensors, moving = _state(stream, scalers)
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        size = _bytes(tensors)
         self._folder = folder / SNAPSHOTS_FOLDER
         why = self._obstacle(size, folder)
         if why is not None:
             self.note = why
             return
-        on_host = any(tensor.device.type == "cpu" for tensor in tensors.values())
-        live = size > COPIED_BYTES_MAX and on_host and not self._fits_slot(size)
-        versions = [(tensor, tensor._version) for name, tensor in tensors.items() if name not in moving] if live else []
-        tensors = {
-            name: self._copied(name, tensor) if not live or name in moving or tensor.device.type != "cpu" else tensor
-            for name, tensor in tensors.items()
-        }
-        if not live and size > COPIED_BYTES_MAX:
-            # By processor time: what a busy machine adds to it, it adds to the step as well.
-            self._copy_bytes_a_s = size / max(1e-6, time.thread_time() - worked)
-        job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, versions)
+        had_slot = self._slot.has_all(tensors)
+        deadline = started + COPY_SHARE * self.typical_step_s
+        live = {}
+        for name, tensor in tensors.items():
+            if (
+                size <= COPIED_BYTES_MAX
+                or name in moving
+                or tensor.device.type != "cpu"
+                or self._is_in_time(name, tensor, deadline)
+            ):
+                tensors[name] = self._slot.copied(name, tensor)
+            else:
+                live[name] = tensor
+        versions = [(tensor, tensor._version) for tensor in live.values()]
+        job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, had_slot, versions)
         self.asked += 1
+        job.stalled_s = time.perf_counter() - started
+        self._stalled(job.stalled_s)
         with self._condition:
             self._job = job
             self._condition.notify_all()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="steadytrain-snapshots", daemon=True)
             self._thread.start()
-        self._stalled(time.perf_counter() - started)
 
     def gate(self, step_s: float) -> None:
         """The update is about to run. ``step_s`` is the time of the step that is at the gate."""
@@ -195,12 +211,13 @@ class Snapshots:
         if job is None:
             return
         started = time.perf_counter()
-        if job.live:
+        if job.live and not job.given_up:
             with self._condition:
-                if not self._condition.wait_for(lambda: job.over, STALL_SHARE * self.typical_step_s):
+                wait_s = max(0.0, STALL_SHARE * self.typical_step_s - job.stalled_s)
+                if not self._condition.wait_for(lambda: job.over or not job.live, wait_s):
                     job.given_up = True
-            self._stalled(time.perf_counter() - started)
-        if job.over or job.given_up:
+            self._stalled(time.perf_counter() - started, job.stalled_s)
+        if job.tidied:
             self._settle(job)
 
     def close(self) -> None:
@@ -212,6 +229,8 @@ class Snapshots:
             self._condition.notify_all()
         if self._thread is not None:
             self._thread.join(CLOSE_WAIT_S)
+            if not self._thread.is_alive() and self._folder is not None:
+                shutil.rmtree(self._folder / SPARE, ignore_errors=True)
 
     def settle(self) -> None:
         """Let the snapshot that is being written be finished or given up, so that files do not change any more."""
@@ -221,9 +240,9 @@ class Snapshots:
         with self._condition:
             job.hurried = True
             self._condition.notify_all()
-            if not self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S):
+            if not self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S):
                 job.given_up = True
-                self._condition.wait_for(lambda: job.over, CLOSE_WAIT_S)
+                self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S)
         self._settle(job)
 
     @property
@@ -232,7 +251,7 @@ class Snapshots:
 
     @property
     def memory_bytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in self._slot.values())
+        return self._slot.memory_bytes
 
     def _settle(self, job: _Job) -> None:
         self._job = None
@@ -243,12 +262,16 @@ class Snapshots:
         if job.whole:
             self.taken += 1
             self._failed = 0
+        elif not job.had_slot and not self._was_without_slot:
+            self._was_without_slot = True
+            self._last = 0  # the slot is there now: once more at the next step
+            return
         else:
             self._failed += 1
             self.every *= 2
             if self._failed >= FAILURES_MAX:
                 self.note = (
-                    f"no more snapshots: {FAILURES_MAX} in a row were not written within a step of "
+                    f"no more snapshots: {FAILURES_MAX} in a row were not copied within a step of "
                     f"{self.typical_step_s * 1000:.0f} ms; a replay begins at the last whole one"
                 )
             return
@@ -272,22 +295,15 @@ class Snapshots:
             return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
         return None
 
-    def _copied(self, name: str, tensor: Tensor) -> Tensor:
-        kept = self._slot.get(name)
-        if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
-            kept = self._slot[name] = savable(tensor)
-        else:
-            with torch.no_grad():
-                kept.copy_(tensor)
-        return kept
+    def _is_in_time(self, name: str, tensor: Tensor, deadline: float) -> bool:
+        """Whether the training thread may copy this one too, into memory that is there."""
+        copying_s = tensor.numel() * tensor.element_size() / COPY_BYTES_A_S
+        return time.perf_counter() + copying_s <= deadline and self._slot.has(name, tensor)
 
-    def _fits_slot(self, size: int) -> bool:
-        """Whether a state of this size is to be copied as a whole: the slot is there, and copying takes little."""
-        return 0 < size <= self._slot_bytes and size <= COPY_SHARE * self.typical_step_s * self._copy_bytes_a_s
-
-    def _stalled(self, seconds: float) -> None:
+    def _stalled(self, seconds: float, before_s: float = 0.0) -> None:
+        """Training has waited, for a snapshot for which it had waited ``before_s`` already."""
         self.stall_s += seconds
-        self.worst_stall_s = max(self.worst_stall_s, seconds)
+        self.worst_stall_s = max(self.worst_stall_s, before_s + seconds)
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -316,32 +332,44 @@ class Snapshots:
             except Exception as error:
                 self._give_up(error)
             self._tidied_s += time.thread_time() - started
+            with self._condition:
+                job.tidied = True
+                self._condition.notify_all()
 
     def _goes_on(self, job: _Job) -> bool:
         """Whether to write the next piece; of a copy after a rest, unless somebody waits for it."""
         rest_s = 0.0 if job.live else min(REST * (time.thread_time() - self._worked_s), REST_S_MAX)
         if rest_s > REST_S_MIN:
-            with self._condition:
-                self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, rest_s)
+            self._rest(job, rest_s)
             self._worked_s = time.thread_time()
         return not job.given_up
 
-    def _make_slot(self, job: _Job) -> None:
-        """Memory for a copy of the whole state, where it may be had: its pages are there before training needs them."""
-        size = sum(tensor.numel() * tensor.element_size() for tensor in job.tensors.values())
-        if not job.live or self._slot_bytes >= size or size > SLOT_MEMORY_SHARE * available_bytes():
-            return
-        if size > COPY_SHARE * self.typical_step_s * self._copy_bytes_a_s:
-            return
-        # Written once: zeros that nobody has written are no memory yet.
-        slot = {name: torch.empty(one.shape, dtype=one.dtype).zero_() for name, one in job.tensors.items()}
-        self._slot, self._slot_bytes = slot, size
+    def _rest(self, job: _Job, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, seconds)
+
+    def _copy(self, job: _Job) -> None:
+        """The tensors that are live still, into the slot. From then on the update may change them.
+
+        Raises:
+            GivenUp: it may already, or has.
+        """
+        for name, tensor in job.live.items():
+            job.tensors[name] = self._slot.copied_by_pieces(name, tensor, go_on=lambda: not job.given_up)
+        with self._condition:
+            if job.given_up or job.were_changed:
+                raise GivenUp
+            job.live = {}
+            self._condition.notify_all()
 
     def _tidy(self, job: _Job) -> None:
-        if not job.whole:
+        if job.error is not None:
             shutil.rmtree(_part(job.folder), ignore_errors=True)
-        self._make_slot(job)
+            return
         if not job.whole:
+            _put_by(_part(job.folder))
+            if self._slot.may_take(job.live):
+                self._slot.make(job.live)
             return
         if self._first is None:
             self._first = job.step
@@ -353,6 +381,10 @@ class Snapshots:
         return self._job is not None and not self._job.over
 
     def _write(self, job: _Job) -> None:
+        if job.live and self._slot.may_take(job.live):
+            self._copy(job)
+        if not job.live and _bytes(job.tensors) > COPIED_BYTES_MAX:
+            self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has had its part
         folder = _part(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
         spare = folder.with_name(SPARE)
@@ -366,8 +398,7 @@ class Snapshots:
         (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
         with self._condition:
             # From here on the gate may let the update run: whether the tensors were left alone is known now.
-            changed = any(tensor._version != version for tensor, version in job.versions)
-            if changed or job.given_up:
+            if job.given_up or (job.live and job.were_changed):
                 return
             shutil.rmtree(job.folder, ignore_errors=True)
             os.replace(folder, job.folder)
@@ -396,12 +427,20 @@ class Snapshots:
 
 def _retire(shot: Snapshot) -> None:
     """Remove a snapshot, but leave its file to be written over by the next one, unless a bundle shares it."""
-    spare = shot.folder.with_name(SPARE)
-    if spare.exists() or shot.tensors.stat().st_nlink > 1:
+    if shot.tensors.stat().st_nlink > 1:
         remove_snapshot(shot)
         return
     shot.document.unlink()
-    os.replace(shot.folder, spare)
+    _put_by(shot.folder)
+
+
+def _put_by(folder: Path) -> None:
+    """No snapshot, or none any more: leave its file to be written over by the next one, where none is left yet."""
+    spare = folder.with_name(SPARE)
+    if spare.exists() or not folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        os.replace(folder, spare)
 
 
 def thinned(sizes: Mapping[int, int], *, horizon_steps: int, size_bytes_max: int) -> set[int]:
@@ -484,17 +523,12 @@ def _state(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict
     return document, tensors, moving
 
 
-def available_bytes() -> int:
-    """Memory of the host that can be had without swapping; 0 where that is not known."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return 0
-
-
 def _has_memory(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and not hasattr(tensor, "to_local")
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _part(folder: Path) -> Path:

@@ -32,7 +32,6 @@ TRACES_MAX = 4
 """Replays that are looked at operation by operation, until two of them part: what comes and goes may take some."""
 
 TRACE_BYTES_MAX = 1 << 30
-LOG_LINES_SHOWN = 3
 USAGE_STATUS, OURS = 2, "steadytrain: "
 """How a launched side of ours ends, and what its last line begins with, where it was asked for what cannot be."""
 
