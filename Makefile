@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
 	@echo "make bench-rewind  what the tape and the snapshots cost; three minutes"
 	@echo "make bench-locate  what a look at a step costs, in steps; four minutes"
+	@echo "make bench-repro   lines, kilobytes and seconds of repro for every non-finite case of the zoo; fifteen minutes"
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
@@ -79,6 +80,9 @@ bench-rewind: $(READY)
 
 bench-locate: $(READY)
 	$(VENV)/bin/python benchmarks/locate.py
+
+bench-repro: $(READY)
+	$(VENV)/bin/python benchmarks/repro.py
 
 bench-store: $(READY)
 	$(VENV)/bin/python benchmarks/store.py

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from steadytrain.capture.books import Settings
+from steadytrain.capture.failopen import raise_own_errors
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.rewind import Rewind
 from steadytrain.capture.snapshots import Snapshots
@@ -18,6 +22,16 @@ from steadytrain.store.tape import Recording, find_recording
 
 BYTES_MAX = 1 << 30
 Loop = Callable[[], None]
+
+
+@contextmanager
+def plain_process() -> Iterator[None]:
+    """One thread, and errors of our own are raised. To be entered before the recordings are made."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with raise_own_errors():
+        yield
+    torch.set_num_threads(threads)
 
 
 class ReplayOver(BaseException):

@@ -15,7 +15,7 @@ import pytest
 
 import warm
 
-pytestmark = pytest.mark.skipif(warm.python() == sys.executable, reason="no warm processes here")
+pytestmark = pytest.mark.skipif(not warm.POSSIBLE, reason="no warm processes here")
 WAIT_S_MAX = 60.0
 
 
@@ -49,12 +49,12 @@ ENDS = {
 def test_it_sees_what_a_fresh_one_sees(tmp_path: Path) -> None:
     how = {"input": "words", "more": {"GIVEN": "as it is"}}
     cold = ran(sys.executable, tmp_path, SEEN, "one", "--two", **how)
-    assert ran(warm.python(), tmp_path, SEEN, "one", "--two", **how).stdout == cold.stdout
+    assert ran(warm.client(), tmp_path, SEEN, "one", "--two", **how).stdout == cold.stdout
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_it_ends_as_a_fresh_one_ends(end: str, tmp_path: Path) -> None:
-    cold, here = (ran(interpreter, tmp_path, ENDS[end]) for interpreter in (sys.executable, warm.python()))
+    cold, here = (ran(interpreter, tmp_path, ENDS[end]) for interpreter in (sys.executable, warm.client()))
     assert (here.returncode, here.stdout, here.stderr) == (cold.returncode, cold.stdout, cold.stderr)
 
 
@@ -66,7 +66,7 @@ def test_torch_is_there_and_as_it_begins(tmp_path: Path) -> None:
         print(torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), torch._dynamo.utils.counters)
         print(random.random(), numpy.random.rand(), torch.rand(1).item(), file=sys.stderr)
     """
-    first, second = (ran(warm.python(), tmp_path, source) for _ in range(2))
+    first, second = (ran(warm.client(), tmp_path, source) for _ in range(2))
     cold = ran(sys.executable, tmp_path, source)
     assert first.stdout.splitlines() == ["True", *cold.stdout.splitlines()[1:]]
     assert cold.stdout.startswith("False")
@@ -81,12 +81,12 @@ def test_what_it_launches_is_warm(tmp_path: Path) -> None:
         else:
             print("torch" in sys.modules)
     """
-    assert ran(warm.python(), tmp_path, source).stdout == "True\n"
+    assert ran(warm.client(), tmp_path, source).stdout == "True\n"
 
 
 @pytest.mark.parametrize("more", [{"OMP_NUM_THREADS": "2"}, {"PYTHONHASHSEED": "1"}, {"TORCH_LOGS": "graph_breaks"}])
 def test_what_torch_reads_at_its_import_makes_a_fresh_one(more: dict[str, str], tmp_path: Path) -> None:
-    assert ran(warm.python(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "False\n"
+    assert ran(warm.client(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "False\n"
 
 
 def test_warnings_are_as_they_are_asked_for(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_warnings_are_as_they_are_asked_for(tmp_path: Path) -> None:
     for asked in ("ignore", "error::DeprecationWarning,ignore::UserWarning", "error"):
         cold, here = (
             ran(interpreter, tmp_path, source, more={"PYTHONWARNINGS": asked})
-            for interpreter in (sys.executable, warm.python())
+            for interpreter in (sys.executable, warm.client())
         )
         assert (here.returncode, here.stdout) == (cold.returncode, cold.stdout)
         assert ("heed" in here.stderr) == ("heed" in cold.stderr) == (asked == "error")
@@ -105,12 +105,12 @@ def test_what_libraries_set_makes_no_difference(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
     more = ast.literal_eval(done.stdout)
     assert set(more) - set(os.environ) >= {"KMP_INIT_AT_FORK"}
-    assert ran(warm.python(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "True\n"
+    assert ran(warm.client(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "True\n"
 
 
 def test_options_of_python_make_a_fresh_one(tmp_path: Path) -> None:
     code = "import sys; print('torch' in sys.modules)"
-    done = subprocess.run([warm.python(), "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
+    done = subprocess.run([warm.client(), "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
     assert done.stdout == "False\n"
 
 
@@ -119,7 +119,7 @@ def test_it_goes_with_the_process_that_stands_for_it(number: signal.Signals, tmp
     (tmp_path / "script.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [warm.python(), str(tmp_path / "script.py")], env=environment, stdout=subprocess.PIPE, text=True
+        [warm.client(), str(tmp_path / "script.py")], env=environment, stdout=subprocess.PIPE, text=True
     ) as stands:
         assert stands.stdout is not None
         process = int(stands.stdout.readline())
@@ -134,5 +134,5 @@ def test_open_files_keep_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("here")
     with (tmp_path / "out").open("wb") as out, (tmp_path / "in").open("rb") as into:
         numbers = (out.fileno(), into.fileno())
-        done = ran(warm.python(), tmp_path, source, *map(str, numbers), pass_fds=numbers)
+        done = ran(warm.client(), tmp_path, source, *map(str, numbers), pass_fds=numbers)
     assert (done.stdout, (tmp_path / "out").read_text()) == ("b'here'\n", "through")

@@ -36,7 +36,7 @@ from steadytrain.store.bundle import open_bundle
 from steadytrain.store.folder import RunWriter
 from steadytrain.store.segments import SegmentWriter
 from steadytrain.symptoms.loss_spike import LossSpike
-from watched import ONE_THREAD, run_script
+from watched import ONE_THREAD, Outcome, run_script
 
 STEPS = 20
 BAD_STEP = 7
@@ -296,6 +296,21 @@ def disk(small_disk: Path) -> Path:
     return small_disk
 
 
+def run_on(disk: Path, folder: Path, *, bad_step: int, fill_at: int) -> Outcome:
+    """A run whose folder is on ``disk``, which the script fills at that step.
+
+    Without snapshots: one that is given up there takes its half file away, and then what comes may fit after all.
+    """
+    return run_script(
+        folder,
+        TRAINS,
+        "--rewind-mb=0",
+        arguments=(str(bad_step), str(fill_at), FILL),
+        environment={"DISK": str(disk)},
+        runs_dir=disk / "runs",
+    )
+
+
 def ends(out: str) -> tuple[int, bool]:
     """The last step, and whether it left the model as it was."""
     step, before, after = out.split()
@@ -312,15 +327,7 @@ def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_p
         check=True,
         env={**os.environ, **ONE_THREAD},
     )
-    # Without snapshots: one that is given up takes its half file away, and then the steps may fit after all.
-    outcome = run_script(
-        tmp_path,
-        TRAINS,
-        "--rewind-mb=0",
-        arguments=("0", str(fill_at), FILL),
-        environment={"DISK": str(disk)},
-        runs_dir=disk / "runs",
-    )
+    outcome = run_on(disk, tmp_path, bad_step=0, fill_at=fill_at)
     assert outcome.status == 0, outcome.err
     assert outcome.out == bare.stdout
     recording = [line for line in outcome.warnings if "recording to the run folder failed" in line]
@@ -333,15 +340,7 @@ def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("fill_at", [1, 10])
 def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path: Path) -> None:
-    # Without snapshots: one that is given up on a full disk takes its half file away, and the bundle may fit after all.
-    outcome = run_script(
-        tmp_path,
-        TRAINS,
-        "--rewind-mb=0",
-        arguments=("10", str(fill_at), FILL),
-        environment={"DISK": str(disk)},
-        runs_dir=disk / "runs",
-    )
+    outcome = run_on(disk, tmp_path, bad_step=10, fill_at=fill_at)
     assert outcome.status == 70, outcome.err
     assert ends(outcome.out) == (10, True)
     assert "STOPPED before the update of step 10" in outcome.err

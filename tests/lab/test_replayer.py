@@ -14,8 +14,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from replaying import Loop, record, replay  # noqa: E402
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
+from replaying import Loop, plain_process, record, replay  # noqa: E402
 from steadytrain.lab.judgement import Replayed  # noqa: E402
 
 STEPS, EVERY, WORDS = 13, 4, 11
@@ -23,11 +22,8 @@ STEPS, EVERY, WORDS = 13, 4, 11
 
 @pytest.fixture(autouse=True)
 def _plain_process() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 class Net(nn.Module):

@@ -16,8 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from replaying import Loop, record  # noqa: E402
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
+from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.errors import UsageError  # noqa: E402
 from steadytrain.lab.trials.changes import change_kinds, make  # noqa: E402
 from steadytrain.lab.trials.pool import EARLY  # noqa: E402
@@ -32,11 +31,8 @@ STEPS, EVERY, BEGIN = 12, 4, 5
 
 @pytest.fixture(autouse=True)
 def _plain_process() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 class Rows(nn.Module):

@@ -15,8 +15,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from replaying import Loop, record  # noqa: E402
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
+from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.store.tape import Recording  # noqa: E402
 from steadytrain.trials.case import Case  # noqa: E402
 from steadytrain.trials.catalog import trial  # noqa: E402
@@ -30,11 +29,8 @@ TOKENS, LENGTH = 12, 8
 
 @pytest.fixture(autouse=True)
 def _plain_process() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 def long(loop: Loop) -> Any:

@@ -13,8 +13,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from replaying import Loop, record  # noqa: E402
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
+from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.store.tape import Recording  # noqa: E402
 from steadytrain.trials.contract import Change, Entry, Outcome  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
@@ -25,11 +24,8 @@ STEPS, EVERY, WORDS = 16, 4, 11
 @pytest.fixture(scope="module", autouse=True)
 def _plain_process() -> Iterator[None]:
     """Before the recordings of the module are made, so that they have one thread as well."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 class Net(nn.Module):

@@ -1,8 +1,8 @@
 """Python processes that begin with torch in memory: what most tests launch instead of a fresh interpreter.
 
 Importing torch and, with the first optimizer, its compiler takes four seconds of a processor; the scripts of the tests
-take a tenth of one. A server (``serving``) imports them once for each test process and forks. :func:`python` is the
-path of a small program (``client``) that takes the arguments of an interpreter and has the server run them: with its
+take a tenth of one. A server (``serving``) imports them once for each test process and forks. :func:`client` is the
+path of a small program (``client.py``) that takes the arguments of an interpreter and has the server run them: with its
 working directory, environment, open files, exit status and signals. It stands in ``sys.executable`` of such a process
 too, so what a command launches in turn is warm as well.
 
@@ -26,11 +26,17 @@ COLD = "STEADYTRAIN_COLD_TESTS"
 READY_S_MAX = 60.0
 
 
-@cache
+POSSIBLE = sys.platform.startswith("linux")
+
+
 def python() -> str:
     """The interpreter to launch; a fresh one where the warm ones are not wanted, or cannot be."""
-    if os.environ.get(COLD) or not sys.platform.startswith("linux"):
-        return sys.executable
+    return client() if POSSIBLE and not os.environ.get(COLD) else sys.executable
+
+
+@cache
+def client() -> str:
+    """The path of the program that stands for an interpreter; its server runs from now on."""
     folder = Path(tempfile.mkdtemp(prefix="steadytrain-warm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = folder / "python"

@@ -26,15 +26,12 @@ from steadytrain.lab.surveying.cuts import leaves_behind
 HALF_MAX = 65504.0
 LISTED_MAX = 16
 FRAMES_MAX = 64
-MASKED_BELOW = -1e4
-"""A logit of attention below this is masked: what people add is -1e4, -1e9, the smallest float or -inf."""
-
 SUM_OF_ONE = 1e-3
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parents[2])
 
 LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
-LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "gaussian_nll_loss", "ctc_loss"}) - {"gaussian_nll_loss"}
+LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
 VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
@@ -274,9 +271,9 @@ class Calls(TorchFunctionMode):
 
     def _attention(self, logits: Tensor) -> None:
         highest = logits.amax(-1)
-        masked = ~(highest > MASKED_BELOW) & ~highest.isnan()
+        masked = ~(highest > scaling.MASKED_BELOW) & ~highest.isnan()
         self.seen.fully_masked = max(self.seen.fully_masked, int(masked.sum()))
-        open_ = logits[logits > MASKED_BELOW]
+        open_ = logits[logits > scaling.MASKED_BELOW]
         open_ = open_[open_.isfinite()]
         if open_.numel():
             self.seen.attention_largest = max(self.seen.attention_largest, float(open_.abs().max()))
@@ -460,14 +457,14 @@ def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool
     lost = result.isinf()
     if bool((result[lost] > 0).any()):
         return False
-    if any(isinstance(value, (int, float)) and value < MASKED_BELOW for value in args):
+    if any(isinstance(value, (int, float)) and value < scaling.MASKED_BELOW for value in args):
         return True
     for value in given:
         try:
             there = value.expand(result.shape)[lost]
         except RuntimeError:
             continue
-        if bool((there == there[0]).all()) and float(there[0]) < MASKED_BELOW:
+        if bool((there == there[0]).all()) and float(there[0]) < scaling.MASKED_BELOW:
             return True
     return False
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.recorder import MicroBatch, RandomState, map_tensors
-from steadytrain.lab.surveying.outputs import first_output
+from steadytrain.lab.surveying.values import first_output
 
 CONTROL_ELEMENTS_MAX = 50_000_000
 """Larger models are not copied to float64; then there is no control."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.recorder import MicroBatch, RandomState
-from steadytrain.lab.surveying.outputs import first_output
+from steadytrain.lab.surveying.values import first_output
 
 NODES_MAX = 20_000
 MOVED_SHARE = 0.01

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.lab.surveying.calls import Calls, LossCall
 from steadytrain.lab.surveying.compiled import compiled
-from steadytrain.lab.surveying.outputs import first_output
+from steadytrain.lab.surveying.values import first_output, is_ids
 
 POSITIONS_MIN = 4
 WIDTH_MIN = 2
@@ -134,7 +134,7 @@ def _zeros(module: nn.Module, call: MicroBatch) -> dict[str, Any]:
 
 
 def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[str, Any]:
-    tokens = next((v for v in [*call.args, *call.kwargs.values()] if _is_ids(v)), None)
+    tokens = next((v for v in [*call.args, *call.kwargs.values()] if is_ids(v)), None)
     if tokens is None:
         inputs = next((v for v in call.args if isinstance(v, Tensor) and v.is_floating_point() and v.dim() > 1), None)
         if inputs is None:
@@ -196,7 +196,3 @@ def _gradient(value: Tensor, given: Tensor) -> Tensor | None:
         return None
     (gradient,) = torch.autograd.grad(value, given, retain_graph=True, allow_unused=True)
     return gradient if gradient is not None and bool(gradient.isfinite().all()) else None
-
-
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)

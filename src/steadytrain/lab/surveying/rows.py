@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.lab.surveying.values import is_ids
 from steadytrain.lab.surveying.words import Found, Words, found_now, words_of
 from steadytrain.report.wording import clean
 from steadytrain.store.redact import redact_text
@@ -43,7 +44,7 @@ class Rows:
             return
         self._step = step
         self._tensors = [(name, tensor) for name, tensor in named if tensor.dim() > 0][:TENSORS_MAX]
-        ids = next((tensor for _, tensor in self._tensors if _is_ids(tensor)), None)
+        ids = next((tensor for _, tensor in self._tensors if is_ids(tensor)), None)
         if ids is not None and sum(len(one) for one in self._ids) < UNKNOWN_ROWS_MAX:
             self._ids.append(ids.detach().clone())
 
@@ -92,7 +93,7 @@ class Rows:
             found += entry["rows"] if entry["step"] == self._kept_step else []
         table = facts.get("token_rows")
         for _, tensor in self._kept or ():
-            if facts.get("tokens_out_of_range") and isinstance(table, int) and _is_ids(tensor):
+            if facts.get("tokens_out_of_range") and isinstance(table, int) and is_ids(tensor):
                 outside = ((tensor < 0) & (tensor != -100)) | (tensor >= table)
                 found += outside.reshape(len(tensor), -1).any(1).nonzero().flatten().tolist()
         for name in ("rows_suspect", "rows_without_labels", "ctc_infeasible_rows"):
@@ -133,7 +134,3 @@ def _text_of(ids: Tensor, words: Words | None) -> str | None:
         return clean(redact_text(words.text(inside)), length_max=TEXT_MAX) if inside else None
     except Exception:  # a decode of somebody's own may fail at what it does not know
         return None
-
-
-def _is_ids(tensor: Tensor) -> bool:
-    return tensor.dim() == 2 and tensor.dtype in (torch.int64, torch.int32)

@@ -32,6 +32,8 @@ LARGE_SHARE = 0.2
 of torch give a third of it at their start, a model that is made without a scale a hundredth."""
 
 MASKED_BELOW = -1e4
+"""A logit of attention below this is masked: what people add is -1e4, -1e9, the smallest float or -inf."""
+
 WIDTH_MIN = 4
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from steadytrain.lab.surveying.values import is_ids
 from steadytrain.lab.trials.changes import LiveChange, at_least, modules_called
 from steadytrain.lab.trials.launched import Launched
 
@@ -39,7 +40,7 @@ class ShiftLabels(LiveChange):
         self._ids = []
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
-        self._ids = [one for one in (*args, *dict(kwargs).values()) if _is_ids(one)]
+        self._ids = [one for one in (*args, *dict(kwargs).values()) if is_ids(one)]
 
     def begin(self, process: Launched) -> None:
         def aligned(original: Any, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +152,3 @@ class BalanceRouter(LiveChange):
                 spread = logits.detach().reshape(-1, experts).float().std(0).mean().nan_to_num(0.0)
                 self._biases[id(module)] = bias - self.speed * spread * (load - 1)
         return result
-
-
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)
