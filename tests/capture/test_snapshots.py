@@ -25,8 +25,8 @@ LARGE = 3_000_000
 """Elements: 12 MB, which no disk takes in the microsecond that a gate of these tests allows."""
 
 
-def stream_of(elements: int) -> Stream:
-    model = nn.Linear(elements, 1, bias=False)
+def stream_of(elements: int, device: str = "cpu") -> Stream:
+    model = nn.Linear(elements, 1, bias=False, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     parameters = list(model.parameters())
     stream = Stream(name="main", history=History(stream="main"), optimizers=[optimizer], parameters=parameters)
@@ -133,6 +133,18 @@ def test_without_memory_for_a_copy_it_is_written_before_the_update(
     with torch.no_grad():
         stream.parameters[0].add_(1.0)
     shots.close()
+    assert shots.memory_bytes == 0
+
+
+@pytest.mark.gpu
+def test_a_state_on_a_gpu_is_not_copied_where_the_host_has_no_memory_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot, "available_bytes", lambda: 0)
+    stream, shots = stream_of(LARGE, device="cuda"), Snapshots(1 << 30)
+    stream.step = 1
+    shots.begin(stream, tmp_path, [])
+    assert shots.note == "no snapshots: there is no memory on the host for a copy of 12 MB"
     assert shots.memory_bytes == 0
 
 

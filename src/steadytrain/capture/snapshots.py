@@ -175,7 +175,7 @@ class Snapshots:
         document, tensors, moving = _state(stream, scalers)
         size = _bytes(tensors)
         self._folder = folder / SNAPSHOTS_FOLDER
-        why = self._obstacle(size, folder)
+        why = self._obstacle(tensors, folder)
         if why is not None:
             self.note = why
             return
@@ -284,7 +284,8 @@ class Snapshots:
         self.failure = error
         self.note = f"no more snapshots: {error}"
 
-    def _obstacle(self, size: int, folder: Path) -> str | None:
+    def _obstacle(self, tensors: Mapping[str, Tensor], folder: Path) -> str | None:
+        size = _bytes(tensors)
         if 2 * size > self._size_bytes_max:
             return (
                 f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self._size_bytes_max / 1e6:.0f} MB "
@@ -293,6 +294,9 @@ class Snapshots:
         free = free_bytes(folder)
         if 2 * size > free:
             return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
+        elsewhere = {name: tensor for name, tensor in tensors.items() if tensor.device.type != "cpu"}
+        if not self._slot.may_take(elsewhere):
+            return f"no snapshots: there is no memory on the host for a copy of {_bytes(elsewhere) / 1e6:.0f} MB"
         return None
 
     def _is_in_time(self, name: str, tensor: Tensor, deadline: float) -> bool:
