@@ -243,7 +243,10 @@ class Snapshots:
             if not self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S):
                 job.given_up = True
                 self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S)
-        self._settle(job)
+        if job.tidied:
+            self._settle(job)
+        else:
+            self._give_up(TimeoutError(f"one was not written within {2 * CLOSE_WAIT_S:.0f} s"))
 
     @property
     def typical_step_s(self) -> float:
