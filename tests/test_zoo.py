@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import warm
 from steadytrain.cli.main import commands
+from steadytrain.model import Samples
 from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[1] / "zoo" / "nonfinite"
@@ -116,6 +117,8 @@ def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp
     incident = show(Path(bundle))
     assert incident["step"] == case["step"] or case["step"] is None
     located = incident["located"]
+    samples = [Samples.from_json(one) for one in incident["samples"]]
+    assert [one.named(row) for one in samples for row in one.nonfinite_rows] == case.get("bad_samples", [])
     if not case["operations"]:
         assert located is None
         assert incident["why"].startswith(case["why"])

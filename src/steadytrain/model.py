@@ -439,6 +439,36 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Samples:
+    """Of which samples of its data set a batch was made, row by row, as the loader's sampler drew them.
+
+    ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf in them,
+    ``nonfinite_fields`` where in the batch that is (a key, or a number), as far as the script still had it.
+    """
+
+    batch: int
+    dataset: str
+    indices: tuple[int, ...]
+    nonfinite_rows: tuple[int, ...] = ()
+    nonfinite_fields: tuple[str, ...] = ()
+
+    def named(self, row: int) -> str:
+        """The sample in that row as it is got from the data set."""
+        return f"{self.dataset}[{self.indices[row]}]"
+
+    def to_json(self) -> dict[str, Any]:
+        lists = ("indices", "nonfinite_rows", "nonfinite_fields")
+        return asdict(self) | {name: list(getattr(self, name)) for name in lists}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Samples:
+        indices, rows = tuple(map(int, data["indices"])), tuple(map(int, data["nonfinite_rows"]))
+        rows = tuple(row for row in rows if 0 <= row < len(indices))
+        fields = tuple(map(str, data["nonfinite_fields"]))
+        return Samples(int(data["batch"]), str(data["dataset"]), indices, rows, fields)
+
+
+@dataclass(frozen=True)
 class Incident:
     """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle.
 
@@ -461,6 +491,7 @@ class Incident:
     batch_note: str
     state_note: str
     kind: IncidentKind = "nonfinite"
+    samples: tuple[Samples, ...] = ()
 
     @property
     def onset_step(self) -> int:
@@ -486,6 +517,7 @@ class Incident:
             "micro_batches": self.micro_batches,
             "batch_note": self.batch_note,
             "state_note": self.state_note,
+            "samples": [one.to_json() for one in self.samples],
         }
 
     @staticmethod
@@ -505,6 +537,7 @@ class Incident:
             batch_note=data["batch_note"],
             state_note=data["state_note"],
             kind=data.get("kind", "nonfinite"),
+            samples=tuple(Samples.from_json(one) for one in data.get("samples", ())),
         )
 
 

@@ -215,6 +215,14 @@ def test_a_batch_with_nan_in_it_gives_its_rows_and_no_script(tmp_path: Path) -> 
     assert torch.isnan(kept["values"]).nonzero().tolist() == [[0, 5]]
 
 
+@pytest.mark.slow
+def test_the_rows_are_named_by_their_place_in_the_data_set(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ZOO / "nan_in_data_set.py")
+    folder = tmp_path / "made"
+    assert repro(str(outcome.run_dir), "-o", str(folder)).returncode == 1
+    assert "- row 0 is `Houses[30]`" in (folder / "ROWS.md").read_text(encoding="utf-8")
+
+
 FILL = """
 class Fill(nn.Module):
     def forward(self, inputs):

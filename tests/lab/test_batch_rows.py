@@ -14,12 +14,14 @@ torch = pytest.importorskip("torch")
 from test_survey import recorded  # noqa: E402
 from torch import Tensor  # noqa: E402
 
+import builders  # noqa: E402
 from steadytrain.diagnosing.model import Answer, BatchRow  # noqa: E402
 from steadytrain.lab.involved_rows import batch_rows  # noqa: E402
 from steadytrain.lab.moved import Moved  # noqa: E402
 from steadytrain.lab.survey import survey  # noqa: E402
 from steadytrain.lab.surveying.rows import ROWS_MAX, TEXT_MAX, VALUES_MAX, Rows  # noqa: E402
 from steadytrain.lab.surveying.words import Found, found_now, words_of  # noqa: E402
+from steadytrain.model import Samples  # noqa: E402
 from steadytrain.report import diagnosis  # noqa: E402
 from steadytrain.trials.case import Case  # noqa: E402
 from steadytrain.trials.facts import facts_path  # noqa: E402
@@ -128,6 +130,16 @@ def test_facts_of_a_stranger_are_made_safe() -> None:
     assert batch_rows(case_with()) == ()
 
 
+def test_a_row_is_named_by_its_place_in_the_data_set(tmp_path: Path) -> None:
+    frozen = builders.incident(90, samples=(Samples(0, "Houses", (7, 9)),))
+    told = {"step": 90, "tensor": "x", "dtype": "float32", "elements": 1, "first": 0, "values": [1.0]}
+    case = finite_case(
+        path=builders.write_bundle(tmp_path / "bundle", frozen),
+        facts={"batch_rows": [{**told, "row": 1}, {**told, "row": 2}, {**told, "row": 1, "step": 89}]},
+    )
+    assert [row.sample for row in batch_rows(case)] == ["Houses[9]", None, None]
+
+
 def answer(row: BatchRow) -> Answer:
     return Answer("incident", "loss-spike: 9", "exact", "", "unknown", None, "why", (), (), rows=(row,))
 
@@ -137,9 +149,9 @@ def test_a_report_has_them_in_a_line_each() -> None:
     (line,) = diagnosis.part(answer(row)).texts
     assert line.startswith('row 3 of step 90 (loss 7.125), ids: "a \\x1b[31m')
     assert line.endswith('<b>" (17, 4 ... of 64)')
-    values = BatchRow(0, 90, "0", "float32", 4, 1, (1.5, "nan"), smallest=-2.0, largest=8.0)
+    values = BatchRow(0, 90, "0", "float32", 4, 1, (1.5, "nan"), smallest=-2.0, largest=8.0, sample="Houses[7]")
     (line,) = diagnosis.part(answer(values)).texts
-    assert line == "row 0 of step 90, 0: (from 1 on: 1.5, nan ... of 4; -2 to 8)"
+    assert line == "row 0 of step 90, Houses[7], input 0: (from 1 on: 1.5, nan ... of 4; -2 to 8)"
 
 
 def test_an_answer_from_before_there_were_rows_is_read() -> None:

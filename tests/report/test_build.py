@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import builders
-from steadytrain.model import Action, BadTensor, Finding, Series
+from steadytrain.errors import UsageError
+from steadytrain.model import Action, BadTensor, Finding, Samples, Series
 from steadytrain.report import build, incidents, values, wording
 from steadytrain.report.curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
-from steadytrain.store.bundle import open_bundle
+from steadytrain.store.bundle import open_bundle, seal
 from steadytrain.store.folder import open_run
 
 
@@ -85,6 +88,28 @@ def test_a_stopped_run_leads_with_the_first_bad_operation(tmp_path: Path) -> Non
     assert sentence.startswith("steadytrain touched this run: it refused the update of step 412, so weights")
     assert [row.name for row in report.symptoms] == ["nonfinite-gradient"]
     assert builders.FACTS["notes"][0] in report.notes
+
+
+def test_the_samples_of_the_batch_are_told_the_bad_ones_first(tmp_path: Path) -> None:
+    first = Samples(0, "Hou\x1bses", tuple(range(100, 120)), (3, 4), ("features",))
+    several = of_bundle(tmp_path / "two", samples=(first, Samples(1, "Houses", (7,))))
+    assert [note for note in several.incidents[0].notes if note.startswith("Samples")] == [
+        "Samples: Hou\\x1bses[103] (row 3), Hou\\x1bses[104] (row 4) with NaN or Inf in 'features'; of batch 0, "
+        "20 of Hou\\x1bses: 100, 101, 102, 103, 104, 105, 106, 107 and 12 more",
+        "Samples: of batch 1, 1 of Houses: 7",
+    ]
+    alone = of_bundle(tmp_path / "one", samples=(Samples(0, "Houses", (7, 9)),))
+    assert "Samples: 2 of Houses: 7, 9" in alone.incidents[0].notes
+
+
+@pytest.mark.parametrize("samples", [3, [{}], [{"batch": "x"}], [None]])
+def test_samples_that_cannot_be_read_are_a_damaged_bundle(samples: Any, tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "bundle")
+    document = json.loads((bundle / "incident.json").read_text())
+    (bundle / "incident.json").write_text(json.dumps(document | {"samples": samples}))
+    seal(bundle)
+    with pytest.raises(UsageError):
+        open_bundle(bundle)
 
 
 def test_the_gravest_symptom_leads_where_there_is_no_incident(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from steadytrain.capture.gate import Measurement
 from steadytrain.capture.patches import MISSING
 from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
+from steadytrain.model import Samples
 
 
 class Follower:
@@ -35,6 +36,9 @@ class Follower:
     def fetch_begins(self, dataset: int) -> Any:
         """A data loader is asked for its next batch; returns the one to give instead, or ``MISSING``."""
         return MISSING
+
+    def drawn(self, samples: Samples) -> None:
+        """Of what the batch is made that is told of next, with gradients on."""
 
     def fetched(self, dataset: int, batch: Any) -> Any:
         """A data loader of ``dataset`` (in order of first use) gave ``batch``; returns another one, or ``MISSING``."""
@@ -96,6 +100,10 @@ class Beside(Follower):
     def fetch_begins(self, dataset: int) -> Any:
         self._guest.fetch_begins(dataset)
         return self._first.fetch_begins(dataset)
+
+    def drawn(self, samples: Samples) -> None:
+        self._guest.drawn(samples)
+        self._first.drawn(samples)
 
     def fetched(self, dataset: int, batch: Any) -> Any:
         self._guest.fetched(dataset, batch)

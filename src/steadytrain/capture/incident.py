@@ -16,7 +16,7 @@ from steadytrain.capture.failopen import Guard
 from steadytrain.capture.gate import Measurement
 from steadytrain.capture.recorder import BatchRing, MicroBatch
 from steadytrain.capture.streams import Seen, Stream
-from steadytrain.model import Action, Finding, Incident, Symptom
+from steadytrain.model import Action, Finding, Incident, Samples, Symptom
 from steadytrain.store.bundle import update_incident
 
 NAMES_MAX = 3
@@ -32,6 +32,7 @@ def freeze_incident(
     symptoms: Sequence[Symptom],
     action: Action,
     finding: Finding,
+    samples: tuple[Samples, ...],
 ) -> tuple[Path, Incident]:
     """Write the bundle of this step. What cannot be written of the state is told and noted; the rest raises."""
     run = books.open(stream)
@@ -56,6 +57,7 @@ def freeze_incident(
         micro_batches=len(seen.micro_batches),
         batch_note=_batch_note(seen.micro_batches),
         state_note=state_note,
+        samples=samples,
     )
     before = seen.micro_batches[0].random_before if seen.micro_batches else None
     random_states = {"before_step": before} if before is not None else {}

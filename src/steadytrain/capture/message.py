@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadytrain.model import BadTensor, Finding, Located, OperandRange
+from steadytrain.model import BadTensor, Finding, Located, OperandRange, Samples
 
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
+SAMPLES_SHOWN = 3
 
 
 UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
@@ -16,10 +17,16 @@ PARTLY_APPLIED = "the optimizer had moved the weights within this step already: 
 
 
 def stop_message(
-    step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, state: str, path: Path | None
+    step: int,
+    reason: str,
+    bad: Sequence[BadTensor],
+    finding: Finding,
+    state: str,
+    path: Path | None,
+    samples: Sequence[Samples] = (),
 ) -> str:
     """The verdict first, then where, then what to do next."""
-    lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding)]
+    lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding), *sample_lines(samples)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
@@ -45,6 +52,22 @@ def finding_lines(finding: Finding) -> list[str]:
         f"  line                 {where}" + (f"   {located.code}" if located.code else ""),
         *(f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]),
     ]
+
+
+def sample_lines(samples: Sequence[Samples]) -> list[str]:
+    """The samples that hold what is not finite, by their place in the data set."""
+    bad = [(one, row) for one in samples for row in one.nonfinite_rows]
+    lines = [
+        f"  bad sample           {one.named(row)} holds NaN or Inf{_in_fields(one)} (row {row} of the batch)"
+        for one, row in bad[:SAMPLES_SHOWN]
+    ]
+    if len(bad) > SAMPLES_SHOWN:
+        lines.append(f"                       and {len(bad) - SAMPLES_SHOWN} more")
+    return lines
+
+
+def _in_fields(samples: Samples) -> str:
+    return f" in {', '.join(map(repr, samples.nonfinite_fields))}" if samples.nonfinite_fields else ""
 
 
 def operand_text(operand: OperandRange) -> str:

@@ -5,7 +5,7 @@
 | ``torch.autograd._engine_run_backward`` | the loss: the root of each backward |
 | global optimizer step pre- and post-hooks (public) | the gate, and the end of a step |
 | ``Optimizer.__init__`` | find the model before its first forward |
-| ``_BaseDataLoaderIter.__next__`` | which batch was fetched |
+| ``_BaseDataLoaderIter.__next__``, ``_next_index`` | which batch was fetched, and of which samples it is made |
 | ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
 | ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
@@ -36,7 +36,7 @@ _SKIPPED_BY_COMPILER = (
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
     *("looks", "readings", "own_time", "earlier"),
-    *("loads", "cards", "follower", "rewind", "tape", "snapshots", "digests", "streamed", "freeze"),
+    *("loads", "cards", "follower", "rewind", "tape", "snapshots", "slot", "drawn", "digests", "streamed", "freeze"),
 )
 
 MISSING: Any = object()
@@ -51,6 +51,7 @@ class Events(StateEvents, Protocol):
     def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None: ...
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool: ...
     def backward_ends(self) -> None: ...
+    def samples_drawn(self, iterator: Any, indices: Any) -> None: ...
     def fetch_begins(self, iterator: Any) -> Any: ...
     def fetch_ends(self, iterator: Any, batch: Any) -> Any: ...
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
@@ -140,7 +141,16 @@ class Patches:
             other = events.fetch_ends(self, batch)
             return batch if other is MISSING else other
 
+        draw = dataloader._BaseDataLoaderIter._next_index
+
+        @functools.wraps(draw)
+        def next_index(self: Any) -> Any:
+            indices = draw(self)  # type: ignore[no-untyped-call]
+            events.samples_drawn(self, indices)
+            return indices
+
         self._replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
+        self._replace(dataloader._BaseDataLoaderIter, "_next_index", next_index)
 
     def _put_scaler(self, events: Events) -> None:
         step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale

@@ -11,7 +11,7 @@ import gc
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -281,6 +281,20 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
 
     map_tensors(value, keep)
     return found
+
+
+def named_tensors_in(value: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """The same of lists, tuples and mappings of any kind, by their place: a key or a number, dots between several."""
+    if isinstance(value, Tensor):
+        yield place, value
+        return
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    for key, part in parts if depth < DEPTH_MAX else ():
+        yield from named_tensors_in(part, f"{place}.{key}" if place else str(key), depth + 1)
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:

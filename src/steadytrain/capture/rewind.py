@@ -22,6 +22,7 @@ from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.snapshots import Snapshots
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.capture.tape import Tape
+from steadytrain.model import Samples
 from steadytrain.store.bundle import seal, write_json
 from steadytrain.store.tape import (
     LEAD_STEPS,
@@ -59,6 +60,9 @@ class Rewind(Follower):
         self._off: str | None = None
 
     # -- a step forms ----------------------------------------------------------------------------------------------
+
+    def drawn(self, samples: Samples) -> None:
+        self.tape.drawn(samples)
 
     def fetched(self, dataset: int, batch: Any) -> Any:
         if self._off is None:

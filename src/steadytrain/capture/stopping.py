@@ -27,7 +27,7 @@ from steadytrain.capture.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.recorder import Schedule
 from steadytrain.capture.scene import Lap, Rehearsal, Scene
 from steadytrain.capture.streams import Stream
-from steadytrain.model import Action, Finding, Incident, Symptom
+from steadytrain.model import Action, Finding, Incident, Samples, Symptom
 from steadytrain.store.bundle import update_incident
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ class Stopping:
         action: Action,
         finding: Finding,
     ) -> tuple[Path, Incident]:
+        samples: tuple[Samples, ...] = ()
+        with self._guard.part("naming the samples of the batch"):
+            samples = self._watcher.draws.samples_of(self._watcher.seen.micro_batches)
         path, incident = freeze_incident(
             self._watcher.books,
             self._guard,
@@ -135,6 +138,7 @@ class Stopping:
             symptoms,
             action,
             finding,
+            samples,
         )
         self._watcher.incidents.append(path)
         self._watcher.symptom_incidents.frozen(symptoms)
@@ -187,7 +191,8 @@ class Stopping:
         with self._guard.part("telling of the incident"):
             why = reason(measured)
             state = PARTLY_APPLIED if self._watcher.seen.moved_weights else UNTOUCHED
-            self._watcher.tell(stop_message(step, why, measured.bad, finding, state, frozen[0] if frozen else None))
+            path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
+            self._watcher.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
             self._watcher.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
         return self._watcher.stopped
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from steadytrain.capture.gate import Measurement
 from steadytrain.capture.recorder import MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.capture.streamed import can_be_written, write_tensors
 from steadytrain.capture.streams import Stream
+from steadytrain.model import Samples
 from steadytrain.store.tape import (
     PART,
     TAPE_FOLDER,
@@ -77,6 +78,7 @@ class Fetch:
     batch: Any
     size_bytes: int
     references: tuple[tuple[Tensor, int], ...]
+    samples: Samples | None = None
 
     @property
     def changed_since(self) -> bool:
@@ -125,6 +127,7 @@ class Tape:
         self._forming = TapeStep()
         self._fetched: dict[int, int] = {}
         self._first_fetched: dict[int, int] | None = None
+        self._drawn: Samples | None = None
         self._pending: deque[TapeStep] = deque()
         self._pending_bytes = 0
         self._writing_bytes = 0
@@ -140,12 +143,17 @@ class Tape:
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
+    def drawn(self, samples: Samples) -> None:
+        """Of what the next batch is made."""
+        self._drawn = samples
+
     def fetched(self, dataset: int, batch: Any) -> None:
         number = self._fetched[dataset] = self._fetched.get(dataset, 0) + 1
+        samples, self._drawn = self._drawn, None
         if not torch.is_grad_enabled():
             return  # an evaluation's
         fetches = self._forming.fetches
-        fetches.append(_copied_fetch(dataset, number, batch))
+        fetches.append(replace(_copied_fetch(dataset, number, batch), samples=samples))
         while len(fetches) > 1 and (
             len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
         ):
@@ -470,6 +478,7 @@ def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dic
                 "batch": tree,
                 "not_kept": opaque_types(tree),
                 "changed_after_use": fetch.changed_since,
+                "samples": None if fetch.samples is None else fetch.samples.to_json(),
             }
         )
     return {

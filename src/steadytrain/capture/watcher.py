@@ -32,6 +32,7 @@ from steadytrain.capture.books import Books, Settings
 from steadytrain.capture.clipping import ClipArguments
 from steadytrain.capture.data_wait import DataWait
 from steadytrain.capture.discover import find_model, name_parameters, optimizer_parameters
+from steadytrain.capture.drawn import Draws
 from steadytrain.capture.failing import keep_evidence
 from steadytrain.capture.failopen import Guard, Tell
 from steadytrain.capture.follower import Beside, Follower
@@ -124,6 +125,7 @@ class Watcher:
         self._scaling = Scaling()
         self._activations = Activations(self.guard, in_graph=settings.in_graph)
         self._data_wait = DataWait()
+        self.draws = Draws()
         self._own_time = OwnTime()
         self._logits: str | None = None
         self._told_precision = False
@@ -213,10 +215,20 @@ class Watcher:
             batch = self._lap.fetch(self._dataset_number(iterator))
         return batch  # noqa: RET504 (a guarded part may end without it)
 
+    def samples_drawn(self, iterator: Any, indices: Any) -> None:
+        if self._mine() and self._lap is None:
+            with self.guard.part("following the samples"):
+                self.draws.drawn(iterator, indices)
+
     def fetch_ends(self, iterator: Any, batch: Any) -> Any:
         if not self._mine():
             return MISSING
         self._data_wait.ends(iterator)
+        if self._lap is None:
+            with self.guard.part("following the samples"):
+                samples = self.draws.given(iterator, batch)
+                if samples is not None:
+                    self.follower.drawn(samples)
         if len(self.seen.fetched) < FETCHED_MAX:
             self.seen.fetched.append((self._dataset_number(iterator), batch))
         other = MISSING
@@ -241,6 +253,7 @@ class Watcher:
                 else:
                     if self.step_batches is not None and (batch := self.step_batches.take()) is not MISSING:
                         self.follower.fetched(STEP_BATCHES, batch)
+                    self.draws.called()
                     call = record_call(module, args, kwargs, self._random_after)
                     changed = self.follower.call_begins(module, call, args, kwargs)
         self._calls.append((module, call))

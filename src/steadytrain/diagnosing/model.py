@@ -132,6 +132,7 @@ class TrialRow:
 class BatchRow:
     """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
     ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
+    ``sample`` is its place in the data set, as in ``Houses[17]``.
 
     Texts are safe to print: whoever makes one has redacted them and made control characters visible.
     """
@@ -147,6 +148,7 @@ class BatchRow:
     largest: float | None = None
     loss: float | str | None = None
     text: str | None = None
+    sample: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "values": list(self.values)}

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from steadytrain.diagnosing.model import BatchRow
+from steadytrain.errors import UsageError
+from steadytrain.model import Samples
 from steadytrain.report.wording import clean
+from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.redact import redact_text
+from steadytrain.store.samples import samples_of_step
+from steadytrain.store.tape import find_recording
 from steadytrain.trials.case import Case
 
 ROWS_MAX, VALUES_MAX, TEXT_MAX = 32, 16, 400
@@ -21,7 +27,23 @@ def batch_rows(case: Case) -> tuple[BatchRow, ...]:
     """The rows that the survey found odd, each once for every tensor of the batch; empty where there are none."""
     told = case.facts.get("batch_rows")
     entries = told[:ROWS_MAX] if isinstance(told, list) else []
-    return tuple(row for row in map(_row, entries) if row is not None)
+    rows = [row for row in map(_row, entries) if row is not None]
+    known = {step: _samples(case, step) for step in {row.step for row in rows}}
+    return tuple(replace(row, sample=_sample(known[row.step], row.row)) for row in rows)
+
+
+def _samples(case: Case, step: int) -> Samples | None:
+    """Those of the step's first batch."""
+    try:
+        incident = open_bundle(case.path).incident if is_bundle(case.path) else None
+        told = incident.samples if incident is not None and incident.step == step else ()
+        return next((one for one in told or samples_of_step(find_recording(case.path), step) if one.batch == 0), None)
+    except UsageError:  # what is damaged costs the names of the samples and not the diagnosis
+        return None
+
+
+def _sample(samples: Samples | None, row: int) -> str | None:
+    return None if samples is None or not 0 <= row < len(samples.indices) else _safe(samples.named(row))
 
 
 def _row(entry: Any) -> BatchRow | None:

@@ -138,7 +138,9 @@ def _row(row: BatchRow) -> str:
     known = row.smallest is not None and row.largest is not None
     ends = f"; {number(row.smallest or 0.0)} to {number(row.largest or 0.0)}" if known else ""
     said = f'"{row.text}" ' if row.text else ""
-    told = f"row {row.row} of step {count(row.step)}{loss}, {row.tensor}: {said}({place}{values}{more}{ends})"
+    sample = f", {row.sample}" if row.sample else ""
+    tensor = f"input {row.tensor}" if row.tensor.isdecimal() else row.tensor
+    told = f"row {row.row} of step {count(row.step)}{sample}{loss}, {tensor}: {said}({place}{values}{more}{ends})"
     return clean(told, length_max=ROW_TEXT_MAX)
 
 

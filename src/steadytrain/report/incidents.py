@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.errors import UsageError
-from steadytrain.model import BadTensor, Incident, Located, gravity
+from steadytrain.model import BadTensor, Incident, Located, Samples, gravity
 from steadytrain.report.look import look_facts
 from steadytrain.report.values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
@@ -17,6 +17,7 @@ INCIDENTS_MAX = 8
 PARAMETERS_MAX = 24
 TENSORS_MAX = 8
 CHAIN_MAX = 24
+BATCHES_MAX, SAMPLES_MAX = 4, 8
 
 
 def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]]:
@@ -44,6 +45,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         losses += f" (from {clean(incident.loss_origin)})"
     notes = (
         f"Batches: {incident.batch_note}" if incident.batch_note else "",
+        *(f"Samples: {samples_text(one, alone=len(incident.samples) == 1)}" for one in incident.samples[:BATCHES_MAX]),
         f"State: {incident.state_note}" if incident.state_note else "",
     )
     look, unread = _look(path)
@@ -59,6 +61,18 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         notes=tuple(clean(note) for note in (*notes, unread) if note),
         look=look,
     )
+
+
+def samples_text(samples: Samples, *, alone: bool) -> str:
+    """Of what a batch was made, what is not finite first."""
+    which = "" if alone else f"of batch {samples.batch}, "
+    every = enumerated([str(index) for index in samples.indices], SAMPLES_MAX)
+    told = f"{which}{len(samples.indices)} of {samples.dataset}: {every}"
+    if not samples.nonfinite_rows:
+        return told
+    bad = enumerated([f"{samples.named(row)} (row {row})" for row in samples.nonfinite_rows], SAMPLES_MAX)
+    fields = enumerated([repr(field) for field in samples.nonfinite_fields], SAMPLES_MAX)
+    return f"{bad} with NaN or Inf{f' in {fields}' if fields else ''}; {told}"
 
 
 def _look(path: Path) -> tuple[tuple[Fact, ...], str]:

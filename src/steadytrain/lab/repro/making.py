@@ -180,7 +180,7 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
     if not found:
         return Repro(False, why, finding=finding)
     folder.mkdir(parents=True, exist_ok=True)
-    write_rows(found, folder)
+    write_rows(found, folder, bundle.incident.samples)
     rows = {one.name: list(one.rows) for one in found}
     told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
     why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from steadytrain.lab.operands import summarize
 from steadytrain.lab.rehearse import read_batches
+from steadytrain.model import Samples
 from steadytrain.store.bundle import Bundle
 
 ROWS, ROWS_TEXT = "rows.pt", "ROWS.md"
@@ -44,8 +45,8 @@ def bad_rows(bundle: Bundle) -> list[BadRows]:
     return [rows for rows in found if rows is not None]
 
 
-def write_rows(found: list[BadRows], folder: Path) -> None:
-    """The rows as tensors and in words."""
+def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples]) -> None:
+    """The rows as tensors and in words, with their place in the data set where that is known."""
     kept = {one.name: {"rows": torch.tensor(one.rows), "values": one.values} for one in found}
     torch.save(kept, folder / ROWS)
     lines = ["# The batch holds values that are not finite", ""]
@@ -55,6 +56,8 @@ def write_rows(found: list[BadRows], folder: Path) -> None:
         rows = ", ".join(map(str, one.rows[:PLACES_TOLD_MAX]))
         places = ", ".join(str(list(place)) for place in one.places)
         lines.append(f"| `{one.name}` | {rows} | {places} | {one.summary} |")
+    named = [f"- row {row} is `{one.named(row)}`" for one in samples for row in one.nonfinite_rows[:PLACES_TOLD_MAX]]
+    lines += ["", *named] if named else []
     lines += ["", f"`{ROWS}` holds these rows: `torch.load({ROWS!r}, weights_only=True)`.", ""]
     (folder / ROWS_TEXT).write_text("\n".join(lines), encoding="utf-8")
 

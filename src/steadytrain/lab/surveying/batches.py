@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.capture.recorder import named_tensors_in
 from steadytrain.lab.surveying.labels import ROWS_LISTED_MAX
 
 ROW_DIGESTS_MAX = 1 << 16
@@ -168,18 +169,8 @@ def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
 
 def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
     for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
-        yield from _inside(place, value)
-
-
-def _inside(place: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield place, value.detach()
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _inside(f"{place}.{key}", part)
-    elif isinstance(value, (list, tuple)):
-        for at, part in enumerate(value):
-            yield from _inside(f"{place}.{at}", part)
+        for inside, tensor in named_tensors_in(value, place):
+            yield inside, tensor.detach()
 
 
 def _bytes(value: Tensor) -> bytes:
