@@ -70,12 +70,13 @@ def test_one_that_is_not_through_at_the_gate_is_given_up_and_after_three_there_a
     assert not list((tmp_path / "snapshots").glob("*"))
 
 
-def test_weights_that_change_while_they_are_written_make_no_snapshot(tmp_path: Path) -> None:
+def test_weights_that_change_while_they_are_copied_make_no_snapshot(tmp_path: Path, late: threading.Event) -> None:
     stream, shots = stream_of(LARGE), Snapshots(1 << 30)
     stream.step = 1
     shots.begin(stream, tmp_path, [])
     with torch.no_grad():
         stream.parameters[0].add_(1.0)
+    late.set()
     shots.settle()
     assert find_snapshots(tmp_path) == []
     stream.step = 500
