@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import Ended, Started, bare, recorded, watched, write
+from watched import run_script
 
 TRAINS = """
 import torch
@@ -286,3 +287,24 @@ def forget_run(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder / "runs", ignore_errors=True)
+
+
+BAR = """
+    import torch
+    from tqdm import tqdm
+
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in tqdm(range(9)):
+        loss = model(torch.full((4, 2), float("nan") if step == 5 else 1.0)).sum()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_message_beside_a_progress_bar_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("tqdm")
+    outcome = run_script(tmp_path, BAR)
+    assert outcome.status == 70, outcome.err
+    assert "\nsteadytrain: STOPPED before the update of step 6" in outcome.err
