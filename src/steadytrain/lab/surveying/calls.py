@@ -39,6 +39,9 @@ VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
 TABLES = frozenset({"embedding"})
+LOOKED_UP_MAX = 64
+"""Ids that are kept of a step: of sixteen micro-batches, each with four tables."""
+
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
 WRITES_VALUES = frozenset(
     {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
@@ -124,6 +127,9 @@ class Calls(TorchFunctionMode):
         self.in_forward = 0
         self.seen = Seen()
         self.step_losses: list[LossCall] = []
+        self.looked_up: list[Tensor] = []
+        """The ids that tables were asked for in this step, by rows."""
+
         self.gradients_on = True
         self._entered = False
         self.products = scaling.Products()
@@ -197,6 +203,10 @@ class Calls(TorchFunctionMode):
                 read(*arguments)
         except Exception as error:  # a call of an unusual form is not read; the survey goes on
             _add(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
+
+    def step_begins(self) -> None:
+        """What the step before was given is let go."""
+        self.step_losses, self.looked_up = [], []
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
@@ -311,7 +321,9 @@ class Calls(TorchFunctionMode):
             _add(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
 
     def _table(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
-        ids, weight = args[0], _argument(args, given, 1, "weight")
+        ids, weight = _argument(args, given, 0, "input"), _argument(args, given, 1, "weight")
+        if ids.dim() > 1 and len(self.looked_up) < LOOKED_UP_MAX:
+            self.looked_up.append(ids.detach())
         if isinstance(weight, Tensor) and ids.numel():
             rows = int(weight.shape[0])
             largest, outside = int(ids.max()), int(((ids < 0) | (ids >= rows)).sum())
