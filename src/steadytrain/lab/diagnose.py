@@ -271,7 +271,7 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
     exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
-    return Control(True, shown, exact, what)
+    return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
