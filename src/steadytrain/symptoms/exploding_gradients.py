@@ -97,6 +97,8 @@ class ExplodingGradients(Detector):
             if rising[start] and not above[start]:  # the growth began at the lowest block of those it took
                 first = start - back + int(np.argmin(medians[start - back : start]))
             first_step = known_first_reading(window, steps, first, last=stop - 1)
+            if first == start and first_step == steps[first]:
+                first_step = _first_above(norms, first_step, self.level_ratio * float(before[start]))
             last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
             change = loss_change(window, first_step, last_step)
             if change < self.loss_scales:
@@ -152,6 +154,20 @@ def _rising(medians: FloatArray, back: int, ratio: float, order_share: float) ->
     later = sum((runs[:, lag:] > runs[:, :-lag]).sum(axis=1) for lag in range(1, back + 1))
     rising[ends] = later >= order_share * (back * (back + 1) / 2)
     return rising
+
+
+def _first_above(norms: Series, step: int, bound: float) -> int:
+    """The first step above ``bound`` of the block that begins at ``step``, or of those right before it that are, too:
+    half of a block is enough for its median. ``step`` itself where none is."""
+    row = int(np.searchsorted(norms.steps, step))
+    above = norms.values[max(0, row - BLOCK_STEPS) : row + BLOCK_STEPS] > bound
+    found = np.flatnonzero(above[row - max(0, row - BLOCK_STEPS) :])
+    if not len(found):
+        return step
+    at = row + int(found[0])
+    while at > 0 and at > row - BLOCK_STEPS and norms.values[at - 1] > bound:
+        at -= 1
+    return int(norms.steps[at])
 
 
 def _medians(norms: Series, block_steps: int) -> tuple[IntArray, FloatArray]:
