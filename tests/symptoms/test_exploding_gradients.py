@@ -76,7 +76,7 @@ def test_a_hundredfold_level_is_critical() -> None:
 @pytest.mark.parametrize("step", range(796, 812, 3))
 def test_it_begins_at_the_step_and_not_at_its_block(step: int) -> None:
     """What is tried on a replay is tried at this step: the batch before it is innocent."""
-    symptom = newest(ExplodingGradients(), window(np.where(AT >= step - 1, 300.0, 1.0) * USUAL, RISING))
+    symptom = newest(ExplodingGradients(), window(np.where(step - 1 <= AT, 300.0, 1.0) * USUAL, RISING))
     assert symptom is not None
     assert symptom.first_step == step
 

@@ -160,6 +160,8 @@ class Calls(TorchFunctionMode):
         if not self.active:
             return func(*args, **given)
         name = getattr(func, "__name__", "")
+        if name == "__get__" and func == _DATA:
+            name = "data"
         frame = None
         if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()
@@ -342,6 +344,8 @@ class Calls(TorchFunctionMode):
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
+            if name == "data" and args[0].is_leaf:
+                return  # a parameter's values are read or written, and no graph is cut
             line = line_of(frame)
             if line not in self.seen.detached:
                 self.seen.behind_cuts |= leaves_behind(args[0])
@@ -411,6 +415,8 @@ class Calls(TorchFunctionMode):
         return "any"
 
 
+_DATA: Any = Tensor.data.__get__  # type: ignore[attr-defined]
+
 _READERS: dict[str, str] = {
     **dict.fromkeys(LOSSES, "_loss"),
     **dict.fromkeys(KINDS, "_makes_kind"),
@@ -419,7 +425,7 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("tanh", "relu", "relu_", "tanh_"), "_ending"),
     "scaled_dot_product_attention": "_sdpa",
     "batch_norm": "_batch_norm",
-    **dict.fromkeys(("detach", "item", "tolist", "numpy"), "_detach"),
+    **dict.fromkeys(("detach", "data", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
     "mul": "_times",
