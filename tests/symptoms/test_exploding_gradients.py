@@ -81,6 +81,13 @@ def test_it_begins_at_the_step_and_not_at_its_block(step: int) -> None:
     assert symptom.first_step == step
 
 
+@pytest.mark.parametrize(("left", "told"), [(1e-6, False), (1e-2, True)], ids=["converged", "on its way"])
+def test_what_is_left_of_gradients_in_the_end_is_noise(left: float, told: bool) -> None:
+    """A policy that always wins, a fit that is exact: its loss is noise too."""
+    norms = np.where(AT > 800, 20.0, 1.0) * np.where(AT > 300, left, 1.0) * USUAL
+    assert (newest(ExplodingGradients(), window(norms, RISING)) is not None) is told
+
+
 def test_nan_among_them_hides_nothing() -> None:
     assert newest(ExplodingGradients(), SICK[1]) is not None
 

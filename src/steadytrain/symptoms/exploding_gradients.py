@@ -65,6 +65,13 @@ class ExplodingGradients(Detector):
     level_ratio: float = field(
         default=10.0, metadata={"about": "median norm over the one before, with a rising loss: chosen"}
     )
+    least_share: float = field(
+        default=1e-3,
+        metadata={
+            "about": "of the largest median before: a run whose gradients have fallen further has converged, and what "
+            "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)"
+        },
+    )
     critical_ratio: float = field(default=100.0, metadata={"about": "the same of a critical one: chosen"})
     depth_ratio: float = field(
         default=1e3, metadata={"about": "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)"}
@@ -101,7 +108,8 @@ class ExplodingGradients(Detector):
                 first_step = _first_above(norms, first_step, self.level_ratio * float(before[start]))
             last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
             change = loss_change(window, first_step, last_step)
-            if change < self.loss_scales:
+            converged = medians[start:stop].max() < self.least_share * medians[: start + 1].max()
+            if change < self.loss_scales or converged:
                 continue
             level = before[start]
             ratio = float(medians[start:stop].max() / level)
