@@ -1,6 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from steadytrain.capture import watcher
+from steadytrain.capture.activations.measurement import Measurement
 from steadytrain.capture.own_time import OwnTime
+from watching import watching
 
 
 class Clock:
@@ -40,3 +50,28 @@ def test_an_error_of_ours_is_our_time_too() -> None:
     except ValueError:
         clock.now = 5.0
     assert own.so_far() == 2.0
+
+
+def test_looking_at_the_outputs_of_modules_is_our_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near a symptom every output is looked at in every step: as the script's time that is a slower training."""
+    own, clock = OwnTime(), Clock()
+    own._clock = clock
+    monkeypatch.setattr(watcher, "OwnTime", lambda: own)
+    look, looks = Measurement.see_output, []
+
+    def slow(self: Measurement, *args: Any) -> None:
+        before = own.so_far()
+        clock.now += 1.0
+        looks.append(own.so_far() - before)
+        look(self, *args)
+
+    monkeypatch.setattr(Measurement, "see_output", slow)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with watching(tmp_path / "run", "observe"):
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    assert looks
+    assert set(looks) == {1.0}

@@ -357,3 +357,12 @@ def test_a_rate_that_leapt_for_a_moment_is_seen_from_readings_that_come_late(ago
     window = replace(case.window, signals={**case.window.signals, "learning_rate": rates})
     signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
     assert any("learning rate rose" in sign.what for sign in signs) is (ago <= 12)
+
+
+def test_parameters_without_a_gradient_have_none() -> None:
+    symptom = Symptom("frozen-parameters", "warning", 1, 96, "no gradient", tensors=("stem.weight",))
+    facts = {**HEALTHY, "parameters_without_gradient": ["stem.weight"], "warmup_seen": False}
+    case = replace(finite_case(), symptom=symptom, symptoms=(symptom,), onset=1).with_facts(facts)
+    said = [sign.what for sign in CAUSES["frozen-parameters"].signature(case).signs]
+    assert "every parameter is trainable and has a gradient" not in said
+    assert CAUSES["missing-warmup"].signature(case).ruled_out

@@ -185,6 +185,13 @@ def test_a_control_without_the_symptom_proves_no_cure(name: str) -> None:
     assert "confirmed" not in {one.status for one in answer.diagnoses}
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_an_older_snapshot_is_asked_for_only_where_the_replay_began_too_late(early: bool) -> None:
+    control = Control(True, False, True, "nothing rises", early=early)
+    answer = conclude(suspects(), (), circumstances(control))
+    assert any("a snapshot from before the symptom" in advice for advice in answer.record_next) is not early
+
+
 @every_cause
 def test_what_cures_a_rival_as_well_is_no_proof(name: str) -> None:
     cause = CAUSES[name]

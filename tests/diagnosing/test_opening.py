@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from steadytrain.diagnosing.opening import as_recorded, looked, with_symptoms
+from steadytrain.lab.diagnose import Request, _Bench, _put_back
 from steadytrain.model import Severity, Symptom
 from steadytrain.trials.case import Case
-from steadytrain.trials.contract import Entry, Outcome, Spec, StepSeen
+from steadytrain.trials.contract import NO_TIME_LEFT, Entry, Outcome, Spec, StepSeen
 from trial_cases import finite_case
 
 
@@ -75,3 +77,17 @@ def test_a_run_from_the_beginning_is_held_against_the_recorded_losses() -> None:
     assert as_recorded(case, outcome(losses)) is True
     assert as_recorded(case, outcome([*losses[:2], losses[2] * (1 + 1e-15) + 1e-12])) is False
     assert as_recorded(case, replace(outcome(losses), steps=())) is None
+
+
+def test_trials_that_no_time_was_left_for_wait_as_before() -> None:
+    """They did not fail to tell causes apart: nobody asked them."""
+    bench = _Bench(Request(Path("incident"), 60.0, 1), finite_case(), (), {}, {}, print, 0.0, lambda: 0.0)
+    specs = {name: Spec(name, 0, 1, ()) for name in ("unchanged", "drop-batch", "beta2-lower")}
+    bench.outcomes = {
+        "unchanged": [Outcome(specs["unchanged"], False, NO_TIME_LEFT)],
+        "drop-batch": [Outcome(specs["drop-batch"], False, "it does not apply")],
+        "beta2-lower": [Outcome(specs["beta2-lower"], False, NO_TIME_LEFT)],
+    }
+    _put_back(bench, tuple(specs))
+    assert bench.spent
+    assert list(bench.outcomes) == ["unchanged", "drop-batch"]

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.recorder import record_call
+from steadytrain.lab.surveying.calls import Calls
 from steadytrain.lab.surveying.compiled import compiled
 from steadytrain.lab.surveying.cuts import leaves_behind, moves_output
 from steadytrain.lab.surveying.labels import leaked_columns, sorted_by
@@ -53,6 +54,23 @@ def test_what_lies_behind_a_cut_is_found_and_moves_the_output() -> None:
     assert moved > 1e-4
     assert still == 0.0
     assert torch.equal(model.before.weight, kept)
+
+
+def test_a_graph_that_is_cut_by_data_is_cut() -> None:
+    """Values of a parameter are read and written that way, which cuts nothing."""
+    model, calls = Cut(), Calls()
+    calls.in_forward = 1
+    calls.look(True)
+    try:
+        hidden = model.before(torch.randn(8, 4))
+        model.before.weight.data.clamp_(-1, 1)
+        assert calls.seen.detached == []
+        assert not hidden.data.requires_grad
+    finally:
+        calls.look(False)
+    (line,) = calls.seen.detached
+    assert line.startswith("test_surveying_parts.py:")
+    assert calls.seen.behind_cuts == {id(model.before.weight), id(model.before.bias)}
 
 
 @pytest.mark.slow

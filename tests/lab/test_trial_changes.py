@@ -23,7 +23,7 @@ from steadytrain.lab.trials.pool import EARLY  # noqa: E402
 from steadytrain.store.tape import Recording  # noqa: E402
 from steadytrain.trials.case import Case  # noqa: E402
 from steadytrain.trials.catalog import trials  # noqa: E402
-from steadytrain.trials.contract import Change, Entry, NotApplicable, Outcome  # noqa: E402
+from steadytrain.trials.contract import OWN_TARGETS, Change, Entry, NotApplicable, Outcome  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
 
 STEPS, EVERY, BEGIN = 12, 4, 5
@@ -296,6 +296,28 @@ def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:
         changed = attempt(attend, recording, schedule, change)
         assert changed.probes == control.probes
         assert losses(changed) != losses(control)
+
+
+def drawn() -> None:
+    """No loader: targets are the script's own."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    rows, wanted = torch.randn(STEPS, 8, 4), torch.randn(STEPS, 8, 1)
+    for x, y in zip(rows, wanted, strict=True):
+        loss = functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("loop", "own"), [(classify, False), (drawn, True)], ids=["of a loader", "its own"])
+def test_targets_that_stay_while_the_inputs_are_others_are_told(loop: Loop, own: bool, tmp_path: Path) -> None:
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    change = Change("synthetic-batch", {"steps": [BEGIN + 2]})
+    outcome = attempt(loop, recording, trained(*range(BEGIN + 1, STEPS + 1)), change, begin=BEGIN)
+    assert outcome.ran, outcome.why_not
+    assert (OWN_TARGETS in outcome.notes) is own
 
 
 def test_a_rate_is_put_back_after_each_update(tmp_path: Path) -> None:

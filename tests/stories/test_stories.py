@@ -255,8 +255,19 @@ def test_clipping_does_not_excuse_a_batch_of_another_kind() -> None:
     ids=["it went on rising", "it came back", "it stayed"],
 )
 def test_what_lasts_is_judged_at_its_end_too(change: np.ndarray, course: str) -> None:
-    window = steps(loss=changed(1000, change))
-    assert course_of(window, saw(last=999 + len(change))) == course
+    last = 999 + len(change)
+    window = steps(loss=changed(1000, change)[:last])
+    assert course_of(window, saw(last=last)) == course
+
+
+@pytest.mark.parametrize("height", [3 * NOISE, 60 * NOISE], ids=["a little", "far"])
+def test_what_stood_higher_for_long_and_is_back_stays_at_no_new_level(height: float) -> None:
+    """A bad shard of 100 steps: a sum that alarms may do so for as long again after it."""
+    window = steps(loss=changed(1000, np.full(100, height)), gradient_norm=norms(2.0))
+    over = [course_of(window, saw(last=last)) for last in (1099, 1105, 1199)]
+    assert over == ["returned"] * 3
+    still = steps(loss=changed(1000, np.full(AFTER_1000, height)), gradient_norm=norms(2.0))
+    assert course_of(still, saw(last=1199)) in ("level-shift", "diverging")
 
 
 def test_what_is_critical_is_never_excused() -> None:

@@ -208,3 +208,15 @@ def test_a_change_that_was_planned_is_a_note() -> None:
     assert symptom.severity == "warning"
     (symptom,) = Divergence().check(steps(loss=shifted(1500, 1401, 3.0), learning_rate=rate))
     assert symptom.severity == "critical"
+
+
+def test_a_drift_that_is_over_is_not_told_as_one_that_goes_on() -> None:
+    """The sum of a shift of a hundred steps alarms for about as long after it."""
+    loss = shifted(1500, 1001, 0.8)
+    loss[1100:] -= 0.8
+    (symptom,) = Divergence().check(steps(loss=loss))
+    assert symptom.last_step > 1110
+    assert "drifted up from step 1001 on, to 2.8" in symptom.message
+    assert symptom.message.endswith("again")
+    (goes_on,) = Divergence().check(steps(loss=loss[:1100]))
+    assert "drifts up since step 1001" in goes_on.message

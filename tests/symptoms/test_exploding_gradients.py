@@ -73,6 +73,21 @@ def test_a_hundredfold_level_is_critical() -> None:
     assert 800 <= symptom.first_step <= 816
 
 
+@pytest.mark.parametrize("step", range(796, 812, 3))
+def test_it_begins_at_the_step_and_not_at_its_block(step: int) -> None:
+    """What is tried on a replay is tried at this step: the batch before it is innocent."""
+    symptom = newest(ExplodingGradients(), window(np.where(step - 1 <= AT, 300.0, 1.0) * USUAL, RISING))
+    assert symptom is not None
+    assert symptom.first_step == step
+
+
+@pytest.mark.parametrize(("left", "told"), [(1e-6, False), (1e-2, True)], ids=["converged", "on its way"])
+def test_what_is_left_of_gradients_in_the_end_is_noise(left: float, told: bool) -> None:
+    """A policy that always wins, a fit that is exact: its loss is noise too."""
+    norms = np.where(AT > 800, 20.0, 1.0) * np.where(AT > 300, left, 1.0) * USUAL
+    assert (newest(ExplodingGradients(), window(norms, RISING)) is not None) is told
+
+
 def test_nan_among_them_hides_nothing() -> None:
     assert newest(ExplodingGradients(), SICK[1]) is not None
 

@@ -11,7 +11,7 @@ import pytest
 from steadytrain.errors import UsageError
 from steadytrain.trials.case import Case
 from steadytrain.trials.catalog import trial
-from steadytrain.trials.contract import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.trials.contract import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.trials.judging import excess_of, judge, measures, shows
 from steadytrain.trials.table import document, lines
 from steadytrain.trials.verifying import plan_fix, steps_to_follow, verified
@@ -318,3 +318,13 @@ def test_what_a_skill_rests_on_is_judged_by_the_same_weights(case: Case) -> None
     verdict = trial("shuffle-column").judge(case, [guessing], [made("shuffle-column", CALM, FLAT)])
     assert (verdict.effect, "no skill to lose" in verdict.why) == ("inconclusive", True)
     assert trial("shuffle-column").judge(case, [], [made("shuffle-column", CALM, FLAT)]).effect == "inconclusive"
+
+
+def test_other_inputs_for_the_same_targets_refute_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    persists = made("synthetic-batch", SPIKE, HURT)
+    assert trial("synthetic-batch").judge(case, [control], [persists]).effect == "persists"
+    own = replace(persists, notes=(OWN_TARGETS,))
+    assert trial("synthetic-batch").judge(case, [control], [own]).effect == "inconclusive"
+    removed = made("synthetic-batch", CALM, FLAT, notes=(OWN_TARGETS,))
+    assert trial("synthetic-batch").judge(case, [control], [removed]).effect == "removed"

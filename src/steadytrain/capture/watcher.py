@@ -123,10 +123,10 @@ class Watcher:
         self._stopping = Stopping(self)
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
-        self._activations = Activations(self.guard, in_graph=settings.in_graph)
+        self._own_time = OwnTime()
+        self._activations = Activations(self.guard, in_graph=settings.in_graph, own_time=self._own_time)
         self._data_wait = DataWait()
         self.draws = Draws()
-        self._own_time = OwnTime()
         self._logits: str | None = None
         self._told_precision = False
         self.ring = BatchRing()

@@ -81,7 +81,10 @@ class FrozenParameters(Cause):
                 *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),
                 *ruled_out(not_finite(case), "a frozen parameter makes nothing infinite", "symptoms"),
                 *when(
-                    surveyed(case) and share == 0.0 and not fact(case, "parameters_zero_gradient"),
+                    surveyed(case)
+                    and share == 0.0
+                    and not fact(case, "parameters_zero_gradient")
+                    and not fact(case, "parameters_without_gradient"),
                     -STRONG,
                     "every parameter is trainable and has a gradient",
                     "fact frozen_share",

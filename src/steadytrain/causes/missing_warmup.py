@@ -54,6 +54,11 @@ class MissingWarmup(Cause):
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(
+                    case.symptom is not None and case.symptom.name == "frozen-parameters",
+                    "a gradient that does not come waits for no warm-up",
+                    "symptoms",
+                ),
                 *when(
                     early and fact(case, "warmup_seen") is False,
                     FAIR if began <= FIRST_STEPS else HINT,

@@ -234,7 +234,7 @@ def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]
         )
     elif known.control.exact is None:
         advice.append("snapshots of steps before it, so that a replay can be held against the run: more --rewind-mb")
-    elif not known.control.shown and known.symptom:
+    elif not known.control.shown and known.symptom and not known.control.early:
         advice.append("a snapshot from before the symptom: more --rewind-mb keeps older ones")
     if known.spent:
         advice.append("more time: --budget; finished trials are not run again")

@@ -27,13 +27,15 @@ HELPS_FACTOR = 1.25
 @dataclass(frozen=True)
 class Control:
     """What the unchanged replays showed. ``exact`` is None where it is not known; ``note`` says it in words;
-    ``judged`` is False where no symptom was raised, so that there was nothing to show."""
+    ``judged`` is False where no symptom was raised, so that there was nothing to show; ``early`` whether they began
+    before the symptom did."""
 
     ran: bool
     shown: bool
     exact: bool | None
     note: str
     judged: bool = True
+    early: bool = False
 
 
 @dataclass(frozen=True)

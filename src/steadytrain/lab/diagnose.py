@@ -36,7 +36,7 @@ from steadytrain.store.bundle import is_bundle
 from steadytrain.store.folder import RunRecord, open_run, run_around
 from steadytrain.trials.case import LEAD_S_MAX, Case, open_case
 from steadytrain.trials.catalog import trials
-from steadytrain.trials.contract import Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.trials.contract import NO_TIME_LEFT, Effect, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.facts import read_facts
 from steadytrain.trials.judging import measures, shows
 from steadytrain.trials.of_ranks import facts_of_ranks
@@ -197,7 +197,7 @@ def _try(bench: _Bench) -> None:
         return
     _run(bench, (CONTROL, *_next(bench, count=ROUND_TRIALS - 1)))
     for _ in range(ROUNDS_MAX):
-        if not bench.control.shown or _proven(bench):
+        if bench.spent or not bench.control.shown or _proven(bench):
             return
         chosen = _next(bench, count=ROUND_TRIALS)
         if not chosen:
@@ -240,7 +240,17 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
         engine=bench.request.engine,
     ):
         bench.outcomes[outcome.spec.trial].append(outcome)
+    _put_back(bench, names)
     _judge(bench)
+
+
+def _put_back(bench: _Bench, names: Sequence[str]) -> None:
+    """Trials that the time did not suffice for have said nothing: they wait as before."""
+    late = [name for name in names if any(one.why_not == NO_TIME_LEFT for one in bench.outcomes[name])]
+    bench.spent = bench.spent or bool(late)
+    for name in late:
+        if name != CONTROL:
+            del bench.outcomes[name]
 
 
 def _judge(bench: _Bench) -> None:
@@ -271,7 +281,7 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
     exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
-    return Control(True, shown, exact, what)
+    return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

@@ -56,11 +56,13 @@ EPOCH_STEPS_MIN = 64
 """In shorter epochs every onset is near an end."""
 
 RECOVERED, RECOVERING, DIVERGING, SHIFTED, OPEN = "recovered", "recovering", "diverging", "level-shift", "open"
+RETURNED = "returned"
 DATA, WEIGHTS, SWINGING = "shift-of-data", "damaged-weights", "oscillating"
 RESTART, RESUME, EPOCH = "learning-rate-restart", "resume", "epoch-boundary"
 
 TOLD = {
     RECOVERED: "{it} is back where it was",
+    RETURNED: "{it} stood higher for a while and is back where it was",
     RECOVERING: "more than half of it is gone after 64 steps",
     DIVERGING: "{it} is not coming back",
     SHIFTED: "{it} stays at a new level",
@@ -119,7 +121,10 @@ def course_of(window: Window, symptom: Symptom) -> str | None:
             return RESUME
     if outcome not in (DIVERGING, SWINGING, WEIGHTS) and _epoch_ends(window, symptom.first_step):
         return EPOCH
-    return outcome
+    stays = outcome in (DIVERGING, SHIFTED, WEIGHTS) or (
+        outcome == DATA and evaluated_since(window, symptom) is not False
+    )
+    return RETURNED if stays and _is_back(window, symptom, around, reference) else outcome
 
 
 def told(symptom: Symptom) -> str:
@@ -228,6 +233,19 @@ def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Ref
     if now > max(DIVERGED_SCALES, DOUBLED * before):
         return DIVERGING
     return SHIFTED if outcome in (RECOVERED, RECOVERING) and now > SHIFTED_SCALES and now >= late else outcome
+
+
+def _is_back(window: Window, symptom: Symptom, around: Around, reference: Reference) -> bool:
+    """Whether what lasts longer than the horizon is over. A sum that alarms may do so for some time after it is: up to
+    a horizon of steps after the symptom's last count as well."""
+    signal = _signal(symptom)
+    assert signal is not None
+    if symptom.last_step <= int(around.steps_after[-1]):
+        return False
+    row = min(int(np.searchsorted(window.steps, symptom.last_step, side="right")) + HORIZON_STEPS, len(window))
+    end = _cut(_rows(window, signal, max(0, row - HORIZON_STEPS), row), signal, int(window.steps[row - 1]) + 1).before
+    last = end[LATE_STEPS - HORIZON_STEPS :]
+    return len(last) > 0 and float(np.median(reference.z(last))) <= RECOVERED_SCALES
 
 
 def _swings(z: FloatArray) -> bool:

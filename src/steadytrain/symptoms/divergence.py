@@ -134,8 +134,7 @@ class Divergence(Detector):
             severity="critical" if critical else "note" if planned or last_step <= self.warm_up_steps else "warning",
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss drifts up since step {first_step}: {_recent(track.values[: last + 1]):.4g} at step "
-            f"{last_step}, against a level of {level:.4g} before" + (f"; {planned}" if planned else ""),
+            message=_told(track, first, last, first_step) + (f"; {planned}" if planned else ""),
             signals=("loss",),
             numbers={
                 "cusum": float(track.cusum[first : last + 1].max()),
@@ -236,6 +235,19 @@ def _overlap(one: Symptom, other: Symptom) -> bool:
 def _with_alarm_of(told: Symptom, other: Symptom) -> Symptom:
     alarm = min(told.numbers["alarm_step"], other.numbers["alarm_step"])
     return replace(told, numbers={**told.numbers, "alarm_step": alarm})
+
+
+def _told(track: Track, first: int, last: int, first_step: int) -> str:
+    """What the drift is. Its sum falls more slowly than the loss, so the loss may be back while it still alarms."""
+    now, level, last_step = _recent(track.values[: last + 1]), float(track.level[first]), track.steps[last]
+    before = f"against a level of {level:.4g} before"
+    if now > level + float(track.scale[first]) or last - first < INITIAL_STEPS:
+        return f"the loss drifts up since step {first_step}: {now:.4g} at step {last_step}, {before}"
+    medians = np.median(sliding_window_view(track.values[first : last + 1], INITIAL_STEPS), axis=1)
+    return (
+        f"the loss drifted up from step {first_step} on, to {medians.max():.4g}, {before}; at step {last_step} it is "
+        f"{now:.4g} again"
+    )
 
 
 def _recent(values: FloatArray) -> float:

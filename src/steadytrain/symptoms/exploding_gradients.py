@@ -65,6 +65,13 @@ class ExplodingGradients(Detector):
     level_ratio: float = field(
         default=10.0, metadata={"about": "median norm over the one before, with a rising loss: chosen"}
     )
+    least_share: float = field(
+        default=1e-3,
+        metadata={
+            "about": "of the largest median before: a run whose gradients have fallen further has converged, and what "
+            "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)"
+        },
+    )
     critical_ratio: float = field(default=100.0, metadata={"about": "the same of a critical one: chosen"})
     depth_ratio: float = field(
         default=1e3, metadata={"about": "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)"}
@@ -97,9 +104,12 @@ class ExplodingGradients(Detector):
             if rising[start] and not above[start]:  # the growth began at the lowest block of those it took
                 first = start - back + int(np.argmin(medians[start - back : start]))
             first_step = known_first_reading(window, steps, first, last=stop - 1)
+            if first == start and first_step == steps[first]:
+                first_step = _first_above(norms, first_step, self.level_ratio * float(before[start]))
             last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
             change = loss_change(window, first_step, last_step)
-            if change < self.loss_scales:
+            converged = medians[start:stop].max() < self.least_share * medians[: start + 1].max()
+            if change < self.loss_scales or converged:
                 continue
             level = before[start]
             ratio = float(medians[start:stop].max() / level)
@@ -152,6 +162,20 @@ def _rising(medians: FloatArray, back: int, ratio: float, order_share: float) ->
     later = sum((runs[:, lag:] > runs[:, :-lag]).sum(axis=1) for lag in range(1, back + 1))
     rising[ends] = later >= order_share * (back * (back + 1) / 2)
     return rising
+
+
+def _first_above(norms: Series, step: int, bound: float) -> int:
+    """The first step above ``bound`` of the block that begins at ``step``, or of those right before it that are, too:
+    half of a block is enough for its median. ``step`` itself where none is."""
+    row = int(np.searchsorted(norms.steps, step))
+    above = norms.values[max(0, row - BLOCK_STEPS) : row + BLOCK_STEPS] > bound
+    found = np.flatnonzero(above[row - max(0, row - BLOCK_STEPS) :])
+    if not len(found):
+        return step
+    at = row + int(found[0])
+    while at > 0 and at > row - BLOCK_STEPS and norms.values[at - 1] > bound:
+        at -= 1
+    return int(norms.steps[at])
 
 
 def _medians(norms: Series, block_steps: int) -> tuple[IntArray, FloatArray]:

@@ -169,6 +169,13 @@ class ProbeSeen:
         return ProbeSeen(data[0], data[1], _in(data[2]))
 
 
+OWN_TARGETS = "the targets are the script's own, and stayed as they were"
+"""In the notes of a trial that gave the model other inputs, of a loss that the script computes."""
+
+NO_TIME_LEFT = "the budget of time was spent before it could be begun"
+"""Why a trial did not run that would have run with more time."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one run of a spec gave.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from steadytrain.trials.case import Case
-from steadytrain.trials.contract import Change, NotApplicable, Spec, Trial
+from steadytrain.trials.contract import OWN_TARGETS, Change, NotApplicable, Outcome, Spec, Trial, Verdict
 from steadytrain.trials.planning import planned
 
 
@@ -20,8 +21,7 @@ class SyntheticBatch(Trial):
         Whether anything in the content of the batch matters.
 
     Beware:
-        Where the script makes its targets itself these stay as they are; where none of it comes from a loader or
-        through the model's arguments, only the inputs are others.
+        Where the script makes its targets itself these stay as they are: that the symptom persists then says nothing.
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
@@ -30,3 +30,10 @@ class SyntheticBatch(Trial):
         if case.begin is None:
             return NotApplicable("no snapshot lies before the onset")
         return planned(self, case, Change("synthetic-batch", {"steps": list(case.suspects())}))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """That a symptom persists says nothing of targets that stayed as they were."""
+        judged = super().judge(case, controls, outcomes)
+        if judged.effect in ("persists", "worse") and any(OWN_TARGETS in one.notes for one in outcomes):
+            return Verdict(self.name, "inconclusive", judged.numbers, f"{judged.why}; {OWN_TARGETS}")
+        return judged

@@ -35,6 +35,7 @@ from steadytrain.capture.activations.slots import Slots
 from steadytrain.capture.activations.unseen import FUNCTIONS_LEFT, NOTHING_SEEN, Unseen
 from steadytrain.capture.failopen import Guard
 from steadytrain.capture.module_hooks import ModuleHook
+from steadytrain.capture.own_time import OwnTime
 from steadytrain.capture.tensorstats import Readback
 from steadytrain.capture.tensorstats.quiet import quiet
 
@@ -50,10 +51,12 @@ class Activations:
         guard: is told of our own errors.
         in_graph: have compiled graphs compute the statistics of what their modules put out, in every step. Then the
             script's own numbers may change in their last bits (see ``in_graph``).
+        own_time: is told of the time that looking takes, which is none of the script's.
     """
 
-    def __init__(self, guard: Guard, *, in_graph: bool = False) -> None:
+    def __init__(self, guard: Guard, *, in_graph: bool = False, own_time: OwnTime | None = None) -> None:
         self._guard = guard
+        self._own_time = own_time or OwnTime()
         self._slots = Slots() if in_graph else None
         self._code = CompiledCode()
         self._places: list[Place] = []
@@ -267,7 +270,7 @@ class Activations:
         takes part. ``values`` tell on which device."""
         self._looking = True
         try:
-            with self._guard.part(PART), torch._C.DisableTorchFunction(), quiet(_first(values)):
+            with self._own_time, self._guard.part(PART), torch._C.DisableTorchFunction(), quiet(_first(values)):
                 work()
         finally:
             self._looking = False

@@ -36,6 +36,9 @@ VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
 TABLES = frozenset({"embedding"})
+LOOKED_UP_MAX = 64
+"""Ids that are kept of a step: of sixteen micro-batches, each with four tables."""
+
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
 WRITES_VALUES = frozenset(
     {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
@@ -121,6 +124,9 @@ class Calls(TorchFunctionMode):
         self.in_forward = 0
         self.seen = Seen()
         self.step_losses: list[LossCall] = []
+        self.looked_up: list[Tensor] = []
+        """The ids that tables were asked for in this step, by rows."""
+
         self.gradients_on = True
         self._entered = False
         self.products = scaling.Products()
@@ -151,6 +157,8 @@ class Calls(TorchFunctionMode):
         if not self.active:
             return func(*args, **given)
         name = getattr(func, "__name__", "")
+        if name == "__get__" and func == _DATA:
+            name = "data"
         frame = None
         if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()
@@ -194,6 +202,10 @@ class Calls(TorchFunctionMode):
                 read(*arguments)
         except Exception as error:  # a call of an unusual form is not read; the survey goes on
             _add(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
+
+    def step_begins(self) -> None:
+        """What the step before was given is let go."""
+        self.step_losses, self.looked_up = [], []
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
@@ -308,7 +320,9 @@ class Calls(TorchFunctionMode):
             _add(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
 
     def _table(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
-        ids, weight = args[0], _argument(args, given, 1, "weight")
+        ids, weight = _argument(args, given, 0, "input"), _argument(args, given, 1, "weight")
+        if ids.dim() > 1 and len(self.looked_up) < LOOKED_UP_MAX:
+            self.looked_up.append(ids.detach())
         if isinstance(weight, Tensor) and ids.numel():
             rows = int(weight.shape[0])
             largest, outside = int(ids.max()), int(((ids < 0) | (ids >= rows)).sum())
@@ -327,6 +341,8 @@ class Calls(TorchFunctionMode):
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
+            if name == "data" and args[0].is_leaf:
+                return  # a parameter's values are read or written, and no graph is cut
             line = line_of(frame)
             if line not in self.seen.detached:
                 self.seen.behind_cuts |= leaves_behind(args[0])
@@ -396,6 +412,8 @@ class Calls(TorchFunctionMode):
         return "any"
 
 
+_DATA: Any = Tensor.data.__get__  # type: ignore[attr-defined]
+
 _READERS: dict[str, str] = {
     **dict.fromkeys(LOSSES, "_loss"),
     **dict.fromkeys(KINDS, "_makes_kind"),
@@ -404,7 +422,7 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("tanh", "relu", "relu_", "tanh_"), "_ending"),
     "scaled_dot_product_attention": "_sdpa",
     "batch_norm": "_batch_norm",
-    **dict.fromkeys(("detach", "item", "tolist", "numpy"), "_detach"),
+    **dict.fromkeys(("detach", "data", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
     "mul": "_times",

@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
+from steadytrain.lab.token_inputs import SHIFTS, shares_equal, tokens_beside
+
 if TYPE_CHECKING:
     from steadytrain.lab.surveying.batches import Batches
     from steadytrain.lab.surveying.calls import Calls, LossCall
 
-SHIFTS = 4
 ALIGNED = 0.99
 PAD_RUN, PAD_AT_END = 2, 0.95
 """Padding stands at the ends of rows, several times in a row, and hardly anywhere else."""
@@ -61,7 +62,7 @@ class Labels:
         if not self._marked:
             self.last = call
         if call.name in CLASS_LOSSES and not call.target.is_floating_point():
-            self._classes(call, batches)
+            self._classes(call, calls, batches)
         elif call.target.is_floating_point():
             self._values(call)
             if call.target.numel():
@@ -98,7 +99,7 @@ class Labels:
 
     # -- classes ---------------------------------------------------------------------------------------------------
 
-    def _classes(self, call: LossCall, batches: Batches) -> None:
+    def _classes(self, call: LossCall, calls: Calls, batches: Batches) -> None:
         labels, facts = call.target, self.facts
         ignored = torch.eq(labels, -100 if call.ignore_index is None else call.ignore_index)
         rows = batches.rows or (labels.shape[0] if labels.dim() else 1)
@@ -128,7 +129,7 @@ class Labels:
         room = sum(len(kept) for _, kept in self._columns) < LEAK_ROWS_MAX
         if table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
             self._columns.append((table.float().cpu(), labels.cpu()))
-        tokens = _beside(labels, batches.ids)
+        tokens = tokens_beside(labels, batches.ids, calls.looked_up)
         if tokens is not None:
             self._against_tokens(call, tokens)
 
@@ -166,12 +167,7 @@ class Labels:
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
         if not bool(used.any()):
             return
-        equal = []
-        for shift in range(SHIFTS):
-            span = min(width, length - shift)
-            here = used[:, :span]
-            same = labels[:, :span] == tokens[:, shift : shift + span]
-            equal.append(float(same[here].float().mean()) if bool(here.any()) else 0.0)
+        equal = shares_equal(labels, tokens, used)
         self.facts["labels_equal_inputs"] = equal[0]
         trained = next((shift for shift, share in enumerate(equal) if share > ALIGNED), None)
         if trained is not None:
@@ -247,16 +243,6 @@ class Labels:
         middle = float(finite.median()) if len(finite) else math.nan
         bad = ~losses.isfinite() | (losses > SUSPECT * middle)
         self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
-
-
-def _beside(labels: Tensor, ids: list[Tensor]) -> Tensor | None:
-    """The ids that stand beside the labels, position by position: of several the last (that of a decoder)."""
-    for tokens in reversed(ids):
-        rows, length = tokens.shape
-        width = labels.numel() // max(1, rows)
-        if rows and labels.numel() == rows * width and length - SHIFTS <= width <= length:
-            return tokens
-    return None
 
 
 def row_losses(call: LossCall, rows: int | None) -> Tensor | None:

@@ -207,7 +207,7 @@ class Observed(Follower):
         self.calls.look(self._looks_at(self._inner.now))
         if self.calls.active:
             self._micro_batches = []
-            self.calls.step_losses = []
+            self.calls.step_begins()
         self.modules.step_begins()
 
     @property

@@ -30,7 +30,7 @@ from steadytrain.lab.relaunch import check_launch
 from steadytrain.lab.trials.messages import Line
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.folder import open_run
-from steadytrain.trials.contract import Outcome, Spec
+from steadytrain.trials.contract import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.trials.store import Finished
 
 Tell = Callable[[str], None]
@@ -234,7 +234,7 @@ class Pool:
             for thread in threads:
                 thread.join(LOOK_S * 10)
         for spec in left.values():
-            yield Outcome(spec, False, "the budget of time was spent before it could be begun")
+            yield Outcome(spec, False, NO_TIME_LEFT)
 
     def _keep(self, outcome: Outcome) -> None:
         """Only what the trial itself says is kept: that a process was killed or the time was up is true of today."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.errors import UsageError
-from steadytrain.trials.contract import Outcome, Spec
+from steadytrain.trials.contract import NO_TIME_LEFT, Outcome, Spec
 
 RESTARTS_MAX = 1
 LOOK_S = 0.5
@@ -52,7 +52,7 @@ class RayEngine:
                 running[actor.run.remote(spec.to_json())] = actor, spec
             if late and waiting:
                 for spec in waiting:
-                    yield Outcome(spec, False, "the budget of time was spent before it could be begun")
+                    yield Outcome(spec, False, NO_TIME_LEFT)
                 waiting = []
             done, _ = ray.wait(list(running), timeout=LOOK_S) if running else ([], [])
             for reference in done:

@@ -42,7 +42,7 @@ from steadytrain.lab.trials.changes import LiveChange
 from steadytrain.lab.trials.launched import CannotApplyError, Kept, Launched, drop_gradients
 from steadytrain.model import number_from_json, number_to_json
 from steadytrain.store.tape import Recording
-from steadytrain.trials.contract import Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.trials.contract import OWN_TARGETS, Entry, Outcome, ProbeSeen, Spec, StepSeen
 
 OTHER_INPUTS = (
     "the script made other inputs than those recorded for a step, and its loss from values of its own: there its own "
@@ -277,6 +277,8 @@ class TrialRun(Follower):
         self._loss_inside = _loss_is_of_model(seen)
         if not self._jumped or self.job is None:
             return
+        if not self._loss_inside and any(change.inputs_alone for change in self.job.changes):
+            self._note(OWN_TARGETS)
         if self._call == 0:
             self._step_begins(None)  # no call of a module marked the beginning of the step
         if seen.evaluations > 1:

@@ -44,6 +44,9 @@ class LiveChange:
     nothing: ClassVar[str] = "nothing in this script is touched by it"
     """Why a trial did not run, where the change touched nothing."""
 
+    inputs_alone = False
+    """Set by one that gave the model other inputs, while no loader gave the script what belongs to them."""
+
     def check(self) -> None:
         """Raises ValueError: a value means nothing."""
 

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from steadytrain.lab.surveying.values import is_ids
+from steadytrain.lab.token_inputs import tokens_beside
 from steadytrain.lab.trials.changes import LiveChange, at_least, modules_called
 from steadytrain.lab.trials.launched import Launched
 
 SEED = 20_240_511
-NEAR_PLACES = 4
-"""Labels may be so many places fewer than the ids that they belong to."""
+LOOKED_UP_MAX = 8
+"""Tables that one call of a model asks with rows of ids: tokens, positions, kinds of tokens, a decoder's own."""
 
 MEASURED_SHARE = 0.25
 """Of the steps of a trial: over the last of them what is measured is averaged."""
@@ -35,14 +36,21 @@ class ShiftLabels(LiveChange):
     train: bool
     nothing = "no cross-entropy has a target for each place of the model's input ids"
     _ids: list[Tensor] = field(default_factory=list, init=False, repr=False)
+    _looked_up: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     def step_begins(self, process: Launched) -> None:
-        self._ids = []
+        self._ids, self._looked_up = [], []
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
         self._ids = [one for one in (*args, *dict(kwargs).values()) if is_ids(one)]
+        self._looked_up = []
 
     def begin(self, process: Launched) -> None:
+        def looked_up(original: Any, ids: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if is_ids(ids) and len(self._looked_up) < LOOKED_UP_MAX:
+                self._looked_up.append(ids)
+            return original(ids, *args, **kwargs)
+
         def aligned(original: Any, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
             ignored = int(kwargs.get("ignore_index", -100))
             next_tokens = self._next_tokens(target, ignored)
@@ -53,21 +61,21 @@ class ShiftLabels(LiveChange):
                 return original(logits, target, *args, **kwargs)
             return original(logits, next_tokens, *args, **kwargs)
 
+        process.functions.replace((functional.embedding,), looked_up)
         process.functions.replace((functional.cross_entropy,), aligned)
 
     def _next_tokens(self, target: Tensor, ignored: int) -> Tensor | None:
         if target.is_floating_point():
             return None
-        for ids in reversed(self._ids):
-            rows, length = ids.shape
-            width = target.numel() // max(1, rows)
-            if width < 2 or target.numel() != rows * width or not length - NEAR_PLACES <= width <= length:
-                continue
-            after = torch.full((rows, width), ignored, dtype=target.dtype, device=target.device)
-            there = min(width, length - 1)
-            after[:, :there] = ids[:, 1 : 1 + there].to(target.dtype)
-            return after.reshape(target.shape)
-        return None
+        ids = tokens_beside(target, self._ids, self._looked_up)
+        if ids is None or target.numel() < 2 * ids.shape[0]:
+            return None
+        rows, length = ids.shape
+        width = target.numel() // rows
+        after = torch.full((rows, width), ignored, dtype=target.dtype, device=target.device)
+        there = min(width, length - 1)
+        after[:, :there] = ids[:, 1 : 1 + there].to(target.dtype)
+        return after.reshape(target.shape)
 
 
 @final

@@ -25,18 +25,23 @@ class SyntheticBatch(LiveChange):
 
     steps: list[int]
     nothing = "the steps are not fed in this trial"
+    _loaded: set[int] = field(default_factory=set, init=False, repr=False)
 
     def check(self) -> None:
         if not self.steps:
             raise ValueError(f"steps {self.steps}: numbers of recorded steps are wanted")
 
     def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
-        return self._other(batch, step) if step in self.steps else batch
+        if step is None or step not in self.steps:
+            return batch
+        self._loaded.add(step)
+        return self._other(batch, step)
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if step not in self.steps or process.role != "train":
             return None
         self.touch()
+        self.inputs_alone = self.inputs_alone or step not in self._loaded
         other = self._other((tuple(args), dict(kwargs)), step)
         return other[0], other[1]
 
