@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.launched import leave, run_recorded, watch_with
+from steadytrain.lab.processes import process_group
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 from steadytrain.store.step_look import StepLook
@@ -94,21 +95,16 @@ class Ended:
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
     """Run Python with ``arguments`` in ``folder``, all that it prints into ``log``; None where it took too long."""
-    with log.open("wb") as output:
+    with (
+        log.open("wb") as output,
+        process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
+    ):
         try:
-            done = subprocess.run(
-                [sys.executable, *arguments],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=wait_s,
-                check=False,
-            )
+            status = child.wait(wait_s)
         except subprocess.TimeoutExpired:
             return None
     tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-    return Ended(done.returncode, tuple(line.strip() for line in tail))
+    return Ended(status, tuple(line.strip() for line in tail))
 
 
 NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
