@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from dataclasses import dataclass
@@ -286,3 +287,12 @@ def forget_run(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder / "runs", ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_the_line_that_says_where_to_look_can_be_typed(tmp_path: Path) -> None:
+    folder = tmp_path / "my runs [1]"
+    folder.mkdir()
+    ours = Started(watched(write(folder, TRAINS)), folder).end()
+    (line,) = [line for line in ours.told.splitlines() if "look: steadytrain show" in line]
+    assert shlex.split(line.partition("look: ")[2])[2] == str(folder / "runs" / "run")

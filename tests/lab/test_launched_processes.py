@@ -66,6 +66,17 @@ def test_what_a_launched_script_has_started_ends_with_it(tmp_path: Path, rest: s
     assert all(gone(int(process)) for process in written(tmp_path / "process").split())
 
 
+def test_the_marks_under_a_traceback_are_not_what_a_script_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("value = dict(a=1)['a'] + dict(b=2)['c']", encoding="utf-8")
+
+    ended = run_logged([str(script)], tmp_path / "log", folder=None, wait_s=60.0)
+
+    assert ended is not None
+    assert ended.said[-1] == "KeyError: 'c'"
+    assert not any("^" in line for line in ended.said)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_ended_leaves_no_process_and_no_folder(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "script.py"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
+MARKS = "^~ "
+"""Under the lines of a traceback: they say nothing in another place."""
 
 
 def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | None]:
@@ -103,8 +105,8 @@ def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_
             status = child.wait(wait_s)
         except subprocess.TimeoutExpired:
             return None
-    tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-    return Ended(status, tuple(line.strip() for line in tail))
+    said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:])
 
 
 NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
@@ -139,7 +141,7 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
         UsageError: it is not known what was run, or it is gone.
     """
     unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
-    shown = "; the incident can be shown, but not run again"
+    shown = "; put it back for this, or see `steadytrain replay --tree OLD=NEW`, which takes it from elsewhere"
     check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
     return environment.get("cwd")
 
