@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from dataclasses import dataclass
@@ -308,3 +309,12 @@ def test_a_message_beside_a_progress_bar_begins_on_a_line_of_its_own(tmp_path: P
     outcome = run_script(tmp_path, BAR)
     assert outcome.status == 70, outcome.err
     assert "\nsteadytrain: STOPPED before the update of step 6" in outcome.err
+
+
+@pytest.mark.slow
+def test_the_line_that_says_where_to_look_can_be_typed(tmp_path: Path) -> None:
+    folder = tmp_path / "my runs [1]"
+    folder.mkdir()
+    ours = Started(watched(write(folder, TRAINS)), folder).end()
+    (line,) = [line for line in ours.told.splitlines() if "look: steadytrain show" in line]
+    assert shlex.split(line.partition("look: ")[2])[2] == str(folder / "runs" / "run")

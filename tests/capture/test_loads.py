@@ -58,6 +58,18 @@ def test_a_whole_load_loses_nothing(tmp_path: Path) -> None:
     assert notes == []
 
 
+def test_a_cycle_of_momentum_goes_on_where_it_stood(tmp_path: Path) -> None:
+    def load(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=9)
+        state = optimizer.state_dict()
+        state["param_groups"][0]["betas"] = (0.87, *state["param_groups"][0]["betas"][1:])
+        optimizer.load_state_dict(state)
+
+    facts, notes = loaded(tmp_path, load)
+    assert [name for _, name, *_ in facts[0]["settings"]] == ["betas"]
+    assert (facts[0]["lost"], notes) == ([], [])
+
+
 def test_a_weight_that_was_not_given(tmp_path: Path) -> None:
     def load(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         network.load_state_dict({**without(network.state_dict(), "2.weight"), "x": torch.ones(1)}, strict=False)

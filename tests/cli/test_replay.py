@@ -169,6 +169,26 @@ def test_a_script_that_moved_is_found_by_its_tree(tmp_path: Path) -> None:
     assert (result(done)["exact"], result(done)["changed"]) == (True, [])
 
 
+CHANGES_FOLDER = """
+    import os
+    factor = float(open("factor.txt").read())
+    os.makedirs("out", exist_ok=True)
+    os.chdir("out")
+"""
+
+
+@pytest.mark.slow
+def test_a_script_that_changes_its_folder_is_launched_from_where_it_began(tmp_path: Path) -> None:
+    (tmp_path / "factor.txt").write_text("1", encoding="utf-8")
+    outcome = run_script(tmp_path, CHANGES_FOLDER + SCRIPT.replace("FAULT", "pass"))
+    assert outcome.status == 70, outcome.err
+
+    document = result(replay(str(outcome.run_dir), "--json"))
+
+    assert (document["exact"], document["symptom"]) == (True, True)
+    assert not (tmp_path / "out" / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

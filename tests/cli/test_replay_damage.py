@@ -108,6 +108,16 @@ def test_what_is_gone_or_other_than_it_was_is_told(tmp_path: Path) -> None:
     chunk = find_chunks(damaged / "replay")[0].document
     chunk.write_bytes(chunk.read_bytes()[:100])
     assert "truncated or changed" in refused(damaged)
+    flipped = copy("flipped")
+    for file, what in ((last.tensors, "the snapshot of step"), (find_chunks(whole / "replay")[-1].tensors, "the tape")):
+        changed = flipped / file.relative_to(whole)
+        good = changed.read_bytes()
+        changed.write_bytes(good[:-3] + bytes([good[-3] ^ 1]) + good[-2:])
+        done = replay(flipped, "--from", str(last.step + 1))
+        assert (done.returncode, done.stdout) == (125, "")
+        assert what in done.stderr
+        assert "is damaged" in done.stderr
+        changed.write_bytes(good)
     cut_off = copy("cut-off")
     (cut_off / "manifest.json").unlink()
     assert "its writing was cut off" in refused(cut_off)

@@ -118,6 +118,23 @@ def test_settings_counters_scheduler_and_position() -> None:
     assert told(replace(WHOLE, random={"torch": "1", "python": "0"})) == {("changed", "random", "python")}
 
 
+@pytest.mark.parametrize(
+    ("step", "later", "expected"),
+    [
+        (9, {"betas": [0.87, 0.999]}, set()),
+        (9, {"momentum": 0.87}, set()),
+        (9, {"betas": [0.87, 0.95]}, {("changed", "settings", "betas")}),
+        (4, {"betas": [0.87, 0.999]}, {("changed", "settings", "betas")}),
+    ],
+)
+def test_a_cycle_of_momentum_moves_it_from_step_to_step(
+    step: int, later: dict[str, Any], expected: set[tuple[str, str, str]]
+) -> None:
+    group = {"betas": [0.95, 0.999], "momentum": 0.95, "base_momentum": 0.85, "max_momentum": 0.95}
+    ours, theirs = (Holding(source="x", kind="lightning", settings=(one,)) for one in ({**group, **later}, group))
+    assert told(replace(ours, step=step), replace(theirs, step=4)) == expected
+
+
 def test_a_random_state_that_is_not_there_is_a_note() -> None:
     result = audit(replace(WHOLE, random={"torch": "1"}), WHOLE)
     assert result.clean

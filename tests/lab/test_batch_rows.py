@@ -84,6 +84,23 @@ def test_a_function_of_the_script_reads_them() -> None:
     assert decode([0]) == "a"
 
 
+def test_masks_positions_and_classes_are_no_text() -> None:
+    def decode(ids: list[int]) -> str:
+        return "".join(chr(97 + one) for one in ids)
+
+    ids = torch.tensor([[7, 4, 11, 11, 14]])
+    beside = {"mask": ids.gt(4).int(), "types": ids * 0, "positions": torch.arange(5)[None] + 2}
+    found = rows_of({"ids": ids, **beside}, torch.tensor([3]), rows_suspect=[0])
+    assert decode([7, 4]) == "he"
+    assert {row["tensor"]: row["text"] for row in found} == {
+        "ids": "hello",
+        "mask": None,
+        "types": None,
+        "positions": None,
+        "target": None,
+    }
+
+
 def test_a_table_of_the_script_reads_them_and_what_it_says_is_safe() -> None:
     itos = dict(enumerate(["a", ESCAPE, f" token={SECRET} ", "b" * 3000]))
     found = rows_of({"ids": torch.tensor([[0, 1, 2, 0], [3, 3, 3, 3]])}, rows_suspect=[0, 1])

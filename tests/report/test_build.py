@@ -188,6 +188,7 @@ def test_an_incident_tells_operation_operands_parameters_and_action(tmp_path: Pa
     assert "weights and optimizer state are as they were" in part.action
     assert [found.name for found in report.curves] == ["loss", "gradient_norm", "learning_rate"]
     assert not any("locate" in command.line for command in report.commands)
+    assert report.commands[0].line == f"steadytrain diagnose {tmp_path / 'bundle'}"
 
 
 def test_an_incident_without_a_known_operation_says_why_and_what_to_run(tmp_path: Path) -> None:

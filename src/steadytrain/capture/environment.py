@@ -126,11 +126,18 @@ def command_facts() -> dict[str, Any]:
     """How the process was started, redacted."""
     return {
         "argv": redact_arguments(sys.argv),
-        "cwd": str(Path.cwd()),
+        "cwd": _folder(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "environment": redact_environment(os.environ),
     }
+
+
+def _folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # the script has taken away the folder that it stands in
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -107,6 +107,8 @@ def process_facts(settings: Settings) -> dict[str, Any]:
     return {
         **command,
         "argv": settings.description.get("argv", command["argv"]),
+        # The folder it was started in: a script that has gone elsewhere since goes there again by itself.
+        "cwd": settings.description.get("cwd") or command["cwd"],
         "script": settings.description.get("script"),
         "module": settings.description.get("module"),
         "versions": environment.versions(),

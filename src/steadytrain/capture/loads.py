@@ -42,6 +42,9 @@ SHAPED_LIKE_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_bu
 SETTINGS_THAT_STAY = ("betas", "eps", "weight_decay", "momentum", "nesterov", "amsgrad", "alpha", "rho", "dampening")
 """What a schedule does not move: a load that changes these changes the training."""
 
+CYCLE_MARK = "base_momentum"
+"""What OneCycleLR and CyclicLR put into a group whose momentum, or first beta, they move all the same."""
+
 KEEP_NO_STATE = ("SGD",)
 """Optimizers that may rightly have no state."""
 
@@ -230,7 +233,7 @@ class Loads:
             lost.append(f"parameters in another order ({_named(entry['swapped'])})")
         if entry["cast"]:
             lost.append(f"{_named(entry['cast'])} rounded to the parameters' dtype")
-        lost += [f"{name} {before} became {after}" for name, before, after in _that_stay(entry["settings"])]
+        lost += [f"{name} {before} became {after}" for name, before, after in _that_stay(entry["settings"], optimizer)]
         return lost
 
     # -- saving ----------------------------------------------------------------------------------------------------
@@ -308,9 +311,20 @@ def _changed(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[
     ][:NAMES_MAX]
 
 
-def _that_stay(changed: list[list[Any]]) -> list[tuple[str, Any, Any]]:
-    found = {(name, str(before), str(after)) for _, name, before, after in changed if name in SETTINGS_THAT_STAY}
+def _that_stay(changed: list[list[Any]], optimizer: torch.optim.Optimizer) -> list[tuple[str, Any, Any]]:
+    """The settings that a load replaced though no schedule moves them."""
+    cycled = [CYCLE_MARK in group for group in optimizer.param_groups]
+    found = {
+        (name, str(before), str(after))
+        for number, name, before, after in changed
+        if name in SETTINGS_THAT_STAY and not (cycled[number] and _of_momentum(name, before, after))
+    }
     return sorted(found)
+
+
+def _of_momentum(name: str, before: Any, after: Any) -> bool:
+    """Whether a cycle of momentum makes this difference: of Adam's betas it moves the first."""
+    return name == "momentum" or (name == "betas" and list(before)[1:] == list(after)[1:])
 
 
 def _listed(**names: list[str]) -> dict[str, Any]:

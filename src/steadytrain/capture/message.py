@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def stop_message(
     lines.append(f"  {state}")
     if path is not None:
         lines.append(f"  bundle               {path}")
-        lines.append(f"  next                 steadytrain show {path}")
+        lines.append(f"  next                 steadytrain show {shlex.quote(str(path))}")
     else:
         lines.append("  bundle               none could be written; see the warning above")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +22,10 @@ STORIES_MAX = 4
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     """A few lines: how much was seen, what was raised (as stories where it is more than one symptom), where it lies."""
     recorded = (run_dir / RUN_FILE).is_file()
+    look = f"steadytrain show {shlex.quote(str(run_dir))}"
     if watcher is None or not watcher.streams:
         if recorded and (watcher is None or not watcher.has_folder):
-            return [f"recorded by the processes that the script started; look: steadytrain show {run_dir}"]
+            return [f"recorded by the processes that the script started; look: {look}"]
         return [_nothing_seen(watcher)]
     if watcher.stopped is not None:
         return []
@@ -39,7 +41,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         verdict = f"no symptom from {which} (all that was looked for)"
     lines = [f"{seen}; {verdict}", *told]
     if recorded:
-        lines.append(f"look: steadytrain show {run_dir}")
+        lines.append(f"look: {look}")
     return lines
 
 

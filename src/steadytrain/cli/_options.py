@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import click
 
 runs_dir = click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
@@ -16,3 +20,16 @@ symptom = click.option(
 onset = click.option(
     "--onset", type=int, metavar="STEP", help="The step at which it began, where that is known better."
 )
+
+
+def launches(body: Callable[..., int]) -> Callable[..., int]:
+    """Of a command that launches processes: it ends them and takes its folders away, also where it is ended itself."""
+
+    @wraps(body)
+    def in_order(*arguments: Any, **options: Any) -> int:
+        from steadytrain.lab.processes import ending_in_order
+
+        with ending_in_order():
+            return body(*arguments, **options)
+
+    return in_order

@@ -21,6 +21,7 @@ NOT_FOUND_STATUS = 125
 @_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the script may take at a commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
+@_options.launches
 def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wait_s: float, as_json: bool) -> int:
     """Find the first commit at which the symptom of INCIDENT comes: git bisect, with a replay at each commit.
 

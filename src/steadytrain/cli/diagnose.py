@@ -31,6 +31,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 @_options.tree
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
+@_options.launches
 def command(
     incident: str | None,
     budget: str,

@@ -21,6 +21,7 @@ NOT_SEARCHED = "nothing was searched when the step was recorded"
 @click.option("--step", type=int, metavar="STEP", help="Look at this recorded step; by default that of the incident.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")
+@_options.launches
 def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float, as_json: bool) -> int:
     """Launch the recorded command again, do the failing step over, and name the first bad operation.
 

@@ -26,6 +26,7 @@ from steadytrain.errors import UsageError
 @_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
+@_options.launches
 def command(
     incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: str, wait_s: float, as_json: bool
 ) -> int:

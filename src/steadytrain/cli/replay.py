@@ -35,6 +35,7 @@ TIMES_MAX = 1000
 @_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
+@_options.launches
 def command(
     incident: str | None,
     first: int | None,

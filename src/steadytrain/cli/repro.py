@@ -36,6 +36,7 @@ BEFORE_MAX = 64
 )
 @click.option("--before", default=0, show_default=True, help="Operations before the first bad one to keep as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
+@_options.launches
 def command(
     incident: str | None,
     folder: Path,

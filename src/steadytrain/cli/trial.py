@@ -29,6 +29,7 @@ WORKERS_DEFAULT_MAX = 4
 @_options.engine
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.trials/1).")
+@_options.launches
 def command(
     incident: str | None,
     names: tuple[str, ...],

@@ -26,6 +26,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.engine
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
+@_options.launches
 def command(
     incident: str | None,
     intervention: str,

@@ -8,6 +8,7 @@ it (``values.py``), so that an exporter is only about its tool. Torch-free.
 from __future__ import annotations
 
 import abc
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,7 +139,7 @@ def incident_text(path: Path, incident: Incident) -> str:
     else:
         lines.append(f"first bad operation: not named: {incident.finding.why}")
     lines += [f"{symptom.severity}: {symptom.message}" for symptom in incident.symptoms]
-    lines.append(f"bundle: `{path}`; look: `steadytrain report {path}`")
+    lines.append(f"bundle: `{path}`; look: `steadytrain report {shlex.quote(str(path))}`")
     return "\n\n".join(lines)
 
 

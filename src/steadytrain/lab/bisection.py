@@ -20,8 +20,12 @@ from typing import Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.judgement import CANNOT_TELL_STATUS, CLEAN_STATUS, SYMPTOM_STATUS
+from steadytrain.lab.processes import process_group
 
 GIT_WAIT_S = 120.0
+GRACE_S = 10.0
+"""For a replay that is ended from outside to take its temporary folder away."""
+
 LINKS_MAX = 500
 """Files and folders that git does not track (data, outputs) and that are lent to the work tree as links."""
 
@@ -89,7 +93,7 @@ def bisect(repository: Path, *, good: str, bad: str, command: Sequence[str]) -> 
         _must(git(tree, "checkout", "--quiet", "--detach", bad), "checking out the bad commit")
         _must(git(tree, "bisect", "start", bad, good), "starting the bisection")
         try:
-            done = git(tree, "bisect", "run", *run, wait_s=None)
+            done = _run(["git", "-C", str(tree), "bisect", "run", *run], folder=tree, environment=_git_environment())
             log = git(tree, "bisect", "log").stdout
             return _outcome(tree, done, log)
         finally:
@@ -128,17 +132,16 @@ def lent(repository: Path, tree: Path) -> Iterator[None]:
             link.unlink(missing_ok=True)
 
 
-def git(folder: Path, *arguments: str, wait_s: float | None = GIT_WAIT_S) -> subprocess.CompletedProcess[str]:
+def git(folder: Path, *arguments: str, wait_s: float = GIT_WAIT_S) -> subprocess.CompletedProcess[str]:
     """Git, whatever repository the calling process stands in.
 
     Raises:
         UsageError: git is not there, or does not answer.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         return subprocess.run(
             ["git", "-C", str(folder), *arguments],
-            env={**environment, "LC_ALL": "C"},
+            env=_git_environment(),
             capture_output=True,
             text=True,
             errors="replace",
@@ -152,9 +155,25 @@ def git(folder: Path, *arguments: str, wait_s: float | None = GIT_WAIT_S) -> sub
         raise UsageError(f"git {arguments[0]} took more than {wait_s:.0f} s in {folder}") from None
 
 
+def _git_environment() -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")}, "LC_ALL": "C"}
+
+
+def _run(
+    command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What launches replays; where this process is ended they are asked to tidy up and end as well."""
+    pipe = subprocess.PIPE
+    with process_group(
+        command, folder=folder, environment=environment, stdout=pipe, stderr=pipe, grace_s=GRACE_S
+    ) as child:
+        out, err = child.communicate()
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
 def _check_end(tree: Path, commit: str, run: Sequence[str], wanted: int, wrong: str) -> None:
     _must(git(tree, "checkout", "--quiet", "--detach", commit), f"checking out {commit[:12]}")
-    done = subprocess.run(run, cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    done = _run(run, folder=tree)
     if done.returncode == wanted:
         return
     said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-2:])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.processes import die_with_parent
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def run_recorded(
     from steadytrain.capture.import_hook import after_import
     from steadytrain.capture.launch import execute, module_target, script_target
 
+    die_with_parent()
     environment = source.environment
     command = list(environment["argv"])
     if environment.get("module"):

@@ -12,11 +12,16 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from steadytrain.capture.digests import digest
 from steadytrain.capture.recorder import RandomState
 from steadytrain.capture.tape import random_from_parts
 from steadytrain.errors import UsageError
 from steadytrain.store.tape import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot
 from steadytrain.store.tree import decode
+
+NOT_AS_WRITTEN = (
+    "what is on the disk is not what the run has written; `steadytrain replay --from` begins with another snapshot"
+)
 
 
 class Tensors(Mapping[str, Tensor]):
@@ -130,6 +135,15 @@ class RecordedSteps:
                 return None
         return None
 
+    def damaged(self, first: int, last: int) -> str | None:
+        """A tensor of the chunks with these steps that is not what was written, in words; its key is its digest."""
+        for chunk in self._recording.chunks:
+            if chunk.first <= last and first <= chunk.last:
+                tensors = self._opened(chunk).tensors
+                if any(digest(tensors[key]) != key for key in tensors):
+                    return f"the tape of the steps {chunk.first} to {chunk.last} is damaged: {NOT_AS_WRITTEN}"
+        return None
+
     def _opened(self, chunk: Chunk) -> OpenChunk:
         if chunk.document not in self._open:
             self._open[chunk.document] = OpenChunk(chunk)
@@ -140,6 +154,7 @@ class RecordedState:
     """A snapshot with its document read."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.step = snapshot.step
         self._document = read_snapshot(snapshot)
         self.digests: dict[str, str] = self._document["digests"]
         self.aliases: dict[str, str] = self._document["aliases"]
@@ -153,6 +168,13 @@ class RecordedState:
         own = {name: value for name, value in self.digests.items() if name.startswith(MODEL_LEAD)}
         tied = {name: self.digests[other] for name, other in self.aliases.items() if name.startswith(MODEL_LEAD)}
         return {name.removeprefix(MODEL_LEAD): value for name, value in {**own, **tied}.items()}
+
+    def damaged(self) -> str | None:
+        """A tensor that is not what was written, in words; None where all are."""
+        for key in sorted(self.tensors):
+            if key in self.digests and digest(self.tensors[key]) != self.digests[key]:
+                return f"the snapshot of step {self.step} is damaged ({key}): {NOT_AS_WRITTEN}"
+        return None
 
     def model_tensor(self, name: str) -> Tensor:
         return self.tensors[MODEL_LEAD + name]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.errors import UsageError
 from steadytrain.lab.launched import leave, run_recorded, watch_with
+from steadytrain.lab.processes import process_group
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle, open_bundle, write_json
 from steadytrain.store.step_look import StepLook
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
+MARKS = "^~ "
+"""Under the lines of a traceback: they say nothing in another place."""
 
 
 def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | None]:
@@ -94,21 +97,16 @@ class Ended:
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
     """Run Python with ``arguments`` in ``folder``, all that it prints into ``log``; None where it took too long."""
-    with log.open("wb") as output:
+    with (
+        log.open("wb") as output,
+        process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
+    ):
         try:
-            done = subprocess.run(
-                [sys.executable, *arguments],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=wait_s,
-                check=False,
-            )
+            status = child.wait(wait_s)
         except subprocess.TimeoutExpired:
             return None
-    tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
-    return Ended(done.returncode, tuple(line.strip() for line in tail))
+    said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:])
 
 
 NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
@@ -143,7 +141,7 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
         UsageError: it is not known what was run, or it is gone.
     """
     unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
-    shown = "; the incident can be shown, but not run again"
+    shown = "; put it back for this, or see `steadytrain replay --tree OLD=NEW`, which takes it from elsewhere"
     check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
     return environment.get("cwd")
 

@@ -33,7 +33,7 @@ from steadytrain.lab.step_trace import StepTrace
 from steadytrain.model import Finding, Incident
 from steadytrain.store.bundle import Bundle, open_bundle
 
-ONE_STEP = "only the incident's own step was done again: the bundle has no tape of the steps before it"
+ONE_STEP = "only the incident's own step was done again: there is no snapshot with the tape after it to begin with"
 
 
 class StepReplay:

@@ -285,6 +285,7 @@ class Replayer(Follower):
         if not self._restored:
             self._restored = True
             wrong, notes = restore_state(self._state, self._stream, list(self.scalers.values()))
+            wrong = wrong or self._steps.damaged(self._first, self._until)
             if wrong is not None:
                 self._cannot(wrong)
             for note in notes:

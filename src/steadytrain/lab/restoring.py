@@ -19,7 +19,7 @@ from steadytrain.store.tree import Opaque
 def restore_state(state: RecordedState, stream: Stream, scalers: Sequence[Any]) -> tuple[str | None, list[str]]:
     """Everything in its place; returns what does not fit (then nothing may be concluded), and notes."""
     notes = [f"not in the snapshot: {name}" for name in state.not_kept]
-    wrong = _restore_model(state, stream) or _restore_optimizers(state, stream)
+    wrong = state.damaged() or _restore_model(state, stream) or _restore_optimizers(state, stream)
     recorded = state.scalers
     if wrong is None and len(recorded) != len(scalers):
         wrong = f"the launched script has {len(scalers)} gradient scalers, not {len(recorded)}"

@@ -70,7 +70,11 @@ def from_bundle(bundle: Bundle) -> Report:
         ("device", device(environment.get("device"))),
         ("git", git(environment.get("git"))),
     )
-    commands = [Command("keep this as a page", f"steadytrain report {target} -o report.html")]
+    diagnosis = _diagnosis([bundle.path])
+    commands = [
+        *_of_cause([part], diagnosis),
+        Command("keep this as a page", f"steadytrain report {target} -o report.html"),
+    ]
     if incident.kind == "symptom":
         commands.insert(0, Command("find the first step that left its course", f"steadytrain onset {target}"))
     elif incident.finding.located is None:
@@ -89,7 +93,7 @@ def from_bundle(bundle: Bundle) -> Report:
         commands=_terminal_safe(commands),
         notes=_window_notes(bundle.window),
         environment=environment_sections(environment),
-        diagnosis=_diagnosis([bundle.path]),
+        diagnosis=diagnosis,
     )
 
 

@@ -8,6 +8,7 @@ of the same run (other ranks) have a folder of the same shape under ``ranks/``.
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -317,7 +318,9 @@ def gravest_incident(path: Path) -> Path:
     """
     found = incident_or_run(path)
     if not is_bundle(found):
-        raise UsageError(f"{path}: this run has no incident; `steadytrain show {path}` tells what it has")
+        raise UsageError(
+            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` tells what it has"
+        )
     return found
 
 

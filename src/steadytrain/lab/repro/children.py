@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from steadytrain.lab.processes import process_group
 
 
 def run_python(
@@ -19,20 +19,7 @@ def run_python(
         subprocess.TimeoutExpired: it took longer than ``wait_s`` and was ended, with all that it had started.
     """
     command = [sys.executable, *arguments]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=None if environment is None else dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as child:
-        try:
-            out, err = child.communicate(timeout=wait_s)
-        except BaseException:  # the time is over, or a person has interrupted
-            os.killpg(child.pid, signal.SIGKILL)
-            raise
+    pipe = subprocess.PIPE
+    with process_group(command, folder=folder, environment=environment, stdout=pipe, stderr=pipe) as child:
+        out, err = child.communicate(timeout=wait_s)
     return subprocess.CompletedProcess(command, child.returncode, out, err)

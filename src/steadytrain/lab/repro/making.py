@@ -11,15 +11,17 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.processes import process_group
 from steadytrain.lab.relaunch import launch_again
 from steadytrain.lab.repro.captured import REQUEST, RESULT, Request
 from steadytrain.lab.repro.children import run_python
@@ -228,33 +230,46 @@ def _verified(work: _Work, compiled_wait_s: float) -> tuple[str | None, dict[str
     from steadytrain.lab.repro.fresh import fault_in_fresh_process
 
     script = work.scratch / "repro.py"
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        trying = beside.submit(_variants, work, compiled_wait_s)
+    with _trying(work, compiled_wait_s) as variants:
         refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
-        variants = trying.result()
+        found = variants()
     if refused is not None:
         (work.scratch / "exact.py").replace(script)
         refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
-        variants = _variants(work, compiled_wait_s) if refused is None else variants
-    return refused, variants
+        if refused is None:
+            with _trying(work, compiled_wait_s) as variants:
+                found = variants()
+    return refused, found
 
 
-def _variants(work: _Work, wait_s: float) -> dict[str, str]:
-    """The same script in float64, compiled, elsewhere; whatever of it comes within the time."""
+@contextmanager
+def _trying(work: _Work, wait_s: float) -> Iterator[Callable[[], dict[str, str]]]:
+    """The same script in float64, compiled, elsewhere, in a process of its own; yields what waits for its results.
+
+    Whatever of it comes within the time counts. At the end of the block the process is gone.
+    """
     if wait_s <= 0:
-        return {"compiled": "not tried (--compiled-wait-s 0)"}
+        yield lambda: {"compiled": "not tried (--compiled-wait-s 0)"}
+        return
+    until = time.monotonic() + wait_s
     result = work.scratch / "variants.json"
     names = [str(work.scratch / name) for name in ("repro.py", "made.json", "variants.json")]
-    late = False
-    try:
-        arguments = ["-m", "steadytrain.lab.repro.variants", *names]
-        run_python(arguments, wait_s=wait_s, folder=work.scratch, environment=_compiling(work))
-    except subprocess.TimeoutExpired:
-        late = True
-    found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
-    if "compiled" not in found:
-        found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
-    return found
+    command = [sys.executable, "-m", "steadytrain.lab.repro.variants", *names]
+    quiet = subprocess.DEVNULL
+    with process_group(command, folder=work.scratch, environment=_compiling(work), stdout=quiet, stderr=quiet) as child:
+
+        def results() -> dict[str, str]:
+            late = False
+            try:
+                child.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late = True
+            found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
+            if "compiled" not in found:
+                found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
+            return found
+
+        yield results
 
 
 def _compiling(work: _Work) -> dict[str, str]:

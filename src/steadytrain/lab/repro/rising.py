@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -91,7 +92,8 @@ def of_run(path: Path) -> Subject:
     symptom = rising_symptom(run.symptoms)
     if symptom is None:
         raise UsageError(
-            f"{path}: this run has no incident and no symptom; `steadytrain show {path}` tells what it has"
+            f"{path}: this run has no incident and no symptom; "
+            f"`steadytrain show {shlex.quote(str(path))}` tells what it has"
         )
     return Subject(path, run.name, symptom, run.scalars(), run.description)
 

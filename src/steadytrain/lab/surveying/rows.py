@@ -22,6 +22,9 @@ TOKENS_MAX, TEXT_MAX = 256, 400
 UNKNOWN_ROWS_MAX = 256
 """Rows of ids that the share of unknown tokens is counted over."""
 
+COUNTED_MIN = 4
+"""So many numbers one after the other are positions: of fewer, ids may be so by chance."""
+
 BEFORE = 2
 """Values that are shown before the first one that is not finite."""
 
@@ -113,7 +116,7 @@ def _shown(name: str, row: Tensor, words: Words | None) -> dict[str, Any]:
         if good.numel():
             shown |= {"smallest": float(good.min()), "largest": float(good.max())}
     shown |= {"elements": flat.numel(), "first": first, "values": _values(flat[first : first + VALUES_MAX])}
-    text = _text_of(flat, words) if not row.is_floating_point() and row.dtype != torch.bool else None
+    text = _text_of(flat, words) if _may_be_text(flat) else None
     return {**shown, "text": text}
 
 
@@ -134,3 +137,11 @@ def _text_of(ids: Tensor, words: Words | None) -> str | None:
         return clean(redact_text(words.text(inside)), length_max=TEXT_MAX) if inside else None
     except Exception:  # a decode of somebody's own may fail at what it does not know
         return None
+
+
+def _may_be_text(row: Tensor) -> bool:
+    """Whether integers may be ids of tokens: no class, no mask or segments (0 and 1 alone), no positions."""
+    if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool or row.numel() < 2:
+        return False
+    is_counted = row.numel() >= COUNTED_MIN and bool((row.diff() == 1).all())
+    return bool((row > 1).any()) and not is_counted

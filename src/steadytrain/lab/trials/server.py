@@ -14,8 +14,9 @@ import socket
 import sys
 from contextlib import suppress
 
+from steadytrain.lab.processes import die_with_parent
 from steadytrain.lab.trials.messages import Line
-from steadytrain.lab.trials.stage import die_with_parent, serve
+from steadytrain.lab.trials.stage import serve
 
 WAITING_MAX = 64
 REQUEST_S_MAX = 30.0

@@ -7,10 +7,8 @@ trial itself and ends. Either way a trial never runs twice in one process.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import signal
 import sys
 import time
 import traceback
@@ -22,11 +20,11 @@ from typing import Any, NoReturn
 from steadytrain.errors import UsageError
 from steadytrain.lab.launched import leave, run_followed
 from steadytrain.lab.moved import Moved
+from steadytrain.lab.processes import die_with_parent
 from steadytrain.lab.trials.messages import Line
 from steadytrain.trials.contract import Change, Outcome, Spec
 
 ERROR_CHARACTERS_MAX = 400
-PR_SET_PDEATHSIG = 1
 
 
 def serve(line: Line, asked: Mapping[str, Any]) -> NoReturn:
@@ -145,12 +143,6 @@ class _Stage:
         import torch
 
         return torch.get_num_threads() == 1 and not multiprocessing.active_children() and not _has_gpu()
-
-
-def die_with_parent() -> None:
-    """Let this process be killed when the one that made it is gone (Linux; elsewhere the bound of time has to do)."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _has_gpu() -> bool:
