@@ -43,6 +43,8 @@ POLICIES: tuple[Policy, ...] = ("stop", "observe")
 COMPILED = ("edges", "inside")
 
 _active: Watcher | None = None
+_made: dict[Path, tuple[Path, ...]] = {}
+"""Folders that this process has made for the name of a run, each run's own first."""
 
 
 @dataclass(frozen=True)
@@ -443,6 +445,7 @@ def _free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
     if "LOCAL_RANK" in os.environ:
         return runs_dir / name
+    is_new = not runs_dir.exists()
     for number in itertools.count(1):
         path = runs_dir / (name if number == 1 else f"{name}-{number}")
         try:
@@ -453,15 +456,17 @@ def _free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
         except OSError:
             break  # nothing can be written here: that is told when there is something to write
         else:
+            _made[path] = (path, runs_dir) if is_new else (path,)
             break
     return path
 
 
 def _give_back(run_dir: Path) -> None:
-    """Nothing was recorded: the folder that was made for its name is taken away; one with anything in it stays."""
+    """Where nothing was recorded the folder that was made for its name is taken away; one with anything in it stays."""
+    made = _made.pop(run_dir, ())
     with contextlib.suppress(OSError):
-        run_dir.rmdir()
-        run_dir.parent.rmdir()
+        for folder in made:
+            folder.rmdir()
 
 
 def _start_stamp() -> str:
