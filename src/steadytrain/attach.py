@@ -8,6 +8,8 @@ caller has it already.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import itertools
 import json
 import multiprocessing.util
 import os
@@ -41,6 +43,8 @@ POLICIES: tuple[Policy, ...] = ("stop", "observe")
 COMPILED = ("edges", "inside")
 
 _active: Watcher | None = None
+_made: dict[Path, tuple[Path, ...]] = {}
+"""Folders that this process has made for the name of a run, each run's own first."""
 
 
 @dataclass(frozen=True)
@@ -358,6 +362,8 @@ def _finish(watcher: Watcher, how: str, status: int | None) -> None:
         _active = None
     forget_imports()
     watcher.close(ended=how, exit_status=status)
+    if watcher.settings.description.get("pid") == os.getpid():
+        _give_back(watcher.settings.run_dir)  # else it is that of the process that began the run
     atexit.unregister(_finish_at_exit)
 
 
@@ -384,6 +390,7 @@ def _finish_run(settings: dict[str, Any], how: str, status: int | None, error: B
     stopped = _stopped_elsewhere(Path(settings["run_dir"])) or (watcher is not None and watcher.stopped is not None)
     for line in summary(watcher, Path(settings["run_dir"])):
         tell(line)
+    _give_back(Path(settings["run_dir"]))
     return 70 if stopped else None
 
 
@@ -439,18 +446,33 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
 
 
 def _free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
-    """A folder of that name that no other run has; a torchrun worker shares the one of its launcher."""
+    """A folder of that name that no other run has, made here; a torchrun worker shares the one of its launcher."""
     if runs_dir.exists() and not runs_dir.is_dir():
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
     if "LOCAL_RANK" in os.environ:
         return runs_dir / name
-    path, number = runs_dir / name, 1
-    if named and path.exists():
-        raise UsageError(f"{path}: this run exists already; give another --name")
-    while path.exists():
-        number += 1
-        path = runs_dir / f"{name}-{number}"
+    is_new = not runs_dir.exists()
+    for number in itertools.count(1):
+        path = runs_dir / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)  # only one of two that begin at the same time makes it
+        except FileExistsError:
+            if named:
+                raise UsageError(f"{path}: this run exists already; give another --name") from None
+        except OSError:
+            break  # nothing can be written here: that is told when there is something to write
+        else:
+            _made[path] = (path, runs_dir) if is_new else (path,)
+            break
     return path
+
+
+def _give_back(run_dir: Path) -> None:
+    """Where nothing was recorded the folder that was made for its name is taken away; one with anything in it stays."""
+    made = _made.pop(run_dir, ())
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
 
 
 def _start_stamp() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,3 +101,35 @@ def test_a_run_whose_only_update_was_refused_has_nothing_to_go_on_from(tmp_path:
         train(tmp_path, "first", 5, spike_at=1, spike=float("nan"))
     with pytest.raises(UsageError, match="nothing to go on from"):
         which_run("first", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "loads", "told"),
+    [
+        (torch.optim.AdamW, False, True),
+        (torch.optim.AdamW, True, False),
+        (lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), False, True),
+        (lambda parameters: torch.optim.SGD(parameters, lr=0.1), False, False),
+    ],
+)
+def test_an_optimizer_whose_state_was_not_loaded_is_told(
+    tmp_path: Path, make: Callable[[Any], torch.optim.Optimizer], loads: bool, told: bool
+) -> None:
+    saved = {}
+    for name, continues in (("first", None), ("second", "first")):
+        model = nn.Linear(4, 1)
+        optimizer = make(model.parameters())
+        if continues and loads:
+            optimizer.load_state_dict(saved)
+        with steadytrain.watch(model, optimizer, runs_dir=tmp_path, name=name, continues=continues, to=("none",)):
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+        saved = optimizer.state_dict()
+    notes = [
+        [note for note in open_run(tmp_path / name).facts["notes"] if "no moments" in note]
+        for name in ("first", "second")
+    ]
+    assert notes[0] == []
+    assert len(notes[1]) == told

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from scripts import Ended, Started, bare, recorded, watched, write
+from steadytrain.store.folder import open_run
 from watched import run_script
 
 TRAINS = """
@@ -173,7 +175,9 @@ def test_a_script_ends_as_under_plain_python(ending: Ending, tmp_path: Path) -> 
     assert ours.status == plain.status
     assert ours.out == plain.out
     assert ours.err == plain.err
-    assert not (tmp_path / "runs").exists()
+    # Nothing was recorded. Only a process that leaves past everybody leaves the folder that it had taken, empty.
+    left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("runs/**/*")]
+    assert left == (["runs/run"] if ending.name in ("os-exit", "killed") else [])
 
 
 @pytest.mark.slow
@@ -318,3 +322,19 @@ def test_the_line_that_says_where_to_look_can_be_typed(tmp_path: Path) -> None:
     ours = Started(watched(write(folder, TRAINS)), folder).end()
     (line,) = [line for line in ours.told.splitlines() if "look: steadytrain show" in line]
     assert shlex.split(line.partition("look: ")[2])[2] == str(folder / "runs" / "run")
+
+
+@pytest.mark.slow
+def test_runs_that_begin_at_the_same_time_have_a_folder_each(tmp_path: Path) -> None:
+    command = [warm.python(), "-m", "steadytrain", "run", "--runs-dir", "runs", write(tmp_path, TRAINS)]
+    started = [Started(command, tmp_path) for _ in range(3)]
+    assert [one.end().status for one in started] == [0, 0, 0]
+    folders = list((tmp_path / "runs").iterdir())
+    assert [len(open_run(folder).scalars()) for folder in folders] == [3, 3, 3]
+
+
+@pytest.mark.slow
+def test_a_script_that_trains_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    for source in ("print('nothing')", "import torch", "raise SystemExit(3)"):
+        Started(watched(write(tmp_path, source)), tmp_path).end()
+        assert not (tmp_path / "runs").exists()

@@ -169,6 +169,16 @@ def test_a_script_that_fails_says_so(run: Path, case: Case) -> None:
     assert str(outcome.why_not).startswith("the script failed: RuntimeError")
 
 
+def test_a_script_that_leaves_in_its_own_way_has_ended_and_was_not_killed(tmp_path: Path) -> None:
+    source = SCRIPT.replace("8 * 120", "8 * 75") + "    os._exit(3)\n"
+    outcome = run_script(tmp_path, source, "--keep-rewind")
+    assert outcome.status == 3
+    (spec,) = specs_of(open_case(outcome.run_dir, onset=ONSET).following(20), "unchanged")
+    with Pool(outcome.run_dir, workers=1) as pool:
+        (found,) = pool.run([spec])
+    assert (found.ran, found.ended) == (True, "the script's loop was over after 75 of 90 steps")
+
+
 def test_a_full_disk_costs_the_kept_outcome_and_nothing_else(
     run: Path, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,11 @@ class Leading:
                 seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
             stream = self._begin_stream(name)
+            if stream.began and _begins_anew(optimizer):
+                self._note(
+                    f"the run goes on from step {stream.began}, but its {type(optimizer).__name__} has no moments: its "
+                    "state was not loaded, they begin at zero"
+                )
             stream.optimizers.append(optimizer)
             self.streams.append(stream)
             self._stream_of[id(optimizer)] = stream
@@ -96,3 +101,12 @@ class Leading:
             self._note("no torch.nn.Module holds the parameters: they are named by their position in the optimizer")
         elif model.nameless:
             self._note(f"{model.nameless} parameters belong to no torch.nn.Module and are named by their position")
+
+
+def _begins_anew(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether one of torch's own optimizers, of a kind that has state after its first step, has none."""
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return False
+    groups = optimizer.param_groups
+    keeps_some = not isinstance(optimizer, torch.optim.SGD) or any(group.get("momentum") for group in groups)
+    return keeps_some and not any(optimizer.state.get(parameter) for group in groups for parameter in group["params"])

@@ -29,6 +29,9 @@ class Launchable(Protocol):
     def environment(self) -> Mapping[str, Any]: ...
 
 
+_exit = os._exit
+
+
 def goes_on(how: str, status: int | None, error: BaseException | None) -> None:
     """The script ends as it does."""
 
@@ -51,6 +54,7 @@ def run_recorded(
     else:
         target = script_target(environment["script"], command[1:])
     after_import("torch", attach)
+    hear_of_exit(ended)
     return execute(target, ended)
 
 
@@ -96,7 +100,19 @@ def leave() -> NoReturn:
     """End this process, past the script's own exit code: it may save, and these are not the run's weights to save."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    _exit(0)
+
+
+def hear_of_exit(ended: Finish) -> None:
+    """Call ``ended`` as well where this process, and no copy of it, leaves by ``os._exit``: that passes all else by."""
+    own = os.getpid()
+
+    def leaving(status: int) -> NoReturn:
+        if os.getpid() == own:
+            ended("finished" if status == 0 else "failed", status, None)
+        _exit(status)
+
+    os._exit = leaving
 
 
 def tell(text: str) -> None:

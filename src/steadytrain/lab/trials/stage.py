@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.errors import UsageError
-from steadytrain.lab.launched import leave, run_followed
+from steadytrain.lab.launched import hear_of_exit, leave, run_followed
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.processes import die_with_parent
 from steadytrain.lab.trials.messages import Line
@@ -88,7 +88,7 @@ class _Stage:
             try:
                 message = self._line.receive()
             except EOFError:
-                os._exit(0)
+                leave()
             assert message is not None
             if not shared:
                 self._line.send({"running": os.getpid()})
@@ -97,6 +97,7 @@ class _Stage:
             child = os.fork()
             if child == 0:
                 die_with_parent()
+                hear_of_exit(self._script_over)
                 return self._job(message)
             self._line.send({"running": child})
             _, status = os.waitpid(child, 0)
@@ -122,7 +123,7 @@ class _Stage:
         """The script ended before the trial did."""
         run = self._run
         if run is not None and run.probing:
-            os._exit(0)
+            leave()
         why = "the script's loop was over"
         if error is not None and not isinstance(error, SystemExit):
             traceback.print_exception(type(error), error, error.__traceback__)
@@ -136,7 +137,7 @@ class _Stage:
             run._cannot(why)
         else:
             run.finish(why)
-        os._exit(0)
+        leave()
 
     @staticmethod
     def _is_one_thread() -> bool:
