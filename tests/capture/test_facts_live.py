@@ -60,3 +60,18 @@ def test_the_growth_interval_of_a_scaler(tmp_path: Path) -> None:
 
 def test_a_scaler_that_is_off_has_none(tmp_path: Path) -> None:
     assert known(tmp_path, 10, tokens=True, scaler=GradScaler("cpu", enabled=False)) == {}
+
+
+def test_optimizers_that_take_turns(tmp_path: Path) -> None:
+    """Each after a backward of its own; two that step after one backward are one."""
+    with watching(tmp_path / "run", "observe") as watcher:
+        parts = [nn.Linear(4, 4), nn.Linear(4, 1)]
+        optimizers = [torch.optim.SGD(part.parameters(), lr=1e-2) for part in parts]
+        for _ in range(STEPS):
+            for optimizer in optimizers:
+                nn.Sequential(*parts)(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+                for part in parts:
+                    part.zero_grad()
+        facts = [stream.history.window().facts for stream in watcher.streams]
+    assert facts == [{"optimizers_in_turn": 2.0}] * 2

@@ -206,6 +206,15 @@ def test_the_first_bad_operation_tells(operation: str, dtype: str, facts: dict[s
     assert CAUSES[name].signature(case).layer == "layers.1"
 
 
+def test_an_operation_of_the_loss_lies_in_no_layer() -> None:
+    """The first tensor whose gradient it broke is named by the symptom, and is no place to look."""
+    found = located("aten.div.Tensor")
+    assert found.located is not None
+    outside = replace(found, located=replace(found.located, phase="loss", module=""))
+    case = case_of({}, "nonfinite-loss", finding=outside)
+    assert CAUSES["singular-operation"].signature(case).layer is None
+
+
 @pytest.mark.parametrize(
     ("first_difference", "name"), [(90, "hardware-fault"), (89, "hardware-fault"), (82, None)], ids=str
 )

@@ -192,6 +192,16 @@ def test_an_older_snapshot_is_asked_for_only_where_the_replay_began_too_late(ear
     assert any("a snapshot from before the symptom" in advice for advice in answer.record_next) is not early
 
 
+@pytest.mark.parametrize(("effect", "status"), [("inconclusive", "likely"), ("persists", "possible")])
+def test_a_cause_whose_own_cure_did_not_help_is_not_likely(effect: Effect, status: str) -> None:
+    """Labels that are wrong from some step on: other data help, and to leave one batch out does not."""
+    verdicts = [Verdict("fresh-data", "removed"), Verdict("perturbed", "persists"), Verdict("drop-batch", effect)]
+    answer = conclude(suspects({"bad-batch": sign(CERTAIN - 0.5)}), verdicts, circumstances())
+    (found,) = [one for one in answer.diagnoses if one.cause == "bad-batch"]
+    assert found.confidence > 0.5
+    assert found.status == status
+
+
 @every_cause
 def test_what_cures_a_rival_as_well_is_no_proof(name: str) -> None:
     cause = CAUSES[name]

@@ -213,3 +213,26 @@ def test_every_step_is_replayed_exactly_from_every_snapshot(loop: Loop, tmp_path
         assert result.first_difference is None, (first, own_steps, result)
         assert result.steps == STEPS - first + 1
         assert len(result.notes) == (own_steps == 1 and first > 2), result.notes
+
+
+def evaluated_after_each_epoch() -> None:
+    """Epochs of four steps: steps 5 and 9 are the first of theirs, and an evaluation stands before them."""
+    net, optimizer = made()
+    data = TensorDataset(torch.arange(24) % WORDS, torch.arange(24) * 7 % WORDS)
+    loader = DataLoader(data, batch_size=6, shuffle=True)
+    for _ in range(-(-STEPS // 4)):
+        for x, y in loader:
+            update(net, optimizer, x, y)
+        net.eval()
+        with torch.no_grad():
+            net(ids())
+        net.train()
+
+
+@pytest.mark.parametrize("first", [6, 10])
+def test_an_epoch_that_begins_with_the_last_own_step_has_its_own_order(first: int, tmp_path: Path) -> None:
+    recording = record(evaluated_after_each_epoch, tmp_path / "run", every=EVERY)
+    result = replay(evaluated_after_each_epoch, recording, first, own_steps=first - 1)
+    assert isinstance(result, Replayed), result
+    assert result.first_difference is None
+    assert result.script_batches_equal is True

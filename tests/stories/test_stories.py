@@ -270,6 +270,24 @@ def test_what_stood_higher_for_long_and_is_back_stays_at_no_new_level(height: fl
     assert course_of(still, saw(last=1199)) in ("level-shift", "diverging")
 
 
+@pytest.mark.parametrize(
+    ("name", "severity", "told"),
+    [
+        ("divergence", "warning", "note"),
+        ("second-moment-lag", "warning", "note"),
+        ("divergence", "critical", "critical"),
+        ("loss-spike", "warning", "warning"),
+        ("dead-units", "warning", "warning"),
+    ],
+)
+def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severity, told: str) -> None:
+    """Of two networks against each other the loss of one rises as the other learns."""
+    window = steps(loss=changed(1000, np.full(AFTER_1000, 20 * NOISE)), facts={"optimizers_in_turn": 2.0})
+    (symptom,) = judge(window, [Sees((saw(name, severity=severity),))]).symptoms
+    assert symptom.severity == told
+    assert ("take turns" in symptom.message) is (told == "note")
+
+
 def test_what_is_critical_is_never_excused() -> None:
     window = steps(loss=changed(1000, [0.5] * 20), resumed=[990])
     (symptom,) = judge(window, [Sees((saw(severity="critical"),))]).symptoms

@@ -535,6 +535,8 @@ class Watcher:
         self.leading.stepped(stream, self.seen)
         self._forget_step()
         self.ring.add(stream.step, batches)
+        if len(self.streams) > 1:
+            self.books.set_fact("optimizers_in_turn", len(self.streams))
         self.books.commit(stream, measured)
         with self.guard.part("keeping the tape of the step"):
             self.follower.step_ended(stream, self.books.begin().path if self.books.recording else None)

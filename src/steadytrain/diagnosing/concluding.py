@@ -3,7 +3,7 @@
 | status | when |
 |---|---|
 | confirmed | proven (``proving``), and more than 0.8 of the probability |
-| likely | at least half of the probability, and a trial, a broken rule or the first bad operation speaks for it |
+| likely | at least half of the probability; a trial (its own cure did not fail), a broken rule or an operation tells |
 | possible | at least 0.05, and something speaks for it |
 | refuted | it was worth a thought before the trials, and something speaks against it |
 
@@ -101,8 +101,11 @@ def _status(
     strong = suspect.signature.broken_invariant is not None or any(sign.weight >= CERTAIN for sign in signs)
     if proven.proven and share >= CONFIRMED_MIN:
         return "confirmed"
+    # Another trial may remove it as well (other data in place of a bad batch); the cure itself has the last word.
+    cures = [one.effect for one in verdicts if one.trial in suspect.cause.confirming]
+    uncured = bool(cures) and all(plain(effect) == "persists" for effect in cures)
     explains = bool(known.symptom) or suspect.signature.broken_invariant is not None
-    if share >= LIKELY_MIN and (strong or cured) and explains:
+    if share >= LIKELY_MIN and (strong or (cured and not uncured)) and explains:
         return "likely"
     if share >= POSSIBLE_MIN and (speaks or cured):
         return "possible"

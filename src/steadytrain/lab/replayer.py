@@ -190,7 +190,7 @@ class Replayer(Follower):
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
-            if self._own_steps + 1 >= self._own_steps_wanted:
+            if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
                 self._prepare_random()  # what the script draws after a forward is drawn from here in its last own step
             return
         step, number = self._recorded(), self._call - 1
@@ -381,3 +381,12 @@ def _number(text: str) -> str:
         return text
     value = float.fromhex(text)
     return "nan" if math.isnan(value) else repr(value)
+
+
+def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:
+    """Whether the forward that ended is of the last step that the script makes by itself, or follows it.
+
+    One of an evaluation right before that step (``call`` is None) is neither: an epoch begins between the two, and the
+    order of its batches is drawn from the script's own random state.
+    """
+    return own_steps >= wanted if call is None else own_steps + 1 >= wanted

@@ -122,10 +122,7 @@ def _source(need: str) -> str:
 
 def classified(window: Window, symptom: Symptom) -> Symptom:
     """``symptom`` with what became of it. One that is known to do no harm is a note, and its message says why."""
-    course = course_of(window, symptom)
-    if course is None:
-        return symptom
-    known = replace(symptom, course=course)
+    known = replace(symptom, course=course_of(window, symptom))
     if symptom.severity == "warning" and (reason := is_benign(window, known)):
         return replace(known, severity="note", message=f"{symptom.message} ({reason})")
     return known

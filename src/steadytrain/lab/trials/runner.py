@@ -36,6 +36,7 @@ from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.lab.feeding import Merging, evaluated_between, norms_of
 from steadytrain.lab.recorded_steps import RecordedState, RecordedStep, RecordedSteps
+from steadytrain.lab.replayer import is_last_own_forward
 from steadytrain.lab.restoring import restore_groups, restore_state
 from steadytrain.lab.trials.batches import Batch, Batches
 from steadytrain.lab.trials.changes import LiveChange
@@ -249,7 +250,7 @@ class TrialRun(Follower):
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
-            if self._own_steps + 1 >= self._own_steps_wanted:
+            if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
                 if self.job is None:
                     self._take(self._stage())
                 self._prepare_random(self._following(-1))
