@@ -17,6 +17,8 @@ from torch.utils.data import dataloader
 
 from fingerprint import random_digest, seed
 from scripts import TESTS, Ended, Started, bare, recorded, watched
+from steadytrain import capture
+from steadytrain.capture import patches
 from steadytrain.model import Policy
 from watching import watching
 
@@ -147,3 +149,19 @@ def side_by_side(case: Case, environment: dict[str, str], folder: Path) -> tuple
 def timeless(err: str) -> str:
     """What torch logs, without times and process numbers."""
     return re.sub(r"^([VIWE])\d{4} [\d:.]+ \d+ ", r"\1 ", err, flags=re.MULTILINE)
+
+
+TRACED = {"module_hooks", "in_graph"}
+"""Files that torch.compile may trace through."""
+
+BEFORE_AND_AFTER = {"__init__", "start", "launch", "import_hook", "git", "environment", "sources"} | {
+    *("evidence", "failing", "summary"),
+}
+"""What runs when no graph does: at the start, at the end, and beside an incident."""
+
+
+def test_every_file_that_runs_in_a_step_is_kept_from_the_compiler() -> None:
+    package = Path(capture.__file__).parent
+    files = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    left = files - TRACED - BEFORE_AND_AFTER
+    assert left == set(patches._SKIPPED_BY_COMPILER)

@@ -36,6 +36,7 @@ _SKIPPED_BY_COMPILER = (
     *("activations", "instruments", "scaling", "data_wait", "precision", "machine"),
     *("tensorstats", "moments", "dense", "failopen", "discover", "ranks", "joining", "by_hand", "sink"),
     *("looks", "readings", "own_time", "earlier"),
+    *("stopping", "scene", "leading", "incident", "symptom_incidents", "message", "step_batches"),
     *("loads", "cards", "follower", "rewind", "tape", "snapshots", "slot", "drawn", "digests", "streamed", "freeze"),
 )
 
