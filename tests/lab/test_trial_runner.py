@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,32 @@ def accumulation() -> None:
         optimizer.zero_grad()
 
 
+def accumulated_batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    data = TensorDataset(torch.arange(600) % WORDS, torch.arange(600) * 7 % WORDS)
+    yield from DataLoader(data, batch_size=6, shuffle=True)
+
+
+def accumulation_of_a_loader() -> None:
+    torch.manual_seed(0)
+    accumulate(accumulated_batches())
+
+
+def accumulation_that_reads_ahead() -> None:
+    """As Accelerate does it: what follows is fetched before a batch is given."""
+    torch.manual_seed(0)
+    accumulate(batch for batch, _ in pairwise(accumulated_batches()))
+
+
+def accumulate(batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(STEPS):
+        for x, y in islice(batches, 2):
+            (functional.cross_entropy(net(x), y) / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def gradient_scaler() -> None:
     torch.manual_seed(0)
     net = Net()
@@ -114,6 +141,7 @@ def gradient_scaler() -> None:
 
 
 LOOPS: list[Loop] = [draws_its_batches, shuffled_loader, read_ahead, accumulation, gradient_scaler]
+LOOPS += [accumulation_of_a_loader, accumulation_that_reads_ahead]
 
 
 @pytest.fixture(scope="module", params=LOOPS, ids=lambda loop: loop.__name__)

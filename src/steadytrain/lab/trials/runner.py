@@ -134,6 +134,8 @@ class TrialRun(Follower):
             return MISSING
         if self.job is None:
             return self._read_ahead(dataset)
+        if self._is_of_own_step(dataset):
+            return MISSING
         batch = self._next_batch(dataset)
         if batch is MISSING and self.probing and self._entry.step is not None and self._is_fed(dataset):
             self._leave("a probe's batch was not kept")
@@ -157,6 +159,14 @@ class TrialRun(Follower):
 
     def _is_fed(self, dataset: int) -> bool:
         return self._batches is not None and self._batches.each(dataset) > 0
+
+    def _is_of_own_step(self, dataset: int) -> bool:
+        """Whether the next batch is for the script's own step still: one that accumulates asks for several."""
+        return not self._jumped and self._given.get(dataset, 0) < self._used_before(dataset)
+
+    def _used_before(self, dataset: int) -> int:
+        """How many batches the script's own steps use."""
+        return self._own_steps_wanted * self._batches.each(dataset) if self._batches is not None else 0
 
     def _next_batch(self, dataset: int) -> Any:
         """The recorded batch that belongs here, changed where a change changes batches."""
@@ -200,13 +210,21 @@ class TrialRun(Follower):
         in_order = self._begin is not None and numbers[:1] == [self._begin + 1]
         for dataset in self._batches.datasets:
             queue = deque(self._batches.queue(numbers, dataset))
-            ahead = self._batches.ahead(dataset)
+            given = self._given_ahead(dataset)
             if in_order:
-                for _ in range(min(ahead, len(queue))):  # these the loader has given before the jump
+                for _ in range(min(given, len(queue))):
                     queue.popleft()
-            elif ahead and self._begin is not None:
-                self._rounds_before = max(self._rounds_before, math.ceil(ahead / self._batches.each(dataset)))
+            elif given and self._begin is not None:
+                self._rounds_before = max(self._rounds_before, math.ceil(given / self._batches.each(dataset)))
             self._queues[dataset] = queue
+
+    def _given_ahead(self, dataset: int) -> int:
+        """How many batches of the steps to come a loader that reads ahead has given by now, or will before the jump."""
+        assert self._batches is not None
+        ahead = self._batches.ahead(dataset)
+        if self._own_steps_wanted != 1:
+            return ahead
+        return min(ahead, max(0, self._given.get(dataset, 0) - self._used_before(dataset)))
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
