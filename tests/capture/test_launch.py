@@ -34,7 +34,7 @@ os.environ["OMP_NUM_THREADS"] = "2"
 
 LOOKS_AROUND = """
 import multiprocessing, os, pickle, sys
-print(__name__)
+print(__name__, flush=True)  # a worker of a pool is ended before it has written what it holds
 class Kept:
     value = 3
 def work(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import shutil
@@ -18,12 +19,14 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file, save_file  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed import checkpoint as distributed  # noqa: E402
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata  # noqa: E402
 from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
 
 import steadytrain  # noqa: E402
 from steadytrain.cli.main import commands  # noqa: E402
 from steadytrain.errors import UsageError  # noqa: E402
 from steadytrain.lab.checkpoints import read_checkpoint  # noqa: E402
+from steadytrain.lab.checkpoints.distributed import _KnownClasses  # noqa: E402
 from steadytrain.store.tape import find_snapshots  # noqa: E402
 from watched import run_script, stopping  # noqa: E402
 
@@ -329,6 +332,26 @@ def test_a_script_that_resumes_without_its_moments_is_told_at_once(
     status, document = audited(tmp_path / "c.pt", capsys, "--run", str(resumed.run_dir))
     assert [load["what"] for load in document["loads"]] == ["model", "optimizer"]
     assert (status, document["step"]) == (0, 3)
+
+
+class Got:
+    """Pickled as Python before 3.11.4 does a member of an enumeration."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.of = owner, name
+
+    def __reduce__(self) -> Any:
+        return getattr, self.of
+
+
+def test_a_member_of_an_enumeration_is_got_from_its_class_and_nothing_else_is() -> None:
+    def loaded(one: Got) -> Any:
+        return _KnownClasses(io.BytesIO(pickle.dumps(one))).load()
+
+    assert loaded(Got(_MEM_FORMAT_ENCODING, "TORCH_PRESERVE_FORMAT")) is _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT
+    for other in (Got(_MEM_FORMAT_ENCODING, "__init__"), Got(Metadata, "__reduce__"), Got("text", "join")):
+        with pytest.raises(UsageError, match="refused"):
+            loaded(other)
 
 
 class Evil:

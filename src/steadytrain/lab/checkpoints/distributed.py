@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,16 @@ class _KnownClasses(pickle.Unpickler):
             return getattr(torch, name)
         if name in _KNOWN.get(module, ()):
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         raise UsageError(f"refused: to load it would run or build {module}.{name}; only plain state is read")
+
+
+def _member(owner: Any, name: str) -> Any:
+    """A member of an enumeration: before Python 3.11.4 it is written as an attribute to be got from its class."""
+    if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
+        return owner[name]
+    raise UsageError(f"refused: to load it would get {name} from {owner!r}; only plain state is read")
 
 
 def _metadata(file: Path) -> Any:

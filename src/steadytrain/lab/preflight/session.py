@@ -85,6 +85,7 @@ def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WA
     after_import("torch", attach)
     execute(target, finish)
     alarm.cancel()
+    sys.stdout.flush()  # what the script printed comes before what is said of it
     how, error = ended[0] if ended else ("finished", None)
     for watcher, _ in held:
         watcher.close(ended=how)
