@@ -194,8 +194,11 @@ def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
 
 def _check_one_step(source: Path, state_note: str, recording: Recording) -> None:
     if not (source / "model.safetensors").is_file():
-        none = "it has no tape, either" if not recording.chunks else "no snapshot of it is left, either"
-        raise UsageError(f"{source}: weights were {state_note}; {none}: nothing to replay from")
+        none = "it has no tape" if not recording.chunks else "no snapshot of it is left"
+        raise UsageError(
+            f"{source}: nothing to replay from: {none}, and its weights are not there (they were {state_note}); the run's "
+            "own folder may have both: name that"
+        )
 
 
 def _anything(environment: Mapping[str, Any]) -> None:
