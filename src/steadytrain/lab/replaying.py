@@ -196,8 +196,8 @@ def _check_one_step(source: Path, state_note: str, recording: Recording) -> None
     if not (source / "model.safetensors").is_file():
         none = "it has no tape" if not recording.chunks else "no snapshot of it is left"
         raise UsageError(
-            f"{source}: nothing to replay from: {none}, and its weights are not there (they were {state_note}); the run's "
-            "own folder may have both: name that"
+            f"{source}: nothing to replay from: {none}, and its weights are not there (they were {state_note}); the "
+            "run's own folder may have both: name that"
         )
 
 
