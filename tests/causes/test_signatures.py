@@ -10,7 +10,7 @@ import pytest
 from steadytrain.causes.catalog import causes
 from steadytrain.causes.contract import CERTAIN, STRONG
 from steadytrain.diagnosing.weighing import Suspect, weigh
-from steadytrain.model import Finding, Located, OperandRange, Symptom
+from steadytrain.model import Finding, Located, OperandRange, Phase, Symptom
 from steadytrain.trials.case import Case
 from trial_cases import finite_case
 
@@ -206,11 +206,12 @@ def test_the_first_bad_operation_tells(operation: str, dtype: str, facts: dict[s
     assert CAUSES[name].signature(case).layer == "layers.1"
 
 
-def test_an_operation_of_the_loss_lies_in_no_layer() -> None:
+@pytest.mark.parametrize("phase", ["loss", "forward"])
+def test_an_operation_of_the_loss_or_of_the_whole_model_lies_in_no_layer(phase: Phase) -> None:
     """The first tensor whose gradient it broke is named by the symptom, and is no place to look."""
     found = located("aten.div.Tensor")
     assert found.located is not None
-    outside = replace(found, located=replace(found.located, phase="loss", module=""))
+    outside = replace(found, located=replace(found.located, phase=phase, module=""))
     case = case_of({}, "nonfinite-loss", finding=outside)
     assert CAUSES["singular-operation"].signature(case).layer is None
 

@@ -224,10 +224,11 @@ def operation(case: Case, weight: float, what: str, matches: Callable[[Located],
 def layer_of(case: Case) -> str | None:
     """The module of the first bad operation, else the first tensor that a symptom names.
 
-    None where the operation is one of the loss, which the script computes: its first bad gradient is no place to look.
+    None where the operation is one of the loss, which the script computes, or of the whole model's own forward: the
+    first bad gradient is no place to look then.
     """
     found = located(case)
-    if found is not None and (found.module or found.phase == "loss"):
+    if found is not None and (found.module or found.phase in ("loss", "forward")):
         return found.module or None
     return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
 
