@@ -32,7 +32,7 @@ from healthy_models import (  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
+from replaying import plain_process  # noqa: E402
 from steadytrain.lab.preflight.code import check  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -41,11 +41,8 @@ Case = tuple[str, Callable[[], Given], str]
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 # -- initial loss, learning -------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from healthy_models import FAMILIES  # noqa: E402
 
+from replaying import plain_process  # noqa: E402
 from steadytrain import preflight  # noqa: E402
 from steadytrain.capture.digests import digest  # noqa: E402
-from steadytrain.capture.failopen import raise_own_errors  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 QUICK = ("tabular", "small_gpt")
@@ -20,11 +20,8 @@ QUICK = ("tabular", "small_gpt")
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with raise_own_errors():
+    with plain_process():
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(

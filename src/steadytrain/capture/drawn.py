@@ -25,6 +25,7 @@ from torch.utils.data import Subset
 from steadytrain.capture.digests import bytes_of
 from steadytrain.capture.recorder import MicroBatch, named_tensors_in, tensors_in
 from steadytrain.model import Samples
+from steadytrain.store.samples import sharing_most
 
 AHEAD_MAX = 4096
 """Draws of one loader whose batches are not there yet."""
@@ -122,12 +123,7 @@ class Draws:
         return ahead.pop(number, None)
 
     def _by_content(self, tensors: Sequence[Tensor]) -> Drawn | None:
-        """The batch that has most of ``tensors``; None where none or several have."""
-        marks = set(_marks(tensors))
-        shared = [(len(marks & one.marks), one) for one in self._recent]
-        most = max((count for count, _ in shared), default=0)
-        alike = [one for count, one in shared if count == most]
-        return alike[0] if most and len(alike) == 1 else None
+        return sharing_most(frozenset(_marks(tensors)), ((one.marks, one) for one in self._recent))
 
     def _by_order(self, call: int) -> Drawn | None:
         if self._given != self._calls:

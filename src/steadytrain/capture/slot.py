@@ -5,7 +5,7 @@ Tensors here have the names of a snapshot's. All copying is exact; of a tensor i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class Slot:
 
     @property
     def memory_bytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in list(self._tensors.values()))
+        return size_bytes(self._tensors.copy().values())
 
     def has(self, name: str, tensor: Tensor) -> bool:
         """Whether there is memory for ``tensor``, of any device."""
@@ -39,9 +39,7 @@ class Slot:
 
     def may_take(self, tensors: Mapping[str, Tensor]) -> bool:
         """Whether what is missing for ``tensors`` is little beside the memory that is available."""
-        missing = sum(
-            tensor.numel() * tensor.element_size() for name, tensor in tensors.items() if not self.has(name, tensor)
-        )
+        missing = size_bytes(tensor for name, tensor in tensors.items() if not self.has(name, tensor))
         return not missing or missing + self.memory_bytes <= MEMORY_SHARE * available_bytes()
 
     def copied(self, name: str, tensor: Tensor) -> Tensor:
@@ -79,6 +77,10 @@ class Slot:
             if not self.has(name, tensor):
                 self._tensors[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
             bytes_of(self._tensors[name]).fill(0)
+
+
+def size_bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def available_bytes() -> int:

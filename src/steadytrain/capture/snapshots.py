@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state
-from steadytrain.capture.slot import Slot
+from steadytrain.capture.slot import Slot, size_bytes
 from steadytrain.capture.streamed import GivenUp, can_be_written, write_tensors
 from steadytrain.capture.streams import Stream
 from steadytrain.store.tape import (
@@ -173,7 +173,7 @@ class Snapshots:
         self._last = stream.step
         self._horizon = horizon(stream.optimizers)
         document, tensors, moving = _state(stream, scalers)
-        size = _bytes(tensors)
+        size = size_bytes(tensors.values())
         self._folder = folder / SNAPSHOTS_FOLDER
         why = self._obstacle(tensors, folder)
         if why is not None:
@@ -288,7 +288,7 @@ class Snapshots:
         self.note = f"no more snapshots: {error}"
 
     def _obstacle(self, tensors: Mapping[str, Tensor], folder: Path) -> str | None:
-        size = _bytes(tensors)
+        size = size_bytes(tensors.values())
         if 2 * size > self._size_bytes_max:
             return (
                 f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self._size_bytes_max / 1e6:.0f} MB "
@@ -299,12 +299,13 @@ class Snapshots:
             return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
         elsewhere = {name: tensor for name, tensor in tensors.items() if tensor.device.type != "cpu"}
         if not self._slot.may_take(elsewhere):
-            return f"no snapshots: there is no memory on the host for a copy of {_bytes(elsewhere) / 1e6:.0f} MB"
+            copied = size_bytes(elsewhere.values())
+            return f"no snapshots: there is no memory on the host for a copy of {copied / 1e6:.0f} MB"
         return None
 
     def _is_in_time(self, name: str, tensor: Tensor, deadline: float) -> bool:
         """Whether the training thread may copy this one too, into memory that is there."""
-        copying_s = tensor.numel() * tensor.element_size() / COPY_BYTES_A_S
+        copying_s = size_bytes([tensor]) / COPY_BYTES_A_S
         return time.perf_counter() + copying_s <= deadline and self._slot.has(name, tensor)
 
     def _stalled(self, seconds: float, before_s: float = 0.0) -> None:
@@ -390,7 +391,7 @@ class Snapshots:
     def _write(self, job: _Job) -> None:
         if job.live and self._slot.may_take(job.live):
             self._copy(job)
-        if not job.live and _bytes(job.tensors) > COPIED_BYTES_MAX:
+        if not job.live and size_bytes(job.tensors.values()) > COPIED_BYTES_MAX:
             self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has had its part
         folder = _part(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
@@ -532,10 +533,6 @@ def _state(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict
 
 def _has_memory(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and not hasattr(tensor, "to_local")
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _part(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Fetch:
     batch: Any
     size_bytes: int
     references: tuple[tuple[Tensor, int], ...]
-    samples: Samples | None = None
+    samples: Samples | None
 
     @property
     def changed_since(self) -> bool:
@@ -153,7 +153,7 @@ class Tape:
         if not torch.is_grad_enabled():
             return  # an evaluation's
         fetches = self._forming.fetches
-        fetches.append(replace(_copied_fetch(dataset, number, batch), samples=samples))
+        fetches.append(_copied_fetch(dataset, number, batch, samples))
         while len(fetches) > 1 and (
             len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
         ):
@@ -518,7 +518,7 @@ def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in plain.items()}
 
 
-def _copied_fetch(dataset: int, number: int, batch: Any) -> Fetch:
+def _copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None) -> Fetch:
     tensors = list(tensors_in(batch))
     size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     references: list[tuple[Tensor, int]] = []
@@ -529,7 +529,7 @@ def _copied_fetch(dataset: int, number: int, batch: Any) -> Fetch:
         references.append((tensor, tensor._version))
         return tensor
 
-    return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references))
+    return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references), samples)
 
 
 def _words(internal: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:

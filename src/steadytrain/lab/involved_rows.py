@@ -12,7 +12,7 @@ from typing import Any
 
 from steadytrain.diagnosing.model import BatchRow
 from steadytrain.errors import UsageError
-from steadytrain.model import Samples
+from steadytrain.model import Incident, Samples
 from steadytrain.report.wording import clean
 from steadytrain.store.bundle import is_bundle, open_bundle
 from steadytrain.store.redact import redact_text
@@ -28,14 +28,21 @@ def batch_rows(case: Case) -> tuple[BatchRow, ...]:
     told = case.facts.get("batch_rows")
     entries = told[:ROWS_MAX] if isinstance(told, list) else []
     rows = [row for row in map(_row, entries) if row is not None]
-    known = {step: _samples(case, step) for step in {row.step for row in rows}}
+    incident = _incident(case) if rows else None
+    known = {step: _samples(case, incident, step) for step in {row.step for row in rows}}
     return tuple(replace(row, sample=_sample(known[row.step], row.row)) for row in rows)
 
 
-def _samples(case: Case, step: int) -> Samples | None:
+def _incident(case: Case) -> Incident | None:
+    try:
+        return open_bundle(case.path).incident if is_bundle(case.path) else None
+    except UsageError:
+        return None
+
+
+def _samples(case: Case, incident: Incident | None, step: int) -> Samples | None:
     """Those of the step's first batch."""
     try:
-        incident = open_bundle(case.path).incident if is_bundle(case.path) else None
         told = incident.samples if incident is not None and incident.step == step else ()
         return next((one for one in told or samples_of_step(find_recording(case.path), step) if one.batch == 0), None)
     except UsageError:  # what is damaged costs the names of the samples and not the diagnosis

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from steadytrain.errors import UsageError
 from steadytrain.model import Samples
 from steadytrain.store.tape import LEAD_STEPS, Recording, read_chunk
 
 Given = tuple[frozenset[str], Samples]
+Mark = TypeVar("Mark", bound=Hashable)
+Batch = TypeVar("Batch")
 
 
 def samples_of_step(recording: Recording, step: int) -> tuple[Samples, ...]:
@@ -28,13 +30,18 @@ def samples_of_step(recording: Recording, step: int) -> tuple[Samples, ...]:
     document, places = steps[step]
     found = []
     for call in range(len(document["calls"])):
-        digests = _digests(f"s{step}c{call}", places)
-        shared = [(len(digests & theirs), samples) for theirs, samples in given]
-        most = max((count for count, _ in shared), default=0)
-        alike = [samples for count, samples in shared if count == most]
-        if most and len(alike) == 1:
-            found.append(replace(alike[0], batch=call))
+        samples = sharing_most(_digests(f"s{step}c{call}", places), given)
+        if samples is not None:
+            found.append(replace(samples, batch=call))
     return tuple(found)
+
+
+def sharing_most(wanted: frozenset[Mark], given: Iterable[tuple[frozenset[Mark], Batch]]) -> Batch | None:
+    """The one batch that has most of what a call of the model was given; None where none or several have."""
+    shared = [(len(wanted & theirs), batch) for theirs, batch in given]
+    most = max((count for count, _ in shared), default=0)
+    alike = [batch for count, batch in shared if count == most]
+    return alike[0] if most and len(alike) == 1 else None
 
 
 def _steps(recording: Recording, last: int) -> Iterator[tuple[int, Mapping[str, Any], Mapping[str, str]]]:
