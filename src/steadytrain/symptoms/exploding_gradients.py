@@ -168,8 +168,7 @@ def _first_above(norms: Series, step: int, bound: float) -> int:
     """The first step above ``bound`` of the block that begins at ``step``, or of those right before it that are, too:
     half of a block is enough for its median. ``step`` itself where none is."""
     row = int(np.searchsorted(norms.steps, step))
-    above = norms.values[max(0, row - BLOCK_STEPS) : row + BLOCK_STEPS] > bound
-    found = np.flatnonzero(above[row - max(0, row - BLOCK_STEPS) :])
+    found = np.flatnonzero(norms.values[row : row + BLOCK_STEPS] > bound)
     if not len(found):
         return step
     at = row + int(found[0])
