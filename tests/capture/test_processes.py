@@ -95,6 +95,44 @@ if __name__ == "__main__":
     main(int(sys.argv[1]))
 """
 
+AT_THEIR_OWN_PACE = """
+import torch
+from fingerprint import Training, seed
+from torch.nn.parallel import DistributedDataParallel
+
+def trained(rank, steps, around, **options):
+    seed(rank)
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    model = DistributedDataParallel(layers, **options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    training = Training()
+    training.owns(model, optimizer)
+    with around(model):
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).pow(2).mean()
+            loss.backward()
+            training.went_back(step, loss)
+            optimizer.step()
+            training.updated(step)
+    return training.lines
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    alone = [torch.distributed.new_group([one]) for one in range(2)][rank]
+    lines = trained(rank, 5 + 3 * rank, lambda model: model.join())
+    torch.distributed.barrier()
+    lines += trained(rank, 4 + 2 * rank, lambda model: model.no_sync())
+    torch.distributed.barrier()
+    lines += trained(rank, 6 - 2 * rank, lambda model: torch.enable_grad(), process_group=alone)
+    torch.distributed.barrier()
+    with open(f"rank{rank}.txt", "w") as file:
+        print(*lines, sep="\\n", file=file)
+    torch.distributed.destroy_process_group()
+"""
+
 OUTSIDE = [
     pytest.param(False, id="run-inside-torchrun"),
     pytest.param(True, id="torchrun-inside-run", marks=pytest.mark.long),
@@ -114,6 +152,21 @@ def test_data_loader_workers_give_the_same_batches(context: str, steps: int, tmp
     assert f"{steps} steps seen" in ours.told
     assert not ours.warned
     assert recorded(tmp_path).ranks == ()
+
+
+@pytest.mark.slow
+def test_ranks_that_make_different_numbers_of_steps_are_not_asked_together(tmp_path: Path) -> None:
+    # With join(), with no_sync(), and where the model is wrapped for a part of the ranks.
+    texts = []
+    for name, command in (("bare", bare("script.py")), ("watched", watched("script.py"))):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder, AT_THEIR_OWN_PACE)
+        ended = Started([sys.executable, *TORCHRUN, *command[1:]], folder).end()
+        assert ended.status == 0, ended.err
+        assert not ended.warned
+        texts.append([(folder / f"rank{rank}.txt").read_text() for rank in range(2)])
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steadytrain.capture import ranks
 from steadytrain.capture.loss import unscaled
+from steadytrain.capture.ranks import JointSteps, largest
 from steadytrain.capture.scaling import Scaling, overflow_share, underflow
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.capture.tensorstats import (
@@ -101,7 +101,8 @@ def measure(
     own_of, small_of = look.ask(own), look.ask(small.tensors)
     applied_of, before_of = look.ask(unread_norms), look.ask(list(clipped.values()))
     weights_of = look.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
-    suspect_of = look.ask(_suspicion(stream, seen, [*unread_norms, *clipped.values()]))
+    joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
+    suspect_of = look.ask(_suspicion(stream, seen, [*unread_norms, *clipped.values()], joint) if joint else [])
     look.fetch()
 
     scale = grad_scale_of()[0] if grad_scale else 1.0
@@ -123,8 +124,7 @@ def measure(
     names, row = _learning(stream, row)
     is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
     # All ranks saw the same suspicion, so all of them ask each other again, or none.
-    suspect = any(value > 0 for value in suspect_of())
-    elsewhere = suspect and float(ranks.largest(torch.tensor(float(is_bad), device=stream.device))) > 0 and not is_bad
+    elsewhere = joint is not None and any(value > 0 for value in suspect_of()) and _is_elsewhere(is_bad, stream, joint)
     record = StepRecord(
         step=stream.step + 1,
         time=time_s,
@@ -185,14 +185,17 @@ class _Look:
         self._values = fetch(self._tensors)
 
 
-def _suspicion(stream: Stream, seen: Seen, norms: Sequence[Tensor]) -> list[Tensor]:
-    """Where ranks step together: whether any of them has a loss or a norm that is not finite; else nothing."""
-    if not stream.together:
-        return []
+def _suspicion(stream: Stream, seen: Seen, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
+    """Whether any of the ranks that step together has a loss or a norm that is not finite."""
     numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
     numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
     all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
-    return [ranks.largest((~torch.isfinite(all_of_them)).any())]
+    return [largest((~torch.isfinite(all_of_them)).any(), joint)]
+
+
+def _is_elsewhere(is_bad: bool, stream: Stream, joint: JointSteps) -> bool:
+    """Whether another rank, and not this one, has a value that is not finite."""
+    return float(largest(torch.tensor(float(is_bad), device=stream.device), joint)) > 0 and not is_bad
 
 
 def _losses(seen: Seen, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:

@@ -95,7 +95,7 @@ class Leading:
                 self._modules.watch_model(model)
         stream.model = model
         stream.tensor_names = tuple(model.names[id(parameter)] for parameter in stream.parameters)
-        stream.together = ranks.trains_in_step(model.roots, stream.parameters)
+        stream.joint = ranks.joint_steps(model.roots, stream.parameters)
         stream.signature = signature
         if model.nameless and not model.roots:
             self._note("no torch.nn.Module holds the parameters: they are named by their position in the optimizer")

@@ -15,6 +15,7 @@ from steadytrain.capture.discover import Model
 from steadytrain.capture.history import History
 from steadytrain.capture.instruments import Instruments
 from steadytrain.capture.loss import LossTerm
+from steadytrain.capture.ranks import JointSteps
 from steadytrain.capture.recorder import MicroBatch
 from steadytrain.model import Finding
 from steadytrain.store.segments import SegmentWriter
@@ -104,7 +105,12 @@ class Stream:
     began: int = 0
     pending: Measurement | None = None
     updating: bool = False
-    together: bool = False
+    joint: JointSteps | None = None
+
+    @property
+    def together(self) -> bool:
+        """Whether several ranks train this model in step."""
+        return self.joint is not None
 
     @property
     def device(self) -> torch.device:
