@@ -85,7 +85,7 @@ def _smaller_group(wrappers: Iterable[nn.Module], world: int) -> ProcessGroup | 
 
 
 def largest(flag: Tensor, joint: JointSteps) -> Tensor:
-    """The largest ``flag`` over the ranks that step together, 0-d: one collective, waiting at most ``WAIT_S_MAX`` seconds.
+    """The largest ``flag`` over the ranks that step together, 0-d: one collective of at most ``WAIT_S_MAX`` seconds.
 
     With NCCL the answer stays on the device and the host waits for nothing: who fetches it reads it. A rank that does
     not answer is then found by NCCL's own watchdog.

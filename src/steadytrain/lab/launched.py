@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.file_sandbox import protect_files
 from steadytrain.lab.processes import die_with_parent
 from steadytrain.levels import LEVEL_DEFAULT, LEVELS, Level
 
@@ -40,9 +41,13 @@ def run_recorded(
     source: Launchable,
     attach: Callable[[], None],
     *,
+    scratch: Path,
     ended: Finish = goes_on,
 ) -> int:
-    """Run the recorded command in this process, call ``attach`` once it has imported torch and ``ended`` at its end."""
+    """Run the recorded command in this process, call ``attach`` once it has imported torch and ``ended`` at its end.
+
+    What the script writes goes below ``scratch``, and the user's files stay as they are.
+    """
     from steadytrain.capture.import_hook import after_import
     from steadytrain.capture.launch import execute, module_target, script_target
 
@@ -53,6 +58,7 @@ def run_recorded(
         target = module_target(environment["module"], command[2:])
     else:
         target = script_target(environment["script"], command[1:])
+    protect_files(scratch)
     after_import("torch", attach)
     hear_of_exit(ended)
     return execute(target, ended)
@@ -71,7 +77,7 @@ def run_followed(
     """Run the recorded command in this process under a follower, which is made once torch is imported.
 
     Args:
-        scratch: where a watcher's run folder would be; nothing is written.
+        scratch: where the script's files go, and a watcher's run folder would be.
         is_guest: an error of the follower's does not end the script. Else it does: a replay that went on after one
             would give a wrong answer.
         ended: see :func:`run_recorded`.
@@ -84,7 +90,7 @@ def run_followed(
             Guard.reraise = True
         watch_with(name, scratch, level=level, follower=follower())
 
-    return run_recorded(source, attach, ended=ended)
+    return run_recorded(source, attach, scratch=scratch, ended=ended)
 
 
 def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:

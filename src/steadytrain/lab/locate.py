@@ -33,6 +33,7 @@ from steadytrain.lab.locating import LADDER_STEPS, TAPE
 from steadytrain.lab.looking import SecondLook, opinion_of
 from steadytrain.lab.moved import Moved
 from steadytrain.lab.operands import kinds_of
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.replay import open_source
 from steadytrain.lab.replayer import Replayer
 from steadytrain.lab.shadow import Shadows
@@ -58,7 +59,7 @@ class Locator(Follower):
         *,
         snapshot: Snapshot,
         step: int,
-        own_steps: int,
+        own_steps: OwnSteps,
         done: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._replayer = Replayer(

@@ -17,6 +17,7 @@ from steadytrain.capture.freeze import named_state, random_state
 from steadytrain.capture.recorder import AutocastState, MicroBatch, RandomState, map_tensors
 from steadytrain.capture.scene import Lap, Rehearsal, Scene
 from steadytrain.lab.investigate import LoopLap
+from steadytrain.lab.own_steps import own_steps, steps_before
 from steadytrain.lab.relaunch import NEW_PROCESS
 from steadytrain.model import Finding
 from steadytrain.store.bundle import Bundle
@@ -70,10 +71,10 @@ def lead_in_steps(bundle: Bundle) -> int:
     All of them where they fit into ``LEAD_IN_S_MAX``: what the script decides by its own counters (schedules, phases
     of the data) is then as it was. Else one: the recorded weights, random state and batch are all that is the same.
     """
-    steps = bundle.incident.step - 1 - int(bundle.environment.get("steps_before", 0))
     seconds = bundle.window.series("step_s").values
     step_s = float(np.median(seconds)) if len(seconds) else float("inf")
-    return max(1, steps if steps * step_s <= LEAD_IN_S_MAX else 1)
+    before = bundle.incident.step - 1 - steps_before(bundle.environment)
+    return own_steps(before, step_s=step_s, lead_s=LEAD_IN_S_MAX).wanted
 
 
 def load_weights(roots: Sequence[nn.Module], tensors: Mapping[str, Tensor]) -> str | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
+RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a checkpoint: put back the one it began with)"
 MARKS = "^~ "
 """Under the lines of a traceback: they say nothing in another place."""
 
@@ -92,7 +93,8 @@ class Ended:
     def before(self, until: str) -> str:
         """In words, of one that did not come to its ``until``."""
         said = f"; it said: {' | '.join(self.said)}" if self.said else ""
-        return f"the launched script ended with {self.status} before its {until}{said}"
+        resumed = RESUMED_HINT if self.status == 0 else ""
+        return f"the launched script ended with {self.status} before its {until}{resumed}{said}"
 
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
@@ -149,7 +151,7 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
 def main(bundle_path: str, result_path: str) -> int:
     """The launched side: run the recorded command with its step rehearsed."""
     bundle = open_bundle(Path(bundle_path))
-    return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)))
+    return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)), scratch=Path(result_path).parent)
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:

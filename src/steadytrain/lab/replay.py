@@ -19,6 +19,7 @@ import numpy as np
 from steadytrain.errors import UsageError
 from steadytrain.lab.launched import as_program, leave, run_followed
 from steadytrain.lab.moved import Moved, moved_bundle, moved_environment
+from steadytrain.lab.own_steps import OwnSteps, own_steps, steps_before
 from steadytrain.model import Incident, Window
 from steadytrain.store.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.store.folder import open_run
@@ -53,9 +54,9 @@ class Source:
     def incident_step(self) -> int | None:
         return self.incident.step if self.incident is not None else None
 
-    def own_steps(self, before: int, lead_s: float) -> int:
-        """How many steps the launched script makes by itself: all of those before, if they fit into ``lead_s``."""
-        return before if before * self.step_s <= lead_s else 1
+    def own_steps(self, until: int, lead_s: float) -> OwnSteps:
+        """The steps that the launched script makes by itself: all up to ``until``, if they fit into ``lead_s``."""
+        return own_steps(until - steps_before(self.environment), step_s=self.step_s, lead_s=lead_s)
 
 
 def open_source(path: Path, moved: Moved) -> Source:

@@ -27,6 +27,7 @@ from steadytrain.errors import UsageError
 from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.launched import as_program, leave, tell
 from steadytrain.lab.moved import NOT_MOVED, Moved
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.recorded_steps import RecordedSteps
 from steadytrain.lab.replay import NOT_GIVEN, open_source
 from steadytrain.lab.replay_output import write_output
@@ -49,7 +50,13 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
         leave()
 
     replayer = Replayer(
-        opened.recording, snapshot=snapshot, until=last, own_steps=1, final=None, done=done, trace_step=steps[2]
+        opened.recording,
+        snapshot=snapshot,
+        until=last,
+        own_steps=OwnSteps(1, skips=snapshot.step > 1),
+        final=None,
+        done=done,
+        trace_step=steps[2],
     )
     Guard.reraise = True
     unused = Path(result).parent / "unused"

@@ -175,7 +175,7 @@ def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
             "replay", Path(result_path).parent, rehearsal=StepReplay(bundle, done, traced=trace == "trace").rehearsal
         )
 
-    return run_recorded(bundle, attach)
+    return run_recorded(bundle, attach, scratch=Path(result_path).parent)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from steadytrain.capture.tape import random_keys
 from steadytrain.lab.feeding import Merging, evaluated_between, norms_of
 from steadytrain.lab.investigate import plain_module
 from steadytrain.lab.judgement import Difference, Replayed
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
 from steadytrain.lab.recurrence import StepNumbers
 from steadytrain.lab.restoring import differences, restore_groups, restore_state, state_differences
@@ -49,7 +50,7 @@ class Replayer(Follower):
         recording: what to replay from.
         snapshot: where to begin.
         until: the last step.
-        own_steps: steps that the script makes by itself: 1, or all before ``from``.
+        own_steps: steps that the script makes by itself.
         final: weights as they were recorded at the gate of ``until``, None where that is not known.
         done: called at the gate of ``until``, before its update.
         trace_step: a step of which every operation is written down.
@@ -65,7 +66,7 @@ class Replayer(Follower):
         *,
         snapshot: Snapshot,
         until: int,
-        own_steps: int,
+        own_steps: OwnSteps,
         final: Tensors | None,
         done: Done,
         trace_step: int | None = None,
@@ -83,8 +84,8 @@ class Replayer(Follower):
         self._trace_step = trace_step
         self._trace: StepTrace | None = None
         self._stream: Stream | None = None
-        self._own_steps_wanted = own_steps
-        self._skips_steps = own_steps < snapshot.step
+        self._own_steps_wanted = own_steps.wanted
+        self._skips_steps = own_steps.skips
         self._own_steps = 0
         self._jumped = False
         self._restored = False

@@ -16,6 +16,7 @@ from steadytrain.lab.judgement import Replayed
 from steadytrain.lab.onset.batches import Batches
 from steadytrain.lab.onset.departures import Course
 from steadytrain.lab.onset.measures import HALF_HEADROOM, MODULE_COLUMNS, TENSOR_COLUMNS, Key
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.replayer import Replayer
 from steadytrain.model import GRADIENT_ABSENT, Table
 from steadytrain.store.tape import Recording, Snapshot
@@ -30,7 +31,7 @@ class Measuring(Replayer):
         *,
         snapshot: Snapshot,
         until: int,
-        own_steps: int,
+        own_steps: OwnSteps,
         batches: Batches,
         finished: Callable[[Course, Replayed | str, list[tuple[int, float]]], None],
     ) -> None:

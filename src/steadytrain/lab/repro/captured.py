@@ -58,7 +58,7 @@ def main(bundle_path: str, folder_name: str) -> int:
     bundle, folder = open_bundle(Path(bundle_path)), Path(folder_name)
     request = Request(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
     attach = _attach_to_updates if request.update else _attach
-    return run_recorded(bundle, lambda: attach(bundle, folder, request))
+    return run_recorded(bundle, lambda: attach(bundle, folder, request), scratch=folder)
 
 
 def _attach(bundle: Bundle, folder: Path, request: Request) -> None:

@@ -17,6 +17,7 @@ from steadytrain.capture.recorder import MicroBatch
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.lab.each_operation import EachOperation
 from steadytrain.lab.operands import Kinds
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.repro.arguments import CannotWriteError, Ref, map_leaves, refs_in
 from steadytrain.lab.repro.cone import portable
 from steadytrain.lab.repro.held import on_host
@@ -47,8 +48,8 @@ class LooksAfter(Beside):
 class StepCapture(Follower):
     """Captures the steps of ``window`` while a replay does them again."""
 
-    def __init__(self, *, own_steps: int, replayed_from: int, window: range) -> None:
-        self._before = replayed_from - own_steps
+    def __init__(self, *, own_steps: OwnSteps, replayed_from: int, window: range) -> None:
+        self._before = replayed_from - own_steps.wanted
         self._now = self._before
         self._window = window
         self._trail: Trail | None = None

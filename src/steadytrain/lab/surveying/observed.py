@@ -18,6 +18,7 @@ from steadytrain.capture.patches import MISSING
 from steadytrain.capture.recorder import MicroBatch, RandomState
 from steadytrain.capture.streams import Seen, Stream
 from steadytrain.lab.judgement import Replayed as Outcome
+from steadytrain.lab.own_steps import OwnSteps
 from steadytrain.lab.replayer import Replayer
 from steadytrain.lab.surveying.batches import Batches, named_tensors
 from steadytrain.lab.surveying.calls import Calls
@@ -69,7 +70,7 @@ class Alone(Follower):
 class ReplayedSteps(Replayer):
     """A replay that tells where it is."""
 
-    def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: int) -> None:
+    def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: OwnSteps) -> None:
         super().__init__(
             recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=self._over, trace_step=None
         )

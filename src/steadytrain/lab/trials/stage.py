@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.errors import UsageError
+from steadytrain.lab.file_sandbox import branch_files
 from steadytrain.lab.launched import hear_of_exit, leave, run_followed
 from steadytrain.lab.moved import Moved
+from steadytrain.lab.own_steps import steps_before
 from steadytrain.lab.processes import die_with_parent
 from steadytrain.lab.trials.messages import Line
 from steadytrain.trials.contract import Change, Outcome, Spec
@@ -49,11 +51,14 @@ class _Stage:
         self._place = Moved.parse(asked["moved"])
         self._source = open_source(Path(asked["source"]), self._place)
         self._begin: int | None = asked["begin"]
-        self._own_steps = 0 if self._begin is None else self._begin if asked["lead"] == "all" else 1
+        self._own_steps = 0 if self._begin is None else self._own(self._begin) if asked["lead"] == "all" else 1
         self._early = [Change.from_json(change) for change in asked["early"]]
         self._scratch = Path(asked["log"]).parent
         self._made: list[Any] = []
         self._run: Any = None
+
+    def _own(self, until: int) -> int:
+        return max(1, until - steps_before(self._source.environment))
 
     def launch(self) -> None:
         environment = self._source.environment
@@ -98,6 +103,7 @@ class _Stage:
             if child == 0:
                 die_with_parent()
                 hear_of_exit(self._script_over)
+                branch_files(self._scratch / f"written-{os.getpid()}")
                 return self._job(message)
             self._line.send({"running": child})
             _, status = os.waitpid(child, 0)

@@ -1,0 +1,361 @@
+"""A tree in which what a script changes lies, and what the script sees: that tree over the files as they are.
+
+A path of the script has the same path once more below the mirror. What is there hides what lies outside. What
+the script has removed is hidden too, and a file that is changed in part is copied first.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+WRITTEN_BYTES_MAX = 16 << 30
+"""What a script may write before its writes fail as on a full disk."""
+
+LINKS_MAX = 40
+"""As the kernel does: more links in one path are a circle."""
+
+WRITES_BETWEEN_CHECKS = 64
+"""The size of the mirror is summed up so rarely: that takes a call of the system a file."""
+
+
+class FileMirror:
+    """Paths as a script sees them, and where what it means lies.
+
+    Args:
+        mirror: where changed files lie.
+        writable: folders in which the script writes as usual, resolved.
+    """
+
+    def __init__(self, mirror: Path, *, writable: tuple[Path, ...]) -> None:
+        self.writable = writable
+        self._mirror = os.path.realpath(mirror)
+        self.passed = tuple(f"{folder}{os.sep}" for folder in writable)
+        self._gone: set[str] = set()
+        self.is_used = False
+        self._writes = 0
+        self.real = OriginalFunctions()
+
+    # -- where a path leads ----------------------------------------------------------------------------------------
+
+    def named(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> str:
+        """The path as the script means it: absolute, links in it resolved (the last one only with ``follow``)."""
+        text = os.fsdecode(path)
+        if dir_fd is not None:
+            text = os.path.join(self.real.readlink(f"/proc/self/fd/{dir_fd}"), text)
+        if not os.path.isabs(text):
+            text = os.path.join(self.real.getcwd(), text)
+        return self._resolved(self.outside(text), follow=follow, links=0)
+
+    def outside(self, text: str) -> str:
+        """A path in the mirror (a working directory that the script has made) as the script means it."""
+        if text == self._mirror or text.startswith(self._mirror + os.sep):
+            return text[len(self._mirror) :] or os.sep
+        return text
+
+    def _resolved(self, text: str, *, follow: bool, links: int) -> str:
+        done = os.sep
+        parts = [part for part in text.split(os.sep) if part not in ("", ".")]
+        for number, part in enumerate(parts):
+            if part == "..":
+                done = os.path.dirname(done)
+                continue
+            here = os.path.join(done, part)
+            is_last = number == len(parts) - 1
+            target = self._link(here) if follow or not is_last else None
+            if target is None or links > LINKS_MAX:
+                done = here
+                continue
+            rest = os.path.join(os.path.join(done, target), *parts[number + 1 :])
+            return self._resolved(self.outside(rest), follow=follow, links=links + 1)
+        return done
+
+    def _link(self, named: str) -> str | None:
+        try:
+            return str(self.real.readlink(self.lies(named)))
+        except OSError:
+            return None
+
+    def lies(self, named: str) -> str:
+        """Where a resolved path lies: in the mirror (where nothing may be), or where it is."""
+        if not self.is_used or named.startswith(self.passed):
+            return named
+        mirrored = self._mirror + named
+        return mirrored if self.is_gone(named) or self.real.lexists(mirrored) else named
+
+    def is_gone(self, named: str) -> bool:
+        while self._gone and len(named) > 1:
+            if named in self._gone:
+                return True
+            named = os.path.dirname(named)
+        return False
+
+    def reading(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> Any:
+        """Where to look for a path."""
+        if isinstance(path, int) or not self.is_used:
+            return path
+        return self.lies(self.named(path, dir_fd, follow=follow))
+
+    def writing(self, path: Any, dir_fd: int | None = None, *, keep: bool = True, follow: bool = True) -> Any:
+        """Where to write what the script writes to a path; with ``keep`` what is there already is copied first."""
+        if isinstance(path, int):
+            return path
+        named = self.named(path, dir_fd, follow=follow)
+        if named.startswith(self.passed) or self._is_special(named):
+            return path if dir_fd is None else named
+        lies, mirrored = self.lies(named), self._mirror + named
+        if self.real.isdir(self.lies(os.path.dirname(named))):
+            self.is_used = True
+            self.real.makedirs(os.path.dirname(mirrored))
+            self._check_room()
+            if keep and lies != mirrored and self.real.isfile(lies):
+                self.real.copy(lies, mirrored)
+            elif keep and lies != mirrored and self.real.isdir(lies):
+                self.real.makedirs(mirrored)
+        else:
+            self.is_used = True
+        return mirrored
+
+    def _is_special(self, named: str) -> bool:
+        """A pipe, a socket or a device is no file that could be changed."""
+        try:
+            mode = self.real.stat(named).st_mode
+        except OSError:
+            return False
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+    def _check_room(self) -> None:
+        self._writes += 1
+        if self._writes % WRITES_BETWEEN_CHECKS == 0 and self.real.size(self._mirror) > WRITTEN_BYTES_MAX:
+            bound = f"the launched script has written more than {WRITTEN_BYTES_MAX >> 30} GiB"
+            raise OSError(errno.ENOSPC, bound)
+
+    def branch(self, folder: Path) -> None:
+        """Go on with a copy of what was written so far, which another copy of this process does not see."""
+        if self.is_used:
+            self.real.copytree(self._mirror, str(folder))
+        self._mirror = os.path.realpath(folder)
+
+    def must_be_new(self, path: Any, dir_fd: int | None = None) -> None:
+        if self.real.lexists(self.lies(self.named(path, dir_fd, follow=False))):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(path))
+
+    def entries(self, path: Any) -> list[Entry]:
+        """What lies in a folder: in the mirror, and where it is, unless it was removed or is in the mirror too."""
+        named, shown = self.named(path), os.fsdecode(path)
+        names: dict[str, None] = {}
+        mirrored = self._mirror + named
+        if self.real.isdir(mirrored):
+            names.update(dict.fromkeys(self.real.listdir(mirrored)))
+        if not self.is_gone(named) and self.real.isdir(named):
+            real = (name for name in self.real.listdir(named) if os.path.join(named, name) not in self._gone)
+            names.update(dict.fromkeys(real))
+        elif not self.real.isdir(mirrored):
+            self.real.listdir(self.lies(named))  # raises what it is
+        return [Entry(name, os.path.join(shown, name)) for name in names]
+
+    def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
+        self._take_away(self.named(path, dir_fd, follow=False), self.real.remove)
+
+    def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        named = self.named(path, dir_fd, follow=False)
+        if self.real.isdir(self.lies(named)) and not named.startswith(self.passed) and self.entries(named):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), os.fsdecode(path))
+        self._take_away(named, self.real.rmdir)
+
+    def _take_away(self, named: str, remove: Callable[[str], Any]) -> None:
+        if named.startswith(self.passed):
+            remove(named)
+            return
+        lies = self.lies(named)
+        if lies != named or not self.real.lexists(named):
+            remove(lies)
+        if self.real.lexists(named):
+            self.is_used = True
+            self._gone.add(named)
+
+    def rename(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        old = self.named(src, src_dir_fd, follow=False)
+        new = self.named(dst, dst_dir_fd, follow=False)
+        if old.startswith(self.passed) and new.startswith(self.passed):
+            self.real.rename(old, new)
+            return
+        lies = self.lies(old)
+        if not self.real.lexists(lies):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old, None, new)
+        is_folder = self.real.isdir(lies) and not self.real.islink(lies)
+        if lies == self._mirror + old and not (is_folder and self.real.isdir(old)):
+            self.real.rename(lies, self.writing(new, keep=False, follow=False))
+            if self.real.lexists(old):
+                self._gone.add(old)
+            return
+        self.copy_to(old, new)
+        if not is_folder:
+            self.remove(old)
+            return
+        self.real.rmtree(self._mirror + old)
+        if self.real.lexists(old):
+            self._gone.add(old)
+
+    def copy_to(self, src: Any, dst: Any) -> None:
+        """A copy under another name: what a rename leaves, or a hard link."""
+        old, new = self.named(src, follow=False), self.named(dst, follow=False)
+        lies = self.lies(old)
+        target = self.writing(new, keep=False, follow=False)
+        if not self.real.isdir(lies) or self.real.islink(lies):
+            self.real.copy(lies, target)
+            return
+        for entry in self.entries(old):
+            self.real.makedirs(target)
+            self.copy_to(os.path.join(old, entry.name), os.path.join(new, entry.name))
+        self.real.makedirs(target)
+
+
+@contextmanager
+def own_words(*paths: Any) -> Iterator[None]:
+    """An error in this block names the paths that the script gave, and not where they lead."""
+    try:
+        yield
+    except OSError as error:
+        for name, path in zip(("filename", "filename2"), paths, strict=False):
+            if getattr(error, name) is not None:
+                setattr(error, name, path)
+        raise
+
+
+class Entry:
+    """As ``os.DirEntry``, of which only ``os.scandir`` makes any."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+    def inode(self) -> int:
+        return self.stat(follow_symlinks=False).st_ino
+
+    def is_symlink(self) -> bool:
+        return os.path.islink(self.path)
+
+    def is_junction(self) -> bool:
+        return False
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isdir(self.path) and (follow_symlinks or not self.is_symlink())
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isfile(self.path) and (follow_symlinks or not self.is_symlink())
+
+
+class Entries:
+    """As what ``os.scandir`` gives."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> Entries:
+        return self
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> Entries:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())
+
+
+class OriginalFunctions:
+    """The functions of Python as they were before they are replaced."""
+
+    def __init__(self) -> None:
+        self.open, self.os_open = builtins.open, os.open
+        self.stat, self.lstat, self.readlink, self.getcwd = os.stat, os.lstat, os.readlink, os.getcwd
+        self.listdir, self.scandir = os.listdir, os.scandir
+        self.chdir = os.chdir
+        self.mkdir, self.rmdir, self.remove, self.rename = os.mkdir, os.rmdir, os.unlink, os.replace
+        self.symlink = os.symlink
+
+    def lexists(self, path: str) -> bool:
+        try:
+            self.lstat(path)
+        except OSError:
+            return False
+        return True
+
+    def _mode(self, path: str) -> int:
+        try:
+            return self.stat(path).st_mode
+        except OSError:
+            return 0
+
+    def isdir(self, path: str) -> bool:
+        return stat.S_ISDIR(self._mode(path))
+
+    def isfile(self, path: str) -> bool:
+        return stat.S_ISREG(self._mode(path))
+
+    def islink(self, path: str) -> bool:
+        try:
+            return stat.S_ISLNK(self.lstat(path).st_mode)
+        except OSError:
+            return False
+
+    def makedirs(self, path: str) -> None:
+        if not self.isdir(path):
+            self.makedirs(os.path.dirname(path))
+            self.mkdir(path, 0o777)
+
+    def copy(self, source: str, target: str) -> None:
+        if self.lexists(target):
+            self.remove(target)
+        if self.islink(source):
+            self.symlink(self.readlink(source), target)
+            return
+        with self.open(source, "rb") as given, self.open(target, "wb") as taken:
+            shutil.copyfileobj(given, taken, 1 << 20)
+
+    def copytree(self, source: str, target: str) -> None:
+        self.makedirs(target)
+        for name in self.listdir(source):
+            one, other = os.path.join(source, name), os.path.join(target, name)
+            if self.isdir(one) and not self.islink(one):
+                self.copytree(one, other)
+            else:
+                self.copy(one, other)
+
+    def rmtree(self, path: str) -> None:
+        for name in self.listdir(path) if self.isdir(path) else ():
+            below = os.path.join(path, name)
+            if self.isdir(below) and not self.islink(below):
+                self.rmtree(below)
+            else:
+                self.remove(below)
+        if self.isdir(path):
+            self.rmdir(path)
+
+    def size(self, path: str) -> int:
+        total = 0
+        for name in self.listdir(path):
+            below = os.path.join(path, name)
+            if self.isdir(below) and not self.islink(below):
+                total += self.size(below)
+            else:
+                with suppress(OSError):
+                    total += self.lstat(below).st_size
+        return total
