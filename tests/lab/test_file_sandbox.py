@@ -79,6 +79,7 @@ WAYS = {
         os.makedirs("a/b", exist_ok=True)
         os.rmdir("a/b/c")
         os.link("old.txt", "hard.txt")
+        print(os.path.samefile("old.txt", "hard.txt"))
     """,
     "links": """
         open("latest", "w").write("through the link")

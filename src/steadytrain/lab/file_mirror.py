@@ -196,7 +196,7 @@ class FileMirror:
             if self.real.lexists(old):
                 self._gone.add(old)
             return
-        self.copy_to(old, new)
+        self._copy_to(old, new)
         if not is_folder:
             self.remove(old)
             return
@@ -204,9 +204,11 @@ class FileMirror:
         if self.real.lexists(old):
             self._gone.add(old)
 
-    def copy_to(self, src: Any, dst: Any) -> None:
-        """A copy under another name: what a rename leaves, or a hard link."""
-        old, new = self.named(src, follow=False), self.named(dst, follow=False)
+    def link(self, src: Any, dst: Any, **kwargs: Any) -> None:
+        self.must_be_new(dst)
+        self.real.link(self.writing(src), self.writing(dst, keep=False, follow=False))
+
+    def _copy_to(self, old: str, new: str) -> None:
         lies = self.lies(old)
         target = self.writing(new, keep=False, follow=False)
         if not self.real.isdir(lies) or self.real.islink(lies):
@@ -214,7 +216,7 @@ class FileMirror:
             return
         for entry in self.entries(old):
             self.real.makedirs(target)
-            self.copy_to(os.path.join(old, entry.name), os.path.join(new, entry.name))
+            self._copy_to(os.path.join(old, entry.name), os.path.join(new, entry.name))
         self.real.makedirs(target)
 
 
@@ -289,7 +291,7 @@ class OriginalFunctions:
         self.listdir, self.scandir = os.listdir, os.scandir
         self.chdir = os.chdir
         self.mkdir, self.rmdir, self.remove, self.rename = os.mkdir, os.rmdir, os.unlink, os.replace
-        self.symlink = os.symlink
+        self.symlink, self.link = os.symlink, os.link
 
     def lexists(self, path: str) -> bool:
         try:

@@ -125,7 +125,7 @@ class FileSandbox:
             ("unlink", self._named_rightly(self.mirror.remove)),
             ("rename", self._named_rightly(self.mirror.rename)),
             ("replace", self._named_rightly(self.mirror.rename)),
-            ("link", self._named_rightly(lambda src, dst, **kwargs: self.mirror.copy_to(src, dst))),
+            ("link", self._named_rightly(self.mirror.link)),
             ("symlink", self._symlink),
         ):
             self._replace(os, name, ours)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
 RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a checkpoint: put back the one it began with)"
+FORBIDDEN = ("Permission denied", "Operation not permitted")
+FORBIDDEN_HINT = ", where it was not allowed to write: your files are protected while it is launched again"
 MARKS = "^~ "
 """Under the lines of a traceback: they say nothing in another place."""
 
@@ -93,8 +95,10 @@ class Ended:
     def before(self, until: str) -> str:
         """In words, of one that did not come to its ``until``."""
         said = f"; it said: {' | '.join(self.said)}" if self.said else ""
-        resumed = RESUMED_HINT if self.status == 0 else ""
-        return f"the launched script ended with {self.status} before its {until}{resumed}{said}"
+        hint = RESUMED_HINT if self.status == 0 else ""
+        if any(text in line for line in self.said for text in FORBIDDEN):
+            hint = FORBIDDEN_HINT
+        return f"the launched script ended with {self.status} before its {until}{hint}{said}"
 
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
