@@ -29,7 +29,7 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
     there); by default that of the newest run. Beside the operation: what float64 gives for the step, how near the
     outputs of modules are to the largest number of their format, and, where the script compiles, eager, aot_eager and
     its backend side by side. The script runs its set-up and steps of its own before the recorded ones; what it writes
-    meanwhile goes to a temporary folder. Ends with status 0 when an operation (or a bad input) is named, 1 when none is.
+    goes to a temporary folder. Ends with status 0 when an operation (or a bad input) is named, 1 when none is.
     """
     if step is not None and step < 1:
         raise UsageError(f"--step {step}: steps count from 1")
