@@ -27,8 +27,8 @@ from cost.case import Case
 from cost.gpt import GPT
 from cost.table import cpu_name
 
-from steadytrain.capture.activations import Activations
-from steadytrain.capture.failopen import Guard
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import Activations
 
 EVERY_STEPS = 50
 WARM_UP_STEPS = 2

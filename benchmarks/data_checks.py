@@ -26,9 +26,9 @@ SYLLABLES = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "u
 
 _CHECK = """
 import json, resource, sys, time
-from steadytrain.data_checks import Wanted, look_at
-from steadytrain.data_checks.contract import Circumstances
-from steadytrain.data_checks.tokenizing import tokenizer_at
+from steadytrain.checks.data import Wanted, look_at
+from steadytrain.checks.data.data_check import Circumstances
+from steadytrain.checks.data.tokenizing import tokenizer_at
 began = time.perf_counter()
 tokenizer = tokenizer_at(sys.argv[2]) if sys.argv[2] else None
 known = Circumstances(tokenizer, tokenizer.size if tokenizer else None, 1024)

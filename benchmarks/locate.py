@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from steadytrain.lab.looking import SecondLook
-from steadytrain.lab.tracer import OperationTracer
+from steadytrain.tracing.second_looks import SecondLook
+from steadytrain.tracing.tracer import OperationTracer
 
 WIDTH, WORDS, HEADS, BLOCKS = 512, 8192, 8, 7
 LIMIT_STEPS = 1.5

@@ -23,17 +23,17 @@ from pathlib import Path
 
 import numpy as np
 
-from steadytrain.capture.activations import COLUMNS as MODULE_COLUMNS
-from steadytrain.capture.books import Books, Settings
-from steadytrain.capture.failopen import Guard
-from steadytrain.capture.history import History
-from steadytrain.capture.sink import NoSink
-from steadytrain.capture.streams import Stream
-from steadytrain.capture.tensorstats.columns import COLUMNS as TENSOR_COLUMNS
-from steadytrain.catalog import detector_name, detectors
-from steadytrain.model import Reading
-from steadytrain.store.segments import StepRecord
-from steadytrain.symptoms import Detector
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.tensors.activations import COLUMNS as MODULE_COLUMNS
+from steadytrain.capture.tensors.statistics.tensor_columns import COLUMNS as TENSOR_COLUMNS
+from steadytrain.core.model import Reading
+from steadytrain.detection.run_recorder import Books, Settings
+from steadytrain.detection.sink import NoSink
+from steadytrain.detection.step_history import History
+from steadytrain.detectors import Detector
+from steadytrain.grouping.catalog import detector_name, detectors
+from steadytrain.storage.segments import StepRecord
 from steadytrain.testing import healthy_loss
 
 TENSORS, MODULES = 200, 120

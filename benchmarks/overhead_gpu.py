@@ -175,7 +175,7 @@ def _kernel(torch: Any, case: Case, *, histogram: bool) -> tuple[int, Any]:
     """Bytes that one call reads, and the call."""
     from cost.gpt import GPT
 
-    from steadytrain.capture.tensorstats.kernel import Table
+    from steadytrain.capture.tensors.statistics.triton_kernel import Table
 
     with torch.device("meta"):
         shapes = [parameter.shape for parameter in GPT(case).parameters()]

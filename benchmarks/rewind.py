@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from steadytrain.capture.books import Settings
-from steadytrain.capture.follower import Follower
-from steadytrain.capture.rewind import TAPE_SHARE, Rewind
-from steadytrain.capture.snapshots import COST_SHARE, EVERY_STEPS, STALL_SHARE, Snapshots
-from steadytrain.capture.watcher import Watcher
-from steadytrain.levels import LEVELS
+from steadytrain.capture.snapshots.rewind import TAPE_SHARE, Rewind
+from steadytrain.capture.snapshots.snapshots import COST_SHARE, EVERY_STEPS, STALL_SHARE, Snapshots
+from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.core.levels import LEVELS
+from steadytrain.detection.run_recorder import Settings
 
 WIDTH, WORDS, TOKENS, HEADS, BLOCKS = 256, 4096, 64, 4, 10
 BYTES_MAX = 4096 * 1_000_000

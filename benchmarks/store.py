@@ -2,7 +2,7 @@
 
 The writers are those that a run uses: the scalars of every step, and the norm of every gradient, random numbers. All
 of them would be 40 GB, so two things are done that change nothing in what is there at the end
-(tests/test_store_retention.py proves it of thinning). Before the last ``DENSE_STEPS`` only every tenth step has its
+(tests/storage/test_retention.py proves it of thinning). Before the last ``DENSE_STEPS`` only every tenth step has its
 norms written, the one that retention keeps of ten anyway. And what the background thread does in a run, ``keep_run``,
 is done here in between, every ``LOOK_STEPS`` steps and without its rests. In a run it looks every few seconds, which
 writes the newest steps once more: ``--steps 20000 --look 1000`` shows what that costs.
@@ -37,14 +37,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import Reading
-from steadytrain.store import compaction
-from steadytrain.store.folder import RunRecord, RunWriter, open_run
-from steadytrain.store.questions import ask
-from steadytrain.store.retention import Keeper, keep_run
-from steadytrain.store.segments import SegmentWriter, StepRecord
-from steadytrain.store.tables import TableWriter
-from steadytrain.store.thinning import FACTOR
+from steadytrain.core.model import Reading
+from steadytrain.storage import compaction
+from steadytrain.storage.query import ask
+from steadytrain.storage.retention import Keeper, keep_run
+from steadytrain.storage.run_folder import RunRecord, RunWriter, open_run
+from steadytrain.storage.segments import SegmentWriter, StepRecord
+from steadytrain.storage.tables import TableWriter
+from steadytrain.storage.thinning import FACTOR
 
 TENSORS, STEPS = 10_000, 1_000_000
 QUICK = (200, 20_000)

@@ -30,9 +30,9 @@ from trials.noise import LEVEL, LOG_NORM_SIGMA, NOISES, SIGMA, WITH_TREND, Value
 from trials.real import STEPS, traces, traces_of_logs
 from trials.rules import RULES, episodes
 
-from steadytrain.catalog import detector_name, detectors
-from steadytrain.model import Symptom, Window
-from steadytrain.symptoms import Detector
+from steadytrain.core.model import Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.grouping.catalog import detector_name, detectors
 from steadytrain.testing import steps
 
 TRACE_STEPS = 100_000

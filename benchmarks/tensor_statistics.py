@@ -19,7 +19,7 @@ from datetime import date
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.tensorstats import TensorWatch, fetch, l2_norms, log2_histogram
+from steadytrain.capture.tensors.statistics import TensorWatch, fetch, l2_norms, log2_histogram
 
 FLUSH_ELEMENTS = 1 << 24  # 64 MiB, read before each part: what was measured last is out of the cache
 

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import torch
 
-from steadytrain.lab.trials.pool import Pool
-from steadytrain.trials.case import open_case
-from steadytrain.trials.catalog import trial
-from steadytrain.trials.contract import NotApplicable, Outcome
-from steadytrain.trials.judging import excess_of
+from steadytrain.experiments.case import open_case
+from steadytrain.experiments.judging import excess_of
+from steadytrain.experiments.trial import NotApplicable, Outcome
+from steadytrain.experiments.trial_catalog import trial
+from steadytrain.trial_runs.pool import Pool
 
 SCRIPT = Path(__file__).with_name("trial_matrix_train.py")
 INCIDENTS = ("bad-batch", "rate", "moments-permuted", "moments-zeroed", "bit-flip", "shift", "none")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.model import Action, BadTensor, Finding, Incident, Located, OperandRange, Symptom, Window
-from steadytrain.store.bundle import seal, write_json
-from steadytrain.store.folder import RunWriter
-from steadytrain.store.segments import SegmentWriter, StepRecord, window_of, write_window
+from steadytrain.core.model import Action, BadTensor, Finding, Incident, Located, OperandRange, Symptom, Window
+from steadytrain.storage.bundle import seal, write_json
+from steadytrain.storage.run_folder import RunWriter
+from steadytrain.storage.segments import SegmentWriter, StepRecord, window_of, write_window
 
 TENSORS = ("model.embed.weight", "model.head.weight", "model.head.bias")
 DESCRIPTION: dict[str, Any] = {

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from builders import DESCRIPTION, FACTS, TENSORS, incident, records, symptom, write_bundle
-from steadytrain.integrations import outlet
-from steadytrain.integrations.exports import Exports
-from steadytrain.model import Reading
-from steadytrain.store.segments import StepRecord
+from steadytrain.core.model import Reading
+from steadytrain.exporters import exporter_queue
+from steadytrain.exporters.run_exports import Exports
+from steadytrain.storage.segments import StepRecord
 
 STEPS = 120
 BINS = ("zero", "below", *(f"2^{exponent}" for exponent in range(-40, 24)), "above", "nonfinite")
@@ -58,7 +58,7 @@ def followed(to: Sequence[str], *, folder: str = ".", with_incident: bool = Fals
 
     The loop rests sometimes, so that what waits has been handed over by then, as it is in a loop of ordinary speed.
     """
-    outlet.FLUSH_EVERY_S = 0.05
+    exporter_queue.FLUSH_EVERY_S = 0.05
     run_dir = Path(folder, "run").absolute()
     run_dir.mkdir()
     exports = Exports(to, tell=print)

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from steadytrain.capture.activations import Activations, Taken
-from steadytrain.capture.failopen import Guard
-from steadytrain.model import Reading
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import Activations, Taken
+from steadytrain.core.model import Reading
 
 
 def untold(text: str) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 
-from steadytrain.capture.books import Settings
-from steadytrain.capture.failopen import raise_own_errors
-from steadytrain.capture.gate import Measurement
-from steadytrain.capture.rewind import Rewind
-from steadytrain.capture.snapshots import Snapshots
-from steadytrain.capture.streams import Seen, Stream
-from steadytrain.capture.watcher import Watcher
-from steadytrain.lab.judgement import Replayed
-from steadytrain.lab.replayer import Replayer
-from steadytrain.store.tape import Recording, find_recording
+from steadytrain.capture.hooks.fail_open import raise_own_errors
+from steadytrain.capture.snapshots.rewind import Rewind
+from steadytrain.capture.snapshots.snapshots import Snapshots
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.replay.engine import Replayer
+from steadytrain.replay.verdict import Replayed
+from steadytrain.storage.tape_files import Recording, find_recording
 
 BYTES_MAX = 1 << 30
 Loop = Callable[[], None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm
-from steadytrain.store.folder import RunRecord, open_run
+from steadytrain.storage.run_folder import RunRecord, open_run
 
 WAIT_S_MAX = 90.0
 TESTS = Path(__file__).parent

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import builders
-from steadytrain.model import Reading
-from steadytrain.store.segments import StepRecord
-from steadytrain.store.tables import TableWriter
+from steadytrain.core.model import Reading
+from steadytrain.storage.segments import StepRecord
+from steadytrain.storage.tables import TableWriter
 
 BINS = ("zero", "below", *(f"2^{exponent}" for exponent in range(-40, 24)), "above", "nonfinite")
 TENSOR_COLUMNS = ("gradient_nonfinite", "weight_nonfinite", "weight_norm", "update_ratio", "gradient_zero_share")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.model import Symptom, Window
-from steadytrain.trials.case import Case
+from steadytrain.core.model import Symptom, Window
+from steadytrain.experiments.case import Case
 
 
 def window(losses: list[float], **signals: float) -> Window:

@@ -10,12 +10,12 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from replaying import Loop
-from steadytrain.capture.books import Settings
-from steadytrain.capture.watcher import Watcher
-from steadytrain.lab.trials.changes import make
-from steadytrain.lab.trials.runner import Job, TrialRun
-from steadytrain.store.tape import Recording
-from steadytrain.trials.contract import Change, Entry, Outcome, Spec
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.experiments.trial import Change, Entry, Outcome, Spec
+from steadytrain.storage.tape_files import Recording
+from steadytrain.trial_runs.changes import make
+from steadytrain.trial_runs.runner import Job, TrialRun
 
 PATCHED = (
     (torch.autocast, "__enter__"),

@@ -15,7 +15,7 @@ import pytest
 
 import steadytrain
 import warm
-from steadytrain.store.folder import RunRecord, open_run
+from steadytrain.storage.run_folder import RunRecord, open_run
 
 WAIT_S_MAX = 120.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

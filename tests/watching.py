@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steadytrain.capture.books import Settings
-from steadytrain.capture.watcher import Watcher
-from steadytrain.catalog import detectors
-from steadytrain.lab.investigate import StepInvestigator
-from steadytrain.model import Policy
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.core.model import Policy
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.grouping.catalog import detectors
+from steadytrain.tracing.investigator import StepInvestigator
 
 
 @contextmanager

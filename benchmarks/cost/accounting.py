@@ -52,9 +52,10 @@ class Accounting:
         return call
 
     def _install(self) -> None:
-        from steadytrain.capture import instruments, watcher
-        from steadytrain.capture.books import Books
-        from steadytrain.capture.clipping import Clipping
+        from steadytrain.capture.hooks.clipping import Clipping
+        from steadytrain.capture.step import watcher
+        from steadytrain.capture.tensors import measurement_schedule
+        from steadytrain.detection.run_recorder import Books
 
         for name in ("forward_begins", "forward_ends", "backward_begins", "backward_ends", "gradients_zeroed"):
             self._wrap(watcher.Watcher, name, "hooks")
@@ -64,9 +65,9 @@ class Accounting:
         self._wrap(Clipping, "_keep", "clip")
         self._wrap_clip(watcher.Watcher)
         for name in ("before_update", "after_update"):
-            self._wrap(instruments.TensorWatch, name, "tensors")
-        self._wrap(instruments.Instruments, "read", "tensors")
-        self._wrap(instruments, "log2_histogram", "histograms")
+            self._wrap(measurement_schedule.TensorWatch, name, "tensors")
+        self._wrap(measurement_schedule.Instruments, "read", "tensors")
+        self._wrap(measurement_schedule, "log2_histogram", "histograms")
         for name in ("commit", "read"):
             self._wrap(Books, name, "books")
         self._wrap(Books, "detect", "detectors")
@@ -94,7 +95,7 @@ class Accounting:
         owner.clip = self.timed("clip", clip)
 
     def _wrap_modules(self) -> None:
-        from steadytrain.capture.activations import Activations
+        from steadytrain.capture.tensors.activations import Activations
 
         for name in ("arm", "backward_begins", "take", "_call_begins", "_call_ends", "_function_called"):
             self._wrap(Activations, name, "modules")

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.levels import LEVELS
+from steadytrain.core.levels import LEVELS
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ DETECTIONS = 5
 
 def watch(subject: Subject, *, level: str) -> Attached:
     import steadytrain
-    from steadytrain import levels
+    from steadytrain.core import levels
 
     levels.LEVELS[level] = drawn_together(levels.LEVELS[level])
     accounting = Accounting()
@@ -57,8 +57,8 @@ def warnings_of(watched: Any) -> list[str]:
 
 def long_run(watched: Any) -> dict[str, float]:
     """Milliseconds a step of recording, and of the detectors on full windows, in a run of many steps."""
-    from steadytrain.capture.gate import Measurement
-    from steadytrain.capture.looks import LOOK_STEPS
+    from steadytrain.capture.step.gate import Measurement
+    from steadytrain.detection.detector_schedule import LOOK_STEPS
 
     watcher = watched._watcher
     stream, books = watcher.streams[0], watcher.books
@@ -67,7 +67,7 @@ def long_run(watched: Any) -> dict[str, float]:
         name: float(values[-1]) for name, values in window.signals.items() if len(values) and window.present[name][-1]
     }
     norms, first = window.gradient_norms[-1].copy(), int(window.steps[-1]) + 1
-    from steadytrain.store.segments import StepRecord
+    from steadytrain.storage.segments import StepRecord
 
     started = time.perf_counter()
     for step in range(first, first + FILLED_STEPS):

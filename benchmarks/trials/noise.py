@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import Series, Table, Window
+from steadytrain.core.model import Series, Table, Window
 from steadytrain.testing import steps
 
 Values = NDArray[np.float64]

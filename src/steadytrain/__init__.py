@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steadytrain.attach import watch
-    from steadytrain.capture.watcher import RunStopped
-    from steadytrain.lab.preflight.code import preflight
-    from steadytrain.store.folder import load_run
+    from steadytrain.capture.step.watcher import RunStopped
+    from steadytrain.preflight_runs.in_code import preflight
+    from steadytrain.storage.run_folder import load_run
 
 __version__ = "0.1.0"
 __all__ = ["RunStopped", "__version__", "load_run", "preflight", "watch"]
@@ -25,11 +25,11 @@ def __getattr__(name: str) -> Any:
 
         return getattr(attach, name)
     if name == "preflight":
-        from steadytrain.lab.preflight import code
+        from steadytrain.preflight_runs import in_code
 
-        return code.preflight
+        return in_code.preflight
     if name == "load_run":
-        from steadytrain.store import folder
+        from steadytrain.storage import run_folder
 
-        return folder.load_run
+        return run_folder.load_run
     raise AttributeError(f"module 'steadytrain' has no attribute {name!r}")

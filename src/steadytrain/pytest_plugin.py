@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from steadytrain.checks.contract import Outcome
+    from steadytrain.checks.subject.model_check import Outcome
 
 Assertion = Callable[..., Any]
 MARK = "preflight"
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if EVERY_CHECK in metafunc.fixturenames:
-        from steadytrain.check_pages import check_names
+        from steadytrain.checks.pages import check_names
 
         metafunc.parametrize(EVERY_CHECK, check_names(), indirect=True)
 
@@ -170,7 +170,7 @@ def _made(name: str, given: dict[str, Any]) -> Outcome:
 
 
 def _checked(name: str, given: dict[str, Any]) -> Outcome:
-    from steadytrain.lab.preflight.code import check
+    from steadytrain.preflight_runs.in_code import check
 
     outcome = check(name, **given)
     if outcome.status == "fail":

@@ -21,27 +21,29 @@ from hard_tensors import tensors, truth
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs under Triton's interpreter", allow_module_level=True)
 
-from steadytrain.capture.tensorstats import HISTOGRAM_COLUMNS, TensorWatch, kernel, log2_histogram, passes
-from steadytrain.capture.tensorstats.histogram import count_bins
+from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, TensorWatch, log2_histogram, passes, triton_kernel
+from steadytrain.capture.tensors.statistics.histogram import count_bins
 
 # The interpreter computes in NumPy, which warns of what the kernel looks for.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 
 CPU = torch.device("cpu")
-HALVES_AND_FLOATS = tuple(kernel.DTYPES)
+HALVES_AND_FLOATS = tuple(triton_kernel.DTYPES)
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "CHUNK", 512)
-    monkeypatch.setattr(kernel, "_LANES", 128)
+    monkeypatch.setattr(triton_kernel, "CHUNK", 512)
+    monkeypatch.setattr(triton_kernel, "_LANES", 128)
 
 
-def summarise(many: list[Tensor], *, histogram: bool = True) -> kernel.Summaries:
-    return kernel.Table([tensor.numel() for tensor in many], many[0].dtype, CPU).summarise(many, histogram=histogram)
+def summarise(many: list[Tensor], *, histogram: bool = True) -> triton_kernel.Summaries:
+    return triton_kernel.Table([tensor.numel() for tensor in many], many[0].dtype, CPU).summarise(
+        many, histogram=histogram
+    )
 
 
-def agrees(found: kernel.Summaries, many: list[Tensor]) -> None:
+def agrees(found: triton_kernel.Summaries, many: list[Tensor]) -> None:
     assert found.histogram is not None
     for at, tensor in enumerate(many):
         squares, smallest, largest, total, nonfinite, finite = found.partials[at].tolist()
@@ -66,7 +68,7 @@ def test_any_tensors(data: st.DataObject, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", HALVES_AND_FLOATS, ids=str)
 def test_many_chunks(dtype: torch.dtype) -> None:
-    sizes = [kernel.CHUNK * 2 + 3, 1, kernel.CHUNK, 200, kernel.CHUNK - 1]
+    sizes = [triton_kernel.CHUNK * 2 + 3, 1, triton_kernel.CHUNK, 200, triton_kernel.CHUNK - 1]
     generator = torch.Generator().manual_seed(0)
     many = [(torch.randn(size, generator=generator) * 10.0 ** (at - 3)).to(dtype) for at, size in enumerate(sizes)]
     many[0][-1], many[3][7] = math.inf, math.nan
@@ -77,7 +79,7 @@ def test_many_chunks(dtype: torch.dtype) -> None:
 
 def test_tensors_that_move_are_found() -> None:
     sizes = [7000, 300]
-    table = kernel.Table(sizes, torch.float32, CPU)
+    table = triton_kernel.Table(sizes, torch.float32, CPU)
     for seed in range(3):
         many = [torch.randn(size, generator=torch.Generator().manual_seed(seed)) for size in sizes]
         found = table.summarise(many, histogram=False)
@@ -87,18 +89,22 @@ def test_tensors_that_move_are_found() -> None:
 
 def test_it_proves_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # chunks as they are on a GPU
-    assert kernel.works_on(CPU)
-    monkeypatch.setattr(kernel, "count_bins", lambda tensor: torch.zeros(len(HISTOGRAM_COLUMNS), dtype=torch.int64))
-    assert not kernel.works_on(CPU)
+    assert triton_kernel.works_on(CPU)
+    monkeypatch.setattr(
+        triton_kernel, "count_bins", lambda tensor: torch.zeros(len(HISTOGRAM_COLUMNS), dtype=torch.int64)
+    )
+    assert not triton_kernel.works_on(CPU)
 
 
 def test_a_reading_is_the_same_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of the road of a GPU but the copy to the host."""
     readings = []
-    for road in (None, kernel):
+    for road in (None, triton_kernel):
         if road is not None:
-            monkeypatch.setattr(passes, "kernel_for", lambda device, note: kernel)
-            monkeypatch.setattr("steadytrain.capture.tensorstats.histogram.kernel_for", lambda device, note: kernel)
+            monkeypatch.setattr(passes, "kernel_for", lambda device, note: triton_kernel)
+            monkeypatch.setattr(
+                "steadytrain.capture.tensors.statistics.histogram.kernel_for", lambda device, note: triton_kernel
+            )
         generator = torch.Generator().manual_seed(0)
         shapes = [(60, 50), (7,), (3, 0), (40, 8)]
         parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]

@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fingerprint import Training, random_digest, seed
 from measuring import cell, measure, untold
-from steadytrain.capture.activations import Activations
-from steadytrain.capture.failopen import Guard
-from steadytrain.model import Reading
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import Activations
+from steadytrain.core.model import Reading
 
 
 class InPlace(nn.Module):

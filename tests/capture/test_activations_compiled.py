@@ -19,11 +19,11 @@ from torch.utils.checkpoint import checkpoint
 from fingerprint import digest, seed
 from hard_tensors import tensors, truth, values_of
 from measuring import cell, untold
-from steadytrain.capture.activations import DTYPES, Activations
-from steadytrain.capture.activations.slots import slot_row
-from steadytrain.capture.failopen import Guard
-from steadytrain.capture.in_graph import new_slot, write
-from steadytrain.model import Reading
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import DTYPES, Activations
+from steadytrain.capture.tensors.activations.graph_slots import slot_row
+from steadytrain.capture.tensors.in_graph import new_slot, write
+from steadytrain.core.model import Reading
 
 # Raised inside torch's compiler, watched or not.
 pytestmark = [

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from hard_tensors import INF, NAN, tensors, truth, values_of
 from measuring import cell, measure
-from steadytrain.capture.activations import COLUMNS, DTYPES, Taken
-from steadytrain.capture.tensorstats import HISTOGRAM_COLUMNS
+from steadytrain.capture.tensors.activations import COLUMNS, DTYPES, Taken
+from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS
 
 
 class Gives(nn.Module):

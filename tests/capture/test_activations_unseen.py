@@ -13,10 +13,10 @@ from torch.nn import functional
 
 import steadytrain
 from measuring import untold
-from steadytrain.capture.activations import Activations
-from steadytrain.capture.failopen import Guard
-from steadytrain.errors import UsageError
-from steadytrain.store.folder import RunRecord, open_run
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import Activations
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.run_folder import RunRecord, open_run
 
 # Raised inside torch's compiler, watched or not.
 pytestmark = [

@@ -18,11 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import warm
-from steadytrain.capture.freeze import random_state
-from steadytrain.capture.recorder import RING_STEPS, RandomState
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.folder import open_run
-from steadytrain.store.tree import decode
+from steadytrain.capture.incident.freeze import random_state
+from steadytrain.capture.step.input_recorder import RING_STEPS, RandomState
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tree import decode
 from watched import run_script, stopping
 
 BAD_STEP = 7

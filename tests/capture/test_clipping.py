@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture import gate
-from steadytrain.capture.clipping import ClipArguments, Clipping
-from steadytrain.capture.failopen import Guard
-from steadytrain.capture.tensorstats import l2_norms
-from steadytrain.capture.watcher import RunStopped, Watcher
+from steadytrain.capture.hooks.clipping import ClipArguments, Clipping
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.step import gate
+from steadytrain.capture.step.watcher import RunStopped, Watcher
+from steadytrain.capture.tensors.statistics import l2_norms
 from watching import watching
 
 clip_grad_norm = torch.nn.utils.clip_grad_norm_

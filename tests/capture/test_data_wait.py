@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadytrain.capture.data_wait import OPEN_MAX, DataWait
+from steadytrain.capture.step.data_wait import OPEN_MAX, DataWait
 
 
 class Clock:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from steadytrain.capture.digests import CHUNK_WORDS, Words, _sums_on_device, bytes_of, digest, labelled
+from steadytrain.capture.snapshots.digests import CHUNK_WORDS, Words, _sums_on_device, bytes_of, digest, labelled
 
 
 def test_small_labels_in_another_order_have_another_digest() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
-from steadytrain.store.folder import open_run
+from steadytrain.storage.run_folder import open_run
 from watching import watching
 
 STEPS = 4

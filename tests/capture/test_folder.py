@@ -20,8 +20,8 @@ from torch import nn
 
 import steadytrain
 from steadytrain.cli.main import commands
-from steadytrain.model import GRADIENT_ABSENT
-from steadytrain.store.folder import open_run
+from steadytrain.core.model import GRADIENT_ABSENT
+from steadytrain.storage.run_folder import open_run
 from watched import ONE_THREAD, command, run_script, write_script
 
 ENDLESS = """

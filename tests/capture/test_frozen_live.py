@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import steadytrain
-from steadytrain.store.folder import open_run
+from steadytrain.storage.run_folder import open_run
 
 STEPS = 160
 

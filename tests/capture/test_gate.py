@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
-from steadytrain.capture import gate
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.folder import RunRecord, open_run
+from steadytrain.capture.step import gate
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import RunRecord, open_run
 from watched import run_script, stopping
 
 BAD_STEP = 4

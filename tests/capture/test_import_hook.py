@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steadytrain.capture.import_hook import after_import, forget_imports
+from steadytrain.capture.hooks.import_hook import after_import, forget_imports
 
 NAME = "module_that_tells"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from torch import nn
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils.data import dataloader
 
+import steadytrain
 from fingerprint import random_digest, seed
 from scripts import TESTS, Ended, Started, bare, recorded, watched
-from steadytrain import capture
-from steadytrain.capture import patches
-from steadytrain.model import Policy
+from steadytrain.capture.hooks import patches
+from steadytrain.core.model import Policy
 from watching import watching
 
 SCRIPT = str(TESTS / "small_gpt.py")
@@ -151,17 +152,26 @@ def timeless(err: str) -> str:
     return re.sub(r"^([VIWE])\d{4} [\d:.]+ \d+ ", r"\1 ", err, flags=re.MULTILINE)
 
 
-TRACED = {"module_hooks", "in_graph"}
+TRACED = {"capture.hooks.module_hooks", "capture.tensors.in_graph"}
 """Files that torch.compile may trace through."""
 
-BEFORE_AND_AFTER = {"__init__", "start", "launch", "import_hook", "git", "environment", "sources"} | {
-    *("evidence", "failing", "summary"),
+BEFORE_AND_AFTER = {"capture.hooks.launch", "capture.hooks.import_hook", "detection.summary"} | {
+    f"capture.incident.{name}" for name in ("git", "environment", "source_hashes", "crash", "script_failure")
 }
 """What runs when no graph does: at the start, at the end, and beside an incident."""
 
 
 def test_every_file_that_runs_in_a_step_is_kept_from_the_compiler() -> None:
-    package = Path(capture.__file__).parent
-    files = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    left = files - TRACED - BEFORE_AND_AFTER
-    assert left == set(patches._SKIPPED_BY_COMPILER)
+    package = Path(steadytrain.__file__).parent
+    named = {*patches._SKIPPED_BY_COMPILER, *BEFORE_AND_AFTER}
+
+    def parts(folder: Path) -> Iterator[str]:
+        for path in sorted(folder.iterdir()):
+            name = ".".join(path.relative_to(package).with_suffix("").parts)
+            if name in named or (path.suffix == ".py" and path.stem != "__init__"):
+                yield name
+            elif (path / "__init__.py").is_file():
+                yield from parts(path)
+
+    found = {*parts(package / "capture"), *parts(package / "detection")}
+    assert found - TRACED - BEFORE_AND_AFTER == set(patches._SKIPPED_BY_COMPILER)

@@ -12,7 +12,7 @@ import pytest
 
 import warm
 from scripts import Ended, Started, bare, recorded, watched, write
-from steadytrain.store.folder import open_run
+from steadytrain.storage.run_folder import open_run
 from watched import run_script
 
 TRAINS = """
@@ -42,7 +42,7 @@ def work(x):
 def look_around():
     print(sys.argv, __file__, __name__, __package__, __spec__ and __spec__.name, __doc__)
     print(__builtins__ is sys.modules["builtins"])
-    print(sys.path[0], [entry for entry in sys.path[1:] if "steadytrain/capture/start" not in entry])
+    print(sys.path[0], [entry for entry in sys.path[1:] if "steadytrain/capture/hooks/start" not in entry])
     print(sys.modules["__main__"].__file__, sorted(name for name in globals() if name.startswith("__")))
     print(sys.stdin.read(), os.getcwd(), sys.flags.no_site, sys.orig_argv[-1:])
     import neighbour

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from steadytrain.capture.loss import FACTORS_MAX, loss_term, unscaled
+from steadytrain.capture.step.loss import FACTORS_MAX, loss_term, unscaled
 
 LOSS, SCALE = 0.37, 1024.0
 

@@ -25,12 +25,12 @@ from nvml_library import (
     use,
     whole_board,
 )
-from steadytrain.capture.failopen import Guard
+from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.machine import COLUMNS, MachineSampler, nvml, sampler
 from steadytrain.capture.machine.allocator import CudaDevice, allocator_values, devices_in_use
-from steadytrain.capture.machine.columns import ACCELERATOR_COLUMNS, HOST_COLUMNS
 from steadytrain.capture.machine.host import HostProbe, memory_limit
 from steadytrain.capture.machine.kernel_log import KernelLog
+from steadytrain.capture.machine.machine_columns import ACCELERATOR_COLUMNS, HOST_COLUMNS
 from steadytrain.capture.machine.nvml import NvmlProbe
 
 MIB = 1 << 20
@@ -240,7 +240,7 @@ def test_a_forked_child_has_no_thread_and_an_unlocked_reading(
 EXITS = """
 import sys, threading
 from pathlib import Path
-from steadytrain.capture.failopen import Guard
+from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.machine import MachineSampler
 machine = MachineSampler(Path(sys.argv[1]), every_s=0.001, guard=Guard(print))
 machine.start()

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture import watcher
-from steadytrain.capture.activations.measurement import Measurement
-from steadytrain.capture.own_time import OwnTime
+from steadytrain.capture.step import watcher
+from steadytrain.capture.step.own_time import OwnTime
+from steadytrain.capture.tensors.activations.measurement import Measurement
 from watching import watching
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from steadytrain.integrations.fits import Fit
-from steadytrain.store.folder import open_run
+from steadytrain.storage.run_folder import open_run
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.precision import logits_dtype, precision_facts
-from steadytrain.capture.recorder import AutocastState
+from steadytrain.capture.step.input_recorder import AutocastState
+from steadytrain.capture.tensors.precision import logits_dtype, precision_facts
 
 
 def test_a_plain_step() -> None:

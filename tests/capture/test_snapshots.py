@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from steadytrain.capture import slot, snapshots
-from steadytrain.capture.discover import name_parameters
-from steadytrain.capture.history import History
-from steadytrain.capture.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
-from steadytrain.capture.streams import Stream
-from steadytrain.store.tape import find_snapshots
+from steadytrain.capture.hooks.model_discovery import name_parameters
+from steadytrain.capture.snapshots import buffer, snapshots
+from steadytrain.capture.snapshots.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.detection.step_history import History
+from steadytrain.storage.tape_files import find_snapshots
 
 WAIT_S = 10.0
 LARGE = 3_000_000
@@ -38,13 +38,13 @@ def stream_of(elements: int, device: str = "cpu") -> Stream:
 def late(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """The thread copies nothing before this is set, however slow the training thread is."""
     may_go_on = threading.Event()
-    copied_by_pieces = slot.Slot.copied_by_pieces
+    copied_by_pieces = buffer.Slot.copied_by_pieces
 
     def at_last(*given: Any, **options: Any) -> torch.Tensor:
         assert may_go_on.wait(WAIT_S)
         return copied_by_pieces(*given, **options)
 
-    monkeypatch.setattr(slot.Slot, "copied_by_pieces", at_last)
+    monkeypatch.setattr(buffer.Slot, "copied_by_pieces", at_last)
     return may_go_on
 
 
@@ -139,7 +139,7 @@ def test_a_larger_state_may_change_once_it_is_copied_and_before_it_is_written(
 def test_without_memory_for_a_copy_it_is_written_before_the_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot, "available_bytes", lambda: 0)
+    monkeypatch.setattr(buffer, "available_bytes", lambda: 0)
     monkeypatch.setattr(snapshots, "STALL_SHARE", 1e4)
     stream, shots = stream_of(LARGE), Snapshots(1 << 30)
     stream.step = 1
@@ -157,7 +157,7 @@ def test_without_memory_for_a_copy_it_is_written_before_the_update(
 def test_a_state_on_a_gpu_is_not_copied_where_the_host_has_no_memory_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot, "available_bytes", lambda: 0)
+    monkeypatch.setattr(buffer, "available_bytes", lambda: 0)
     stream, shots = stream_of(LARGE, device="cuda"), Snapshots(1 << 30)
     stream.step = 1
     shots.begin(stream, tmp_path, [])
@@ -203,7 +203,7 @@ def test_one_that_was_too_late_for_want_of_a_slot_is_taken_at_the_next_step(
     ids=lambda tensor: f"{tuple(tensor.shape)}-{tensor.dtype}",
 )
 def test_both_ways_of_copying_give_the_same_values_and_write_over(tensor: torch.Tensor) -> None:
-    both = slot.Slot(), slot.Slot()
+    both = buffer.Slot(), buffer.Slot()
     for values in (tensor, tensor.clone().zero_(), tensor):
         at_once = both[0].copied("name", values)
         by_pieces = both[1].copied_by_pieces("name", values, go_on=lambda: True)

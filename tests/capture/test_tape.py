@@ -20,16 +20,16 @@ from torch import Tensor, nn
 import replaying
 from fingerprint import digest as fingerprint
 from fingerprint import random_digest, seed
-from steadytrain.capture import tape as tape_module
-from steadytrain.capture.books import Settings
-from steadytrain.capture.digests import digest
-from steadytrain.capture.failopen import Guard
-from steadytrain.capture.rewind import Rewind
-from steadytrain.capture.tape import Tape
-from steadytrain.capture.watcher import Watcher
-from steadytrain.errors import UsageError
-from steadytrain.store.bundle import open_bundle, seal
-from steadytrain.store.tape import find_recording, read_chunk, read_snapshot, size_bytes
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.snapshots import tape as tape_module
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.snapshots.rewind import Rewind
+from steadytrain.capture.snapshots.tape import Tape
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.core.errors import UsageError
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.storage.bundle import open_bundle, seal
+from steadytrain.storage.tape_files import find_recording, read_chunk, read_snapshot, size_bytes
 
 KILLED_AFTER = 90
 
@@ -154,11 +154,11 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
         import torch
         from pathlib import Path
         import replaying, test_tape
-        from steadytrain.capture import tape
-        from steadytrain.capture.rewind import Rewind
-        from steadytrain.capture.snapshots import Snapshots
-        from steadytrain.capture.books import Settings
-        from steadytrain.capture.watcher import Watcher
+        from steadytrain.capture.snapshots import tape
+        from steadytrain.capture.snapshots.rewind import Rewind
+        from steadytrain.capture.snapshots.snapshots import Snapshots
+        from steadytrain.detection.run_recorder import Settings
+        from steadytrain.capture.step.watcher import Watcher
         torch.set_num_threads(1)
         tape.CHUNK_STEPS_MAX = 5
         shots = Snapshots(1 << 30, every_steps=1, cost_share=1e9)

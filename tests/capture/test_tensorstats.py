@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from steadytrain.capture.tensorstats import (
+from steadytrain.capture.tensors.statistics import (
     FLOAT32_MAX,
     TensorState,
     dense_values,

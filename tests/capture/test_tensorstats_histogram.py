@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hard_tensors import INF, NAN, tensors, values_of
-from steadytrain.capture.tensorstats import HISTOGRAM_COLUMNS, log2_histogram
-from steadytrain.capture.tensorstats.sample import plan_for
+from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, log2_histogram
+from steadytrain.capture.tensors.statistics.sample_chunks import plan_for
 
 
 def expected(tensor: Tensor) -> dict[str, float]:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.tensorstats import TensorWatch, log2_histogram
-from steadytrain.capture.tensorstats import passes as passes_module
-from steadytrain.capture.tensorstats.passes import Passes, _proven_kernel, kernel_for
+from steadytrain.capture.tensors.statistics import TensorWatch, log2_histogram
+from steadytrain.capture.tensors.statistics import passes as passes_module
+from steadytrain.capture.tensors.statistics.passes import Passes, _proven_kernel, kernel_for
 
 CASES = Path(__file__).with_name("kernel_cases.py")
 CASES_S_MAX = 300.0
@@ -38,21 +38,21 @@ def test_kernels_compile_for_gpus_that_are_not_here(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from steadytrain.capture.tensorstats import kernel
+    from steadytrain.capture.tensors.statistics import triton_kernel
 
-    element = kernel.DTYPES[torch.bfloat16]
-    sizes = {"chunk_size": kernel.CHUNK, "lane_count": 2048, "part_count": 8}
+    element = triton_kernel.DTYPES[torch.bfloat16]
+    sizes = {"chunk_size": triton_kernel.CHUNK, "lane_count": 2048, "part_count": 8}
     bins = {"lowest": -40, "highest": 24, "nonfinite_bin": 67, "bin_count": 128, "with_histogram": True}
     table = {"addresses": "*i64", "sizes": "*i64", "owners": "*i64", "offsets": "*i64"}
     kernels = [
         (
-            kernel._reduce_chunks,
+            triton_kernel._reduce_chunks,
             {**table, "slots": "*i64", "parts": "*fp32", "counts": "*i32"},
             {"element": element, "alignment": 16, "is_full": True, **sizes, **bins},
         ),
-        (kernel._reduce_with_care, {**table, "parts": "*fp32"}, {"element": element, **sizes}),
+        (triton_kernel._reduce_with_care, {**table, "parts": "*fp32"}, {"element": element, **sizes}),
         (
-            kernel._add_chunks,
+            triton_kernel._add_chunks,
             {"firsts": "*i64", "chunks": "*i64", "parts": "*fp32", "counts": "*i32", "summed": "*fp64", "bins": "*i64"},
             {"part_count": 8, "bin_count": 128, "with_histogram": True},
         ),
@@ -63,19 +63,19 @@ def test_kernels_compile_for_gpus_that_are_not_here(
         options = {"num_warps": 8, "enable_fp_fusion": True}
         compiled = compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
         assert len(compiled.asm["cubin"]) > 1000
-        if function is kernel._reduce_chunks:
+        if function is triton_kernel._reduce_chunks:
             assert "ld.global.v4" in compiled.asm["ptx"]  # a thread loads 16 bytes at once
 
 
 def test_nothing_but_a_gpu_asks_for_triton() -> None:
-    code = "import sys, steadytrain.capture.tensorstats; sys.exit('triton' in sys.modules)"
+    code = "import sys, steadytrain.capture.tensors.statistics; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
     assert kernel_for(torch.device("cpu"), pytest.fail) is None
 
 
 def test_without_triton_torch_computes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "steadytrain.capture.tensorstats.kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "steadytrain.capture.tensors.statistics.triton_kernel", raising=False)
     monkeypatch.setattr(passes_module, "_proven_kernel", _proven_kernel.__wrapped__)
     notes: list[str] = []
     assert kernel_for(torch.device("cuda"), notes.append) is None

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hard_tensors import NAN, laid_out, tensors, truth
-from steadytrain.capture.tensorstats import device, host
-from steadytrain.capture.tensorstats.norms import FLOAT32_MAX
+from steadytrain.capture.tensors.statistics import numpy_pass, torch_pass
+from steadytrain.capture.tensors.statistics.norms import FLOAT32_MAX
 
 Partials = Callable[[list[Tensor]], NDArray[np.float64]]
 PATHS: dict[str, Partials] = {
-    "blocks": lambda many: host.partials(many),
-    "torch": lambda many: device.partials(many).numpy() if many else np.empty((0, 6)),
+    "blocks": lambda many: numpy_pass.partials(many),
+    "torch": lambda many: torch_pass.partials(many).numpy() if many else np.empty((0, 6)),
 }
 
 
@@ -62,12 +62,12 @@ def test_any_tensors(many: list[Tensor]) -> None:
 @settings(max_examples=150, deadline=None)
 def test_cuts_and_threads_change_nothing(many: list[Tensor], block: int, dot: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "BLOCK", block)
-        patch.setattr(host, "_DOT", dot)
-        patch.setattr(host, "_SERIAL", block)
-        patch.setattr(host, "_ONES", np.ones((dot, 1), np.float32))
-        patch.setattr(host, "_THREADS_FROM", 0)
-        patch.setattr(device, "PIECE", block)
+        patch.setattr(numpy_pass, "BLOCK", block)
+        patch.setattr(numpy_pass, "_DOT", dot)
+        patch.setattr(numpy_pass, "_SERIAL", block)
+        patch.setattr(numpy_pass, "_ONES", np.ones((dot, 1), np.float32))
+        patch.setattr(numpy_pass, "_THREADS_FROM", 0)
+        patch.setattr(torch_pass, "PIECE", block)
         patch.setattr(torch, "get_num_threads", lambda: 3)
         for path in PATHS.values():
             for row, tensor in zip(path(many), many, strict=True):
@@ -77,16 +77,16 @@ def test_cuts_and_threads_change_nothing(many: list[Tensor], block: int, dot: in
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "expanded"])
 def test_larger_than_a_block(partials: Partials, dtype: torch.dtype, layout: str) -> None:
-    values = torch.randn(host.BLOCK + 12_345, generator=torch.Generator().manual_seed(0)) * 1e-2 + 1e-3
+    values = torch.randn(numpy_pass.BLOCK + 12_345, generator=torch.Generator().manual_seed(0)) * 1e-2 + 1e-3
     values[7], values[-1] = 3.0, -4.0
     tensor = laid_out(values.to(dtype), layout)
     agrees(partials([tensor])[0], tensor)
 
 
-@pytest.mark.parametrize("where", [0, host.BLOCK - 1, host.BLOCK, -1])
+@pytest.mark.parametrize("where", [0, numpy_pass.BLOCK - 1, numpy_pass.BLOCK, -1])
 def test_one_bad_element_among_many(partials: Partials, where: int) -> None:
     for value in (NAN, math.inf, 3e38, 1e-42):
-        tensor = torch.full((host.BLOCK + 9,), 1e-3)
+        tensor = torch.full((numpy_pass.BLOCK + 9,), 1e-3)
         tensor[where] = value
         agrees(partials([tensor])[0], tensor)
 
@@ -107,10 +107,10 @@ def test_a_thread_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ZeroDivisionError
         return (0.0, 0.0, 0.0, 0.0, 0.0, 1)
 
-    monkeypatch.setattr(host, "partials_of", fails)
-    monkeypatch.setattr(host, "_THREADS_FROM", 0)
+    monkeypatch.setattr(numpy_pass, "partials_of", fails)
+    monkeypatch.setattr(numpy_pass, "_THREADS_FROM", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError):
-        host.partials([torch.ones(4), torch.ones(4)])
+        numpy_pass.partials([torch.ones(4), torch.ones(4)])
     assert threading.active_count() == before

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from steadytrain.capture.tensorstats.layout import HELD_BYTES_MIN, HELD_SHARE_MAX, lay_out
-from steadytrain.capture.tensorstats.sample import CHUNK, SAMPLE_MAX, plan_for
+from steadytrain.capture.tensors.statistics.layout import HELD_BYTES_MIN, HELD_SHARE_MAX, lay_out
+from steadytrain.capture.tensors.statistics.sample_chunks import CHUNK, SAMPLE_MAX, plan_for
 
 
 def numbered(shape: tuple[int, ...]) -> Tensor:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hard_tensors import FLOATS, INF, LAYOUTS, NAN, laid_out, tensors, truth, values_of
-from steadytrain.capture.tensorstats import COLUMNS, FLOAT32_MAX, TensorWatch, sampled
-from steadytrain.capture.tensorstats.sample import plan_for
-from steadytrain.capture.tensorstats.sampled import SAMPLED, Samples, SecondMoment
-from steadytrain.model import Reading
+from steadytrain.capture.tensors.statistics import COLUMNS, FLOAT32_MAX, TensorWatch, sample_statistics
+from steadytrain.capture.tensors.statistics.sample_chunks import plan_for
+from steadytrain.capture.tensors.statistics.sample_statistics import SAMPLED, Samples, SecondMoment
+from steadytrain.core.model import Reading
 
 
 def cell(reading: Reading, column: str, row: int = 0) -> float:
@@ -192,7 +192,7 @@ def test_both_paths_compute_the_same_of_samples(gradients: Tensor, seed: int, lo
         second=second,
         scale=2.0,
     )
-    here, there = samples.columns().numpy(), sampled.on_device(samples).numpy()
+    here, there = samples.columns().numpy(), sample_statistics.on_device(samples).numpy()
     for place, name in enumerate(SAMPLED):
         near = 1e-6 * abs(here[:, SAMPLED.index("update_max")]).max() if name == "update_mean" else 1e-44
         for row in range(2):

@@ -83,7 +83,7 @@ def test_losses_that_are_no_numbers_enter_no_reference(tmp_path: Path) -> None:
 
 
 def test_the_refused_step_is_on_record_and_in_no_reference(tmp_path: Path) -> None:
-    from steadytrain.store.folder import open_run
+    from steadytrain.storage.run_folder import open_run
 
     shown(tmp_path, RATE_TOO_HIGH, "stop")
     window = open_run(tmp_path / "runs" / "run").window()

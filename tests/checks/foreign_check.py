@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steadytrain.checks.contract import Check, Outcome, Subject, failed, passed
+from steadytrain.checks.subject.model_check import Check, Outcome, Subject, failed, passed
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from steadytrain import catalog, plugins
-from steadytrain.check_pages import CheckPage, check_files, check_names, check_pages, checks_page
+from steadytrain.checks.pages import CheckPage, check_files, check_names, check_pages, checks_page
 from steadytrain.cli.explain import command
-from steadytrain.errors import UsageError
+from steadytrain.core import plugins
+from steadytrain.core.errors import UsageError
+from steadytrain.grouping import catalog
 
 ROOT = Path(__file__).parents[2]
 every_check = pytest.mark.parametrize("page", check_pages(), ids=lambda page: page.name)
@@ -74,10 +75,10 @@ def test_explain_as_json_and_for_a_name_that_is_near() -> None:
 
 def test_what_the_source_says_is_what_the_class_is() -> None:
     pytest.importorskip("torch")
-    from steadytrain.check_pages import page_of_class
-    from steadytrain.lab.preflight import finding
+    from steadytrain.checks.pages import page_of_class
+    from steadytrain.preflight_runs import check_catalog
 
-    found = finding.checks()
+    found = check_catalog.checks()
     assert len(found) == len(check_files())
     assert [page_of_class(type(check)) for check in found] == list(check_pages())
 
@@ -87,20 +88,20 @@ class NotACheck:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    from steadytrain.lab.preflight import finding
+    from steadytrain.preflight_runs import check_catalog
 
-    points = [EntryPoint(value.rpartition(":")[2], value, finding.GROUP) for value in values]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == finding.GROUP else [])
+    points = [EntryPoint(value.rpartition(":")[2], value, check_catalog.GROUP) for value in values]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == check_catalog.GROUP else [])
 
 
 def test_a_check_of_another_package_is_found_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from steadytrain import preflight
-    from steadytrain.lab.preflight import finding
+    from steadytrain.preflight_runs import check_catalog
 
     install(monkeypatch, "foreign_check:TooFewRows")
     importlib.import_module("foreign_check")
-    assert "too-few-rows" in [finding.check_name(type(check)) for check in finding.checks()]
+    assert "too-few-rows" in [check_catalog.check_name(type(check)) for check in check_catalog.checks()]
     model = torch.nn.Linear(2, 1)
     batches = [(torch.randn(3, 2), torch.randn(3, 1))]
     report = preflight(
@@ -124,9 +125,9 @@ def test_a_check_of_another_package_is_found_and_run(monkeypatch: pytest.MonkeyP
 )
 def test_a_broken_one_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch, value: str, why: str) -> None:
     pytest.importorskip("torch")
-    from steadytrain.lab.preflight import finding
+    from steadytrain.preflight_runs import check_catalog
 
     install(monkeypatch, value)
-    (failed,) = finding.broken()
+    (failed,) = check_catalog.broken()
     assert why in failed.why
-    assert len(finding.checks()) == len(check_files())
+    assert len(check_catalog.checks()) == len(check_files())

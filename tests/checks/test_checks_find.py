@@ -33,7 +33,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from replaying import plain_process  # noqa: E402
-from steadytrain.lab.preflight.code import check  # noqa: E402
+from steadytrain.preflight_runs.in_code import check  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 Case = tuple[str, Callable[[], Given], str]

@@ -12,7 +12,7 @@ from healthy_models import FAMILIES  # noqa: E402
 
 from replaying import plain_process  # noqa: E402
 from steadytrain import preflight  # noqa: E402
-from steadytrain.capture.digests import digest  # noqa: E402
+from steadytrain.capture.snapshots.digests import digest  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 QUICK = ("tabular", "small_gpt")

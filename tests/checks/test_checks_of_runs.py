@@ -17,10 +17,10 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
-from steadytrain.checks.contract import CannotError, Outcome, Status, not_run
-from steadytrain.lab.preflight.code import subject_of
-from steadytrain.lab.preflight.finding import chosen
-from steadytrain.lab.preflight.workbench import fingerprint
+from steadytrain.checks.subject.model_check import CannotError, Outcome, Status, not_run
+from steadytrain.preflight_runs.check_catalog import chosen
+from steadytrain.preflight_runs.in_code import subject_of
+from steadytrain.preflight_runs.model_copies import fingerprint
 
 
 def outcome(check: str, given: Mapping[str, Any], **parts: Any) -> Outcome:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import warm
 from steadytrain.cli.analyze import command
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 def analyze(*arguments: str | Path, status: int = 0) -> str:

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import warm
+from steadytrain.checks.data.data_pass import check_classes, check_name
 from steadytrain.cli.check_data import FAST_ROWS, command
-from steadytrain.data_checks.walk import check_classes, check_name
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 STATUSES = {"pass", "warn", "fail", "not-run"}

@@ -14,16 +14,16 @@ from click.testing import CliRunner
 
 import builders
 import warm
-from steadytrain.causes.catalog import causes
-from steadytrain.causes.contract import Sign, Signature
 from steadytrain.cli import diagnose, report, show
-from steadytrain.diagnosing import stored
-from steadytrain.diagnosing.concluding import Circumstances, conclude
-from steadytrain.diagnosing.model import Answer, BatchRow
-from steadytrain.diagnosing.proving import Control
-from steadytrain.diagnosing.weighing import Suspect
-from steadytrain.errors import UsageError
-from steadytrain.trials.contract import Verdict
+from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis import answer_files
+from steadytrain.diagnosis.answer import Answer, BatchRow
+from steadytrain.diagnosis.cause import Sign, Signature
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.weighing import Suspect
+from steadytrain.experiments.trial import Verdict
 from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 300.0
@@ -92,7 +92,7 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     told = answer(bundle)
     assert (told.verdict, told.status) == ("bad-batch", "confirmed")
     row = BatchRow(3, 412, "ids", "int64", 64, 0, (17, 4), loss=7.125, text="a \x1b[31m\x9b2J<b>")
-    stored.keep(bundle, replace(told, rows=(row,)))
+    answer_files.keep(bundle, replace(told, rows=(row,)))
     assert "Diagnosis: confirmed: bad-batch" in run(show, bundle)
     with CliRunner().isolation() as (printed, *_):
         diagnose._print(replace(told, rows=(row,)))
@@ -112,7 +112,7 @@ def test_a_run_is_to_be_diagnosed_until_it_is(tmp_path: Path) -> None:
     path = builders.bad_run(tmp_path / "copper-lynx")
     (bundle,) = (path / "incidents").iterdir()
     assert f"steadytrain diagnose {bundle}" in run(show, path)
-    stored.keep(bundle, answer(bundle))
+    answer_files.keep(bundle, answer(bundle))
     shown = run(show, path)
     assert "steadytrain diagnose" not in shown
     assert f"steadytrain verify {bundle} --with drop-batch" in shown
@@ -121,7 +121,7 @@ def test_a_run_is_to_be_diagnosed_until_it_is(tmp_path: Path) -> None:
 def test_a_diagnosis_lies_beside_the_bundle_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
     before = {file.name: file.read_bytes() for file in bundle.iterdir() if file.is_file()}
-    stored.keep(bundle, answer(bundle))
+    answer_files.keep(bundle, answer(bundle))
     assert {file.name: file.read_bytes() for file in bundle.iterdir() if file.is_file()} == before
 
 
@@ -130,9 +130,9 @@ def test_a_diagnosis_lies_beside_the_bundle_and_leaves_it_as_it_was(tmp_path: Pa
 )
 def test_a_damaged_diagnosis_is_none(tmp_path: Path, damage: str) -> None:
     bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
-    stored.keep(bundle, answer(bundle))
-    (tmp_path / "incidents" / "trials" / "step-412" / stored.FILE).write_text(damage)
-    assert stored.read(bundle) is None
+    answer_files.keep(bundle, answer(bundle))
+    (tmp_path / "incidents" / "trials" / "step-412" / answer_files.FILE).write_text(damage)
+    assert answer_files.read(bundle) is None
     assert "Diagnosis" not in run(show, bundle)
 
 

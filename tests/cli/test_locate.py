@@ -11,8 +11,8 @@ import pytest
 
 import builders
 import warm
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.step_look import read_look
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.step_look import read_look
 from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"

@@ -18,12 +18,13 @@ from click.testing import CliRunner
 import builders
 import warm
 from steadytrain.cli.query import command
-from steadytrain.errors import UsageError
-from steadytrain.model import Reading
-from steadytrain.store import compaction, questions
-from steadytrain.store.compaction import compact_table
-from steadytrain.store.folder import open_run
-from steadytrain.store.tables import TableWriter
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Reading
+from steadytrain.storage import compaction
+from steadytrain.storage import query as questions
+from steadytrain.storage.compaction import compact_table
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tables import TableWriter
 
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
@@ -248,7 +249,7 @@ def test_a_missing_package_is_named_with_how_to_get_it(
 ) -> None:
     path = builders.bad_run(tmp_path / "run")
     monkeypatch.setattr(questions, "find_spec", lambda name: None if missing == "duckdb" else True)
-    monkeypatch.setattr("steadytrain.store.frames.is_available", lambda: False)
+    monkeypatch.setattr("steadytrain.storage.data_frames.is_available", lambda: False)
     with pytest.raises(UsageError, match=rf"{missing}.*pip install 'steadytrain\[query\]'"):
         query(path, "SELECT 1")
 

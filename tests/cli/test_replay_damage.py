@@ -14,8 +14,8 @@ import pytest
 
 import warm
 import zoo_cases
-from steadytrain.store.bundle import seal
-from steadytrain.store.tape import find_chunks, find_recording, find_snapshots
+from steadytrain.storage.bundle import seal
+from steadytrain.storage.tape_files import find_chunks, find_recording, find_snapshots
 from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 180.0

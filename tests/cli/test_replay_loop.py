@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import warm
-from steadytrain.capture.step_batches import StepBatches
-from steadytrain.errors import UsageError
+from steadytrain.capture.step.step_batches import StepBatches
+from steadytrain.core.errors import UsageError
 from watched import write_script
 
 WAIT_S_MAX = 180.0

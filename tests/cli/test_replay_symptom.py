@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import warm
-from steadytrain.lab.recurrence import StepNumbers, came_again
-from steadytrain.model import Symptom, Window
-from steadytrain.store.bundle import open_bundle
+from steadytrain.core.model import Symptom, Window
+from steadytrain.replay.symptom_recurrence import StepNumbers, came_again
+from steadytrain.storage.bundle import open_bundle
 from watched import ONE_THREAD, Outcome, run_script
 
 WAIT_S_MAX = 120.0

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import builders
 import tabled
 from steadytrain.cli.report import command
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 def report(*arguments: str | Path) -> str:

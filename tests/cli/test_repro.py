@@ -16,7 +16,7 @@ import pytest
 
 import builders
 import warm
-from steadytrain.store.bundle import open_bundle, update_incident
+from steadytrain.storage.bundle import open_bundle, update_incident
 from watched import ONE_THREAD, Outcome, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
@@ -234,7 +234,7 @@ class Fill(nn.Module):
 
 @pytest.mark.slow
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    from steadytrain.lab.repro.rows import bad_rows
+    from steadytrain.repro.nonfinite_rows import bad_rows
 
     script = tmp_path / "train.py"
     text = (ZOO / "log_of_zero.py").read_text(encoding="utf-8")

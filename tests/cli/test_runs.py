@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import builders
 from steadytrain.cli.runs import command
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import builders
 import tabled
 import warm
 from steadytrain.cli.show import command
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 def show(*arguments: str | Path) -> str:

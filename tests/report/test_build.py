@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import builders
-from steadytrain.errors import UsageError
-from steadytrain.model import Action, BadTensor, Finding, Samples, Series
-from steadytrain.report import build, incidents, values, wording
-from steadytrain.report.curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
-from steadytrain.store.bundle import open_bundle, seal
-from steadytrain.store.folder import open_run
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Action, BadTensor, Finding, Samples, Series
+from steadytrain.report import build, incidents_shown, wording
+from steadytrain.report import report_values as values
+from steadytrain.report.thinned_curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
+from steadytrain.storage.bundle import open_bundle, seal
+from steadytrain.storage.run_folder import open_run
 
 
 def of_bundle(path: Path, **changes: object) -> values.Report:
@@ -170,7 +171,7 @@ def test_many_of_everything_stays_bounded(tmp_path: Path) -> None:
     frozen = [builders.incident(step) for step in range(100, 112)]
     report = build.from_run(open_run(builders.bad_run(tmp_path / "run", symptoms=symptoms, incidents=frozen)))
     assert len(report.symptoms) == build.SYMPTOMS_MAX
-    assert len(report.incidents) == incidents.INCIDENTS_MAX
+    assert len(report.incidents) == incidents_shown.INCIDENTS_MAX
     assert "300 symptoms are recorded; the first 100 are shown." in report.notes
 
 
@@ -225,7 +226,7 @@ def test_an_environment_of_odd_types_is_shown(tmp_path: Path, odd: object) -> No
 def test_many_parameters_are_counted_and_not_listed(tmp_path: Path) -> None:
     many = tuple(BadTensor(f"p{index}", (1,), "torch.float32", 1, 0, 1) for index in range(500))
     (part,) = of_bundle(tmp_path, parameters=many).incidents
-    assert len(part.parameters) == incidents.PARAMETERS_MAX + 1
+    assert len(part.parameters) == incidents_shown.PARAMETERS_MAX + 1
     assert part.parameters[-1].value == "and 476 more"
 
 

@@ -17,11 +17,12 @@ import pytest
 
 import builders
 import tabled
-from steadytrain.model import BadTensor, Finding, Symptom
-from steadytrain.report import build, html, values, zoom
+from steadytrain.core.model import BadTensor, Finding, Symptom
+from steadytrain.report import build, html, zoom
+from steadytrain.report import report_values as values
 from steadytrain.report.measured import with_measured
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.folder import open_run
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import open_run
 
 SIZE_BYTES_MAX = 2_000_000
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{ 7 * 7 }}<!--"

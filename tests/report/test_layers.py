@@ -8,15 +8,15 @@ import numpy as np
 
 import builders
 import tabled
-from steadytrain.model import Table
+from steadytrain.core.model import Table
 from steadytrain.report.heat import ABSENT, NOT_FINITE
 from steadytrain.report.histograms import COLUMNS_MAX, EMPTY, HIGHEST, LOWEST, histogram
 from steadytrain.report.histograms import NOT_FINITE as HISTOGRAM_NOT_FINITE
+from steadytrain.report.layer_labels import WHOLE_MODEL
 from steadytrain.report.layers import PARAMETERS_MAX, PARTS_MAX, Layer, LayerGroup, layer_groups
 from steadytrain.report.maps import maps
-from steadytrain.report.names import WHOLE_MODEL
-from steadytrain.report.readings import Readings, read
-from steadytrain.store.folder import open_run
+from steadytrain.report.table_readings import Readings, read
+from steadytrain.storage.run_folder import open_run
 
 NAN, INF = np.nan, np.inf
 ROWS = ("block.0.up.weight", "norm.weight", "block.0.up.bias")

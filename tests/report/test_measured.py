@@ -12,10 +12,10 @@ import builders
 import tabled
 from steadytrain.report import build, html, zoom
 from steadytrain.report.measured import NO_TABLES, STREAMS_MAX, with_measured, with_window
-from steadytrain.report.values import Report
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.folder import open_run
-from steadytrain.store.segments import SegmentWriter
+from steadytrain.report.report_values import Report
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.segments import SegmentWriter
 
 STATIC_BYTES_MAX = 1_600_000
 DRAWING_BYTES_MAX = 900_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tabled
-from steadytrain.report.names import WHOLE_MODEL, blocks, in_model_order, module_of, shared_beginning, shortened
+from steadytrain.report.layer_labels import WHOLE_MODEL, blocks, in_model_order, module_of, shared_beginning, shortened
 
 dotted = st.lists(st.sampled_from(["a", "b", "0", "1", "2", "mlp"]), min_size=1, max_size=4).map(".".join)
 

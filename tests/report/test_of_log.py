@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from steadytrain import catalog
-from steadytrain.model import Series, Window
-from steadytrain.readers import Log
-from steadytrain.report.of_log import from_log
-from steadytrain.report.values import Report
-from steadytrain.stories import judge
+from steadytrain.core.model import Series, Window
+from steadytrain.grouping import catalog, judge
+from steadytrain.logs import Log
+from steadytrain.report.log_report import from_log
+from steadytrain.report.report_values import Report
 from steadytrain.testing.windows import steps
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.02, 1200)

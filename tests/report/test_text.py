@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 
 import builders
-from steadytrain.model import Finding
-from steadytrain.report import build, text, values
-from steadytrain.store.bundle import open_bundle
-from steadytrain.store.folder import open_run
+from steadytrain.core.model import Finding
+from steadytrain.report import build, report_values, text
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import open_run
 
 
-def printed(report: values.Report, *, width: int = 80) -> str:
+def printed(report: report_values.Report, *, width: int = 80) -> str:
     file = io.StringIO()
     Console(file=file, width=width, highlight=False, emoji=False, markup=False).print(
         text.renderable(report), crop=False

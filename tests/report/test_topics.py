@@ -12,10 +12,10 @@ import pytest
 import builders
 import tabled
 from steadytrain.report.health import health
-from steadytrain.report.readings import read
+from steadytrain.report.report_values import Topic
+from steadytrain.report.table_readings import read
 from steadytrain.report.topics import DEVICES_MAX, machine, precision
-from steadytrain.report.values import Topic
-from steadytrain.store.folder import open_run
+from steadytrain.storage.run_folder import open_run
 
 
 def topics(run: Path) -> tuple[Topic, Topic]:

@@ -1,8 +1,1 @@
-"""One file per check of a preflight, found by walking this package.
-
-A check looks at a :class:`~steadytrain.checks.contract.Subject`: a model with its optimizer and the first batches of a
-script, before anything was learned. It answers with an ``Outcome``. Its docstring is its documentation: first sentence,
-then ``Means``, ``Causes`` and ``Next`` (``steadytrain explain NAME``), and its fields are its thresholds.
-
-Files whose name begins with an underscore, and ``contract``, hold no check. Checks do not know each other.
-"""
+"""Checks before a training: of the model (``model``, needs torch) and of its data (``data``, does not)."""

@@ -27,7 +27,7 @@ def launches(body: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(body)
     def in_order(*arguments: Any, **options: Any) -> int:
-        from steadytrain.lab.processes import ending_in_order
+        from steadytrain.replay.child_processes import ending_in_order
 
         with ending_in_order():
             return body(*arguments, **options)

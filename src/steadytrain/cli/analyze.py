@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from steadytrain.model import Symptom
-    from steadytrain.readers import Columns, Log, Tell
-    from steadytrain.stories import Health, Judgement
-    from steadytrain.stories.telling import Story
+    from steadytrain.core.model import Symptom
+    from steadytrain.grouping import Health, Judgement
+    from steadytrain.grouping.stories import Story
+    from steadytrain.logs import Columns, Log, Tell
 
 UNHEALTHY_STATUS = 1
 STORIES_SHOWN_MAX = 8
@@ -88,9 +88,9 @@ def command(
 
     Ends with status 0 when something was read, whatever was seen (but see --fail-on), and 2 when nothing could be read.
     """
-    from steadytrain.catalog import detectors
-    from steadytrain.readers import Columns
-    from steadytrain.stories import judge
+    from steadytrain.grouping import judge
+    from steadytrain.grouping.catalog import detectors
+    from steadytrain.logs import Columns
 
     if html is not None:
         _check_writable(html)
@@ -114,7 +114,7 @@ def _read(paths: Sequence[Path], columns: Columns) -> tuple[list[Log], list[str]
     Raises:
         UsageError: nothing could be read.
     """
-    from steadytrain.readers import find_logs
+    from steadytrain.logs import find_logs
 
     logs: list[Log] = []
     unreadable: list[str] = []
@@ -156,7 +156,7 @@ def _progress() -> Iterator[Tell]:
 
 
 def _is_reached(judged: Sequence[_Judged], fail_on: str) -> bool:
-    from steadytrain.model import SEVERITIES
+    from steadytrain.core.model import SEVERITIES
 
     grave = SEVERITIES[[*SEVERITIES].index(fail_on) :]  # type: ignore[arg-type]
     return any(symptom.severity in grave for entry in judged for symptom in entry.judgement.symptoms)
@@ -198,7 +198,7 @@ def _run_document(entry: _Judged, summaries: dict[str, str]) -> dict[str, Any]:
 
 
 def _summaries() -> dict[str, str]:
-    from steadytrain.catalog import explanations
+    from steadytrain.grouping.catalog import explanations
 
     return {entry.name: entry.summary for entry in explanations()}
 
@@ -348,8 +348,8 @@ def _loss_of(log: Log) -> Iterator[Text]:
     """The loss in a line of block characters."""
     from rich.text import Text
 
-    from steadytrain.report.curves import NOT_FINITE
-    from steadytrain.report.of_log import loss_curve
+    from steadytrain.report.log_report import loss_curve
+    from steadytrain.report.thinned_curves import NOT_FINITE
     from steadytrain.report.wording import number
 
     loss = loss_curve(log.window)
@@ -378,7 +378,7 @@ def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]
     from steadytrain import __version__
     from steadytrain.cli.report import write_page
     from steadytrain.report.html import page
-    from steadytrain.report.of_log import from_log
+    from steadytrain.report.log_report import from_log
     from steadytrain.report.zoom import zoom
 
     written = []

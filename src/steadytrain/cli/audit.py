@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.comparing.audit import Audit
+    from steadytrain.compare.audit import Audit
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 DIFFERS_STATUS = 1
@@ -52,12 +52,12 @@ def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_d
 
 
 def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path) -> Audit:
-    from steadytrain.comparing.audit import audit
-    from steadytrain.comparing.references import batches_taken, cards_of, loads_of, names_of, reference, with_batches
-    from steadytrain.lab.checkpoints import read_checkpoint
-    from steadytrain.lab.checkpoints.own_states import states_of
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, open_run
+    from steadytrain.checkpoints import read_checkpoint
+    from steadytrain.checkpoints.own_states import states_of
+    from steadytrain.compare.audit import audit
+    from steadytrain.compare.references import batches_taken, cards_of, loads_of, names_of, reference, with_batches
+    from steadytrain.storage.bundle import is_bundle
+    from steadytrain.storage.run_folder import find, open_run
 
     if run_name is not None:
         path = find(run_name, runs_dir)

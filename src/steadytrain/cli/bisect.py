@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 NOT_FOUND_STATUS = 125
 
@@ -30,9 +30,9 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
     commit at which the replay cannot be made is skipped. Ends with status 0 when one commit is found, 125 when skipped
     commits leave several.
     """
-    from steadytrain.lab import bisection
-    from steadytrain.store.bundle import open_bundle
-    from steadytrain.store.folder import find, gravest_incident
+    from steadytrain.replay import bisection
+    from steadytrain.storage.bundle import open_bundle
+    from steadytrain.storage.run_folder import find, gravest_incident
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -50,7 +50,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
         click.echo(
             "steadytrain: note: the run had changes that were not committed; commits are tested without them", err=True
         )
-    run = [sys.executable, "-m", "steadytrain.lab.bisection", str(repository), str(wait_s), str(path.absolute())]
+    run = [sys.executable, "-m", "steadytrain.replay.bisection", str(repository), str(wait_s), str(path.absolute())]
     found = bisection.bisect(repository, good=ends[0], bad=ends[1], command=run)
     if as_json:
         document = {

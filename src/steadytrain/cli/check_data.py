@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.data_checks.contract import Finding, Tell
-    from steadytrain.data_checks.walk import Report
+    from steadytrain.checks.data.data_check import Finding, Tell
+    from steadytrain.checks.data.data_pass import Report
 
 FAILED_STATUS = 1
 FAST_ROWS = 10_000
@@ -63,10 +63,10 @@ def command(
 
     Ends with status 0, 1 when a check failed, 2 when the data cannot be read.
     """
-    from steadytrain.data_checks.contract import Circumstances, Options
-    from steadytrain.data_checks.opening import Wanted
-    from steadytrain.data_checks.tokenizing import tokenizer_at
-    from steadytrain.data_checks.walk import look_at
+    from steadytrain.checks.data.data_check import Circumstances, Options
+    from steadytrain.checks.data.data_pass import look_at
+    from steadytrain.checks.data.sources import Wanted
+    from steadytrain.checks.data.tokenizing import tokenizer_at
 
     _check_dtype(dtype)
     if fast:
@@ -108,7 +108,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def _check_dtype(dtype: str | None) -> None:
-    from steadytrain.data_checks.formats.token_file import DTYPES
+    from steadytrain.checks.data.formats.token_file import DTYPES
 
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype}: not a type of tokens; one of {', '.join(DTYPES)}")

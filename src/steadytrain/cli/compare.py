@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.comparing.circumstances import Entry
-    from steadytrain.comparing.runs import Comparison
-    from steadytrain.store.folder import RunRecord
+    from steadytrain.compare.circumstances import Entry
+    from steadytrain.compare.run_groups import Comparison
+    from steadytrain.storage.run_folder import RunRecord
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 DIFFER_STATUS = 1
@@ -57,7 +57,7 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
     0 when runs are equal (groups: no difference beyond their seeds), 1 when they differ, 125 when groups are too small
     to tell.
     """
-    from steadytrain.comparing.runs import compare_groups, compare_runs
+    from steadytrain.compare.run_groups import compare_groups, compare_runs
 
     if groups and runs:
         raise UsageError(f"{runs[0]}: give runs, or --group options, and not both")
@@ -98,8 +98,8 @@ def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[RunRecord]
 
 
 def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import RUN_FILE, find, open_run
+    from steadytrain.storage.bundle import is_bundle
+    from steadytrain.storage.run_folder import RUN_FILE, find, open_run
 
     paths: list[Path] = []
     for target in filter(None, targets):
@@ -123,7 +123,7 @@ def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
 def _write(html: Path, comparison: Comparison) -> None:
     from steadytrain import __version__
     from steadytrain.cli.report import write_page
-    from steadytrain.report.comparison import page
+    from steadytrain.report.comparison_page import page
 
     if html.is_dir() or not html.parent.is_dir():
         raise UsageError(f"{html}: cannot be written; name a file in a folder that is there")
@@ -131,7 +131,7 @@ def _write(html: Path, comparison: Comparison) -> None:
 
 
 def _lines(comparison: Comparison, html: Path | None) -> list[str]:
-    from steadytrain.report.comparison import headline
+    from steadytrain.report.comparison_page import headline
     from steadytrain.report.wording import clean
 
     lines = headline(comparison)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.diagnosing.model import Answer
+    from steadytrain.diagnosis.answer import Answer
 
 WORKERS_MAX = 256
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -50,7 +50,7 @@ def command(
     goes on where it stopped. Ends with status 0 whatever the answer.
     """
     from steadytrain.cli.trial import source_of
-    from steadytrain.lab import diagnose
+    from steadytrain.trial_runs import diagnose
 
     seconds = _seconds(budget)
     if workers is not None and not 1 <= workers <= WORKERS_MAX:
@@ -76,14 +76,14 @@ def command(
 def _print(answer: Answer) -> None:
     from rich.console import Console
 
-    from steadytrain.report import diagnosis, text
+    from steadytrain.report import diagnosis_shown, text
 
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that knows no block characters gets question marks, and no traceback.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
-        console.print(text.diagnosis(diagnosis.part(answer)), crop=False)
+        console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 

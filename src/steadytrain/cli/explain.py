@@ -18,10 +18,10 @@ def command(as_json: bool, name: str | None) -> None:
     """
     import json
 
-    from steadytrain import catalog
-    from steadytrain.causes import catalog as cause_catalog
-    from steadytrain.check_pages import check_pages
-    from steadytrain.data_checks.pages import data_pages
+    from steadytrain.checks.data.data_pages import data_pages
+    from steadytrain.checks.pages import check_pages
+    from steadytrain.diagnosis import cause_catalog
+    from steadytrain.grouping import catalog
 
     if name is not None:
         click.echo(_one(name, as_json=as_json).rstrip("\n"))
@@ -66,10 +66,10 @@ def _one(name: str, *, as_json: bool) -> str:
     """The symptom of this name, else the cause, else the check; in text both, where a name is a symptom and a cause."""
     import json
 
-    from steadytrain import catalog
-    from steadytrain.causes import catalog as cause_catalog
-    from steadytrain.check_pages import as_text, check_names, check_page
-    from steadytrain.data_checks.pages import data_page, data_pages
+    from steadytrain.checks.data.data_pages import data_page, data_pages
+    from steadytrain.checks.pages import as_text, check_names, check_page
+    from steadytrain.diagnosis import cause_catalog
+    from steadytrain.grouping import catalog
 
     detectors = {catalog.detector_name(type(detector)) for detector in catalog.detectors()}
     causes = cause_catalog.causes()
@@ -94,7 +94,7 @@ def _one(name: str, *, as_json: bool) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    from steadytrain.errors import UsageError
-    from steadytrain.plugins import nearest
+    from steadytrain.core.errors import UsageError
+    from steadytrain.core.plugins import nearest
 
     raise UsageError(f"nothing is called {name!r}; {nearest(name, sorted(known))} (`steadytrain explain` lists all)")

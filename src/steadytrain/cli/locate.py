@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 NOT_LOCATED_STATUS = 1
 NOT_SEARCHED = "nothing was searched when the step was recorded"
@@ -35,43 +35,46 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
         raise UsageError(f"--step {step}: steps count from 1")
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    from steadytrain.lab import locating, relaunch
-    from steadytrain.model import Finding
-    from steadytrain.store.step_look import keep_look
+    from steadytrain.core.model import Finding
+    from steadytrain.locate import locate_failure
+    from steadytrain.replay import failing_step
+    from steadytrain.storage.step_look import keep_look
 
     path = _source(incident, Path(runs_dir), step)
-    asked = locating.target(path, step)
+    asked = locate_failure.target(path, step)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("locate needs PyTorch to run the step again; `steadytrain show` works without it")
     recorded = asked.bundle.finding if asked.bundle is not None else Finding(None, NOT_SEARCHED)
-    found = locating.find_again(asked, wait_s=wait_s)
+    found = locate_failure.find_again(asked, wait_s=wait_s)
     again = found.finding
     if asked.bundle is not None:
-        relaunch.keep_better(asked.bundle, again)
+        failing_step.keep_better(asked.bundle, again)
         if found.look is not None:
             keep_look(path, found.look)
     if as_json:
-        click.echo(json.dumps(locating.document(path, recorded, found), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(locate_failure.document(path, recorded, found), indent=1, ensure_ascii=False))
     else:
-        from steadytrain.capture.message import finding_lines
+        from steadytrain.capture.incident.message import finding_lines
         from steadytrain.report.look import look_facts
 
-        told = relaunch.verdict(recorded, again) if asked.broke else "looked at in a new process"
+        told = failing_step.verdict(recorded, again) if asked.broke else "looked at in a new process"
         click.echo(f"step {asked.step} of {path.name}: {told}")
-        click.echo("\n".join(finding_lines(relaunch.best(recorded, again))))
+        click.echo("\n".join(finding_lines(failing_step.best(recorded, again))))
         for fact in look_facts(found.look) if found.look is not None else ():
             click.echo(f"  {fact.label:<20} {fact.value}".rstrip())
         for note in found.notes:
             click.echo(f"  {'note':<20} {note}")
         if asked.bundle is not None:
             click.echo(f"  {'kept in':<20} {path}")
-    named = recorded.located or again.located or relaunch.is_named_input(recorded) or relaunch.is_named_input(again)
+    named = (
+        recorded.located or again.located or failing_step.is_named_input(recorded) or failing_step.is_named_input(again)
+    )
     return 0 if named else NOT_LOCATED_STATUS
 
 
 def _source(incident: str | None, runs_dir: Path, step: int | None) -> Path:
     """The bundle; with a step a run that has none, too."""
-    from steadytrain.store.folder import find, gravest_incident, incident_or_run
+    from steadytrain.storage.run_folder import find, gravest_incident, incident_or_run
 
     path = find(incident or None, runs_dir)
     return gravest_incident(path) if step is None else incident_or_run(path)

@@ -16,7 +16,7 @@ import click
 
 import steadytrain
 import steadytrain.cli
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 USAGE_STATUS = 2
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 @click.command()
@@ -38,8 +38,8 @@ def command(
     when that cannot be told.
     """
     from steadytrain.cli.replay import recorded_source
-    from steadytrain.lab.moved import Moved
-    from steadytrain.lab.onset import finding
+    from steadytrain.onset import finding
+    from steadytrain.replay.moved_files import Moved
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")

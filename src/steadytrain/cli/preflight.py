@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.capture.launch import Target
-    from steadytrain.lab.preflight.session import Wanted
+    from steadytrain.capture.hooks.launch import Target
+    from steadytrain.preflight_runs.session import Wanted
 
 FAILED_STATUS = 1
 USAGE_STATUS = 2
@@ -66,8 +66,8 @@ def command(
     script's exit code. Ends with status 1 when a check failed, 2 when nothing could be checked. What the script prints
     goes to stderr. Put options before SCRIPT.
     """
-    from steadytrain.capture.launch import module_target, script_target
-    from steadytrain.lab.preflight.session import Wanted, check_names, run_script
+    from steadytrain.capture.hooks.launch import module_target, script_target
+    from steadytrain.preflight_runs.session import Wanted, check_names, run_script
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:
@@ -110,7 +110,7 @@ def _then_run(
     name: str | None,
 ) -> int:
     from steadytrain.attach import Options, run_target
-    from steadytrain.lab.preflight.session import guest
+    from steadytrain.preflight_runs.session import guest
     from steadytrain.report.preflight import as_text, fails
 
     seen: list[dict[str, Any]] = []
@@ -149,11 +149,11 @@ def _check_names(wanted: Wanted) -> None:
     """Names that are no check's are told before the script is started; without importing torch."""
     if not (wanted.only or wanted.skip):
         return
-    from steadytrain.check_pages import check_names
+    from steadytrain.checks.pages import check_names
 
     ours = set(check_names())
     if not {*wanted.only, *wanted.skip} <= ours:
-        from steadytrain.lab.preflight.finding import chosen
+        from steadytrain.preflight_runs.check_catalog import chosen
 
         chosen(wanted.only, wanted.skip)
 

@@ -17,8 +17,8 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from steadytrain.store.folder import RunRecord
-    from steadytrain.store.questions import Answer
+    from steadytrain.storage.query import Answer
+    from steadytrain.storage.run_folder import RunRecord
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 ROWS_SHOWN_MAX = 200
@@ -50,7 +50,7 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
     steadytrain query RUN "SELECT name, max(norm) FROM gradients GROUP BY name"
     steadytrain query "SELECT run, min(loss) FROM steps GROUP BY run"
     """
-    from steadytrain.store.questions import ask
+    from steadytrain.storage.query import ask
 
     *targets, sql = words
     runs = [run for target in targets for run in _find(target, runs_dir)] if targets else _all(runs_dir)
@@ -63,9 +63,9 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
 
 def _find(target: str, runs_dir: Path) -> list[RunRecord]:
     """The runs that ``target`` names."""
-    from steadytrain.errors import UsageError
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import RUN_FILE, find, open_run
+    from steadytrain.core.errors import UsageError
+    from steadytrain.storage.bundle import is_bundle
+    from steadytrain.storage.run_folder import RUN_FILE, find, open_run
 
     if glob.has_magic(target) and not Path(target).exists():
         paths = sorted(Path(path) for path in [*glob.glob(target), *glob.glob(str(runs_dir / target))])
@@ -81,8 +81,8 @@ def _find(target: str, runs_dir: Path) -> list[RunRecord]:
 
 def _all(runs_dir: Path) -> list[RunRecord]:
     """Every run under ``runs_dir`` that can be read; the others are named on stderr."""
-    from steadytrain.errors import UsageError
-    from steadytrain.store.folder import list_runs, open_run, unreadable_runs
+    from steadytrain.core.errors import UsageError
+    from steadytrain.storage.run_folder import list_runs, open_run, unreadable_runs
 
     runs = [open_run(run.path) for run in list_runs(runs_dir)]
     for reason in unreadable_runs(runs_dir):

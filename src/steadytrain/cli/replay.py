@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 TIMES_MAX = 1000
 
@@ -57,9 +57,9 @@ def command(
     value from outside, or a changed environment. Ends with status 1 when the symptom came again, 0 when it did not, 125
     when that cannot be told, as `git bisect run` wants it. Without a symptom to look for: 1 when a step differs.
     """
-    from steadytrain.lab import judgement, replaying
-    from steadytrain.lab.moved import Moved
-    from steadytrain.store.redact import REDACTED
+    from steadytrain.replay import launcher, verdict
+    from steadytrain.replay.moved_files import Moved
+    from steadytrain.storage.redaction import REDACTED
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -80,29 +80,29 @@ def command(
     source = recorded_source(incident, Path(runs_dir))
     if importlib.util.find_spec("torch") is None:
         raise UsageError("replay needs PyTorch to run the steps again; `steadytrain show` works without it")
-    asked = replaying.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, loop=loop)
+    asked = launcher.plan(source, first=first, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, loop=loop)
     if loop is None and any(REDACTED in str(argument) for argument in asked.environment.get("argv") or ()):
         click.echo(
             f"steadytrain: note: a secret among the arguments was not kept; the script gets {REDACTED}", err=True
         )
     try:
-        replays, judged = replaying.replay(asked, times=times, explain=not once)
-    except replaying.CannotReplayError as refusal:
+        replays, judged = launcher.replay(asked, times=times, explain=not once)
+    except launcher.CannotReplayError as refusal:
         click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
-        return judgement.CANNOT_TELL_STATUS
-    document = judgement.document(str(source), replays, judged, looked_for=asked.looked_for)
+        return verdict.CANNOT_TELL_STATUS
+    document = verdict.document(str(source), replays, judged, looked_for=asked.looked_for)
     if as_json:
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        click.echo("\n".join(judgement.lines(document)))
-    return judgement.status(replays, looked_for=asked.looked_for)
+        click.echo("\n".join(verdict.lines(document)))
+    return verdict.status(replays, looked_for=asked.looked_for)
 
 
 def recorded_source(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or a run that has none but a tape."""
-    from steadytrain.store.bundle import is_bundle
-    from steadytrain.store.folder import find, gravest_incident, incident_or_run
-    from steadytrain.store.tape import find_recording
+    from steadytrain.storage.bundle import is_bundle
+    from steadytrain.storage.run_folder import find, gravest_incident, incident_or_run
+    from steadytrain.storage.tape_files import find_recording
 
     path = incident_or_run(find(incident or None, runs_dir))
     return path if is_bundle(path) or find_recording(path).chunks else gravest_incident(path)

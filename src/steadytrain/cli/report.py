@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 
@@ -34,8 +34,8 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
-    from steadytrain.store.bundle import is_bundle, open_bundle
-    from steadytrain.store.folder import find, open_run
+    from steadytrain.storage.bundle import is_bundle, open_bundle
+    from steadytrain.storage.run_folder import find, open_run
 
     path = find(target, runs_dir)
     bundle = open_bundle(path) if is_bundle(path) else None

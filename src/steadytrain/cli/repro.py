@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 NOT_MADE_STATUS = 1
 BEFORE_MAX = 64
@@ -54,8 +54,8 @@ def command(
     written only after it has failed in a fresh process. Ends with status 0 when there is one, 1 when none could be made
     (a batch that holds NaN itself: its rows are written).
     """
-    from steadytrain.store.bundle import is_bundle, open_bundle
-    from steadytrain.store.folder import find, incident_or_run
+    from steadytrain.storage.bundle import is_bundle, open_bundle
+    from steadytrain.storage.run_folder import find, incident_or_run
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
@@ -67,8 +67,8 @@ def command(
     bundle = open_bundle(path) if is_bundle(path) else None
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")
-    from steadytrain.lab.repro.making import is_finite, make_repro, repro_document
-    from steadytrain.lab.repro.rising import make_rising_repro, of_bundle, of_run
+    from steadytrain.repro.operation_repro import is_finite, make_repro, repro_document
+    from steadytrain.repro.rising_loss_repro import make_rising_repro, of_bundle, of_run
 
     if bundle is not None and not is_finite(bundle):
         repro = make_repro(bundle, folder, wait_s=wait_s, compiled_wait_s=compiled_wait_s, before=before)

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 
 @click.command(
@@ -87,8 +87,8 @@ def command(
     gradients are checked; a NaN or Inf never reaches the weights. Put options before SCRIPT.
     """
     from steadytrain.attach import Options, run_target
-    from steadytrain.capture.launch import module_target, script_target
-    from steadytrain.integrations import parse_to
+    from steadytrain.capture.hooks.launch import module_target, script_target
+    from steadytrain.exporters import parse_to
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from steadytrain.store.folder import RunRecord
+    from steadytrain.storage.run_folder import RunRecord
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 
@@ -30,8 +30,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
-    from steadytrain.store.bundle import is_bundle, open_for_report
-    from steadytrain.store.folder import find, open_run
+    from steadytrain.storage.bundle import is_bundle, open_for_report
+    from steadytrain.storage.run_folder import find, open_run
 
     path = find(target, runs_dir)
     bundle = open_for_report(path) if is_bundle(path) else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 CANNOT_TELL_STATUS = 125
 WORKERS_DEFAULT_MAX = 4
@@ -48,12 +48,12 @@ def command(
     are listed, with why those that do not apply do not; "all" runs every one that applies. Finished trials are kept
     beside the incident and not run again. Ends with status 0, or 125 where not even the unchanged replay could be run.
     """
-    from steadytrain.diagnosing.stored import open_story
-    from steadytrain.lab.trials.trying import How, run_named
-    from steadytrain.trials import table
-    from steadytrain.trials.catalog import trials
-    from steadytrain.trials.contract import NotApplicable
-    from steadytrain.trials.facts import read_facts
+    from steadytrain.diagnosis.answer_files import open_story
+    from steadytrain.experiments import result_table
+    from steadytrain.experiments.facts import read_facts
+    from steadytrain.experiments.trial import NotApplicable
+    from steadytrain.experiments.trial_catalog import trials
+    from steadytrain.trial_runs.trial_session import How, run_named
 
     if incident is None:
         _list(None)
@@ -72,14 +72,14 @@ def command(
         names = tuple(one.name for one in trials() if not isinstance(one.plan(case), NotApplicable))
     how = How(workers or default_workers(), budget, moved, engine, teller())
     verdicts, outcomes = run_named(path, case, names, how)
-    result = table.document(str(path), case, verdicts, outcomes)
-    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(table.lines(result)))
+    result = result_table.document(str(path), case, verdicts, outcomes)
+    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))
     return 0 if any(one.ran for one in outcomes.get("unchanged", [])) else CANNOT_TELL_STATUS
 
 
 def source_of(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or the run itself where it has none."""
-    from steadytrain.store.folder import find, incident_or_run
+    from steadytrain.storage.run_folder import find, incident_or_run
 
     return incident_or_run(find(incident or None, runs_dir))
 
@@ -101,9 +101,9 @@ def teller() -> Callable[[str], None] | None:
 
 
 def _list(case: object) -> None:
-    from steadytrain.trials.case import Case
-    from steadytrain.trials.catalog import summary, trials
-    from steadytrain.trials.contract import NotApplicable
+    from steadytrain.experiments.case import Case
+    from steadytrain.experiments.trial import NotApplicable
+    from steadytrain.experiments.trial_catalog import summary, trials
 
     width = max(len(one.name) for one in trials())
     for one in trials():

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 
@@ -46,10 +46,10 @@ def command(
     1 when it is not, 125 when that cannot be told.
     """
     from steadytrain.cli.trial import default_workers, needs_torch, source_of, teller
-    from steadytrain.diagnosing.stored import open_story
-    from steadytrain.lab.trials.trying import How, verify
-    from steadytrain.trials.facts import read_facts
-    from steadytrain.trials.verifying import FOLLOWED_MAX, MEANINGS
+    from steadytrain.diagnosis.answer_files import open_story
+    from steadytrain.experiments.facts import read_facts
+    from steadytrain.experiments.fix_verification import FOLLOWED_MAX, MEANINGS
+    from steadytrain.trial_runs.trial_session import How, verify
 
     if steps is not None and not 1 <= steps <= FOLLOWED_MAX:
         raise UsageError(f"--steps {steps}: between 1 and {FOLLOWED_MAX}")

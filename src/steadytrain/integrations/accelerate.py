@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import steadytrain
-from steadytrain.errors import UsageError
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -12,9 +12,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from steadytrain.diagnosing import stored
-from steadytrain.errors import UsageError
-from steadytrain.model import Action, Symptom, Window, worst
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Action, Symptom, Window, worst
+from steadytrain.diagnosis import answer_files
+from steadytrain.grouping import classified
+from steadytrain.grouping.stories import Story, tell
 from steadytrain.report.circumstances import (
     SHOWN_AS_FACTS,
     brief,
@@ -27,17 +29,15 @@ from steadytrain.report.circumstances import (
     git,
     run_facts,
 )
-from steadytrain.report.curves import Curve, curve
-from steadytrain.report.diagnosis import DiagnosisPart
-from steadytrain.report.diagnosis import part as diagnosis_part
+from steadytrain.report.diagnosis_shown import DiagnosisPart
+from steadytrain.report.diagnosis_shown import part as diagnosis_part
 from steadytrain.report.health import health
-from steadytrain.report.incidents import TENSORS_MAX, incident_part, incident_verdict, open_incidents
-from steadytrain.report.values import Command, IncidentPart, Report, SymptomRow
+from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents
+from steadytrain.report.report_values import Command, IncidentPart, Report, SymptomRow
+from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
-from steadytrain.store.bundle import Bundle
-from steadytrain.store.folder import RunRecord, open_run
-from steadytrain.stories import classified
-from steadytrain.stories.telling import Story, tell
+from steadytrain.storage.bundle import Bundle
+from steadytrain.storage.run_folder import RunRecord, open_run
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
@@ -158,7 +158,7 @@ def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None
 
 def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
     """The stored diagnosis of the first of these bundles or runs that has one."""
-    answers = (stored.read(place) for place in places)
+    answers = (answer_files.read(place) for place in places)
     return next((diagnosis_part(answer) for answer in answers if answer is not None), None)
 
 

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steadytrain.model import Window
-from steadytrain.report.values import Section
+from steadytrain.core.model import Window
+from steadytrain.report.report_values import Section
 from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, count, facts_of, sentences, titled
-from steadytrain.store.folder import RunRecord
+from steadytrain.storage.run_folder import RunRecord
 
 STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (

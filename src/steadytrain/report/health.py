@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.model import Window, number_to_json
-from steadytrain.report.readings import read
+from steadytrain.core.model import Window, number_to_json
+from steadytrain.report.table_readings import read
 from steadytrain.report.topics import data_wait_share
 from steadytrain.report.wording import Fact, clean, count, facts_of, number
-from steadytrain.store.folder import RunRecord
+from steadytrain.storage.run_folder import RunRecord
 
 LAYERS_MAX = 3
 

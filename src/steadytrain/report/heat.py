@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import IntArray
-from steadytrain.report.names import Block, blocks, shared_beginning, shortened
+from steadytrain.core.model import IntArray
+from steadytrain.report.layer_labels import Block, blocks, shared_beginning, shortened
 from steadytrain.report.wording import clean, count, enumerated, number
 
 COLUMNS_MAX = 200

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import Table
+from steadytrain.core.model import Table
 from steadytrain.report.wording import clean, count
 
 COLUMNS_MAX = 28

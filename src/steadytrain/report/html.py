@@ -18,9 +18,9 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from steadytrain.report import svg, svg_heat
-from steadytrain.report.curves import Curve
 from steadytrain.report.heat import Heat
-from steadytrain.report.values import Report
+from steadytrain.report.report_values import Report
+from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom import DARK, Zoom
 

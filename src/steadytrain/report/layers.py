@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steadytrain.report.curves import Curve, curve
 from steadytrain.report.histograms import Histogram, histogram
-from steadytrain.report.names import WHOLE_MODEL, blocks, in_model_order, module_of
-from steadytrain.report.readings import Cells, Readings
+from steadytrain.report.layer_labels import WHOLE_MODEL, blocks, in_model_order, module_of
+from steadytrain.report.table_readings import Cells, Readings
+from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count
 
 PARTS_MAX = 330

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steadytrain.report.wording import Fact, clean, number
-from steadytrain.store.step_look import Backends, Ladder, Rung, SecondOpinion, StepLook
+from steadytrain.storage.step_look import Backends, Ladder, Rung, SecondOpinion, StepLook
 
 RUNGS_SHOWN_MAX = 10
 NEAR_BITS = 4.0

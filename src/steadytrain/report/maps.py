@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from steadytrain.report.heat import Heat, heat
-from steadytrain.report.names import in_model_order
-from steadytrain.report.readings import Cells, Readings
+from steadytrain.report.layer_labels import in_model_order
+from steadytrain.report.table_readings import Cells, Readings
 from steadytrain.report.wording import count
 
 

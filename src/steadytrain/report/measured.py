@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steadytrain.model import Table, Window
+from steadytrain.core.model import Table, Window
 from steadytrain.report.layers import layer_groups
 from steadytrain.report.maps import maps
-from steadytrain.report.readings import Readings, read
+from steadytrain.report.report_values import Measured, Report
+from steadytrain.report.table_readings import Readings, read
 from steadytrain.report.topics import machine, precision
-from steadytrain.report.values import Measured, Report
 from steadytrain.report.wording import clean
-from steadytrain.store.folder import RunRecord
+from steadytrain.storage.run_folder import RunRecord
 
 STREAMS_MAX = 2
 NO_TABLES = "Nothing of single layers can be shown: the run has no tables that can be read."

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from steadytrain.report.curves import Curve
-from steadytrain.report.values import SymptomRow
+from steadytrain.report.report_values import SymptomRow
+from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 
 _TICKS = 5

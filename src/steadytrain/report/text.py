@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from steadytrain.model import Severity
-from steadytrain.report.curves import NOT_FINITE, Curve
-from steadytrain.report.diagnosis import CausePart, DiagnosisPart
-from steadytrain.report.values import IncidentPart, Report
+from steadytrain.core.model import Severity
+from steadytrain.report.diagnosis_shown import CausePart, DiagnosisPart
+from steadytrain.report.report_values import IncidentPart, Report
+from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import number
 
 SYMPTOMS_SHOWN_MAX = 8

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.model import Series, Window
-from steadytrain.report.curves import Curve, curve
-from steadytrain.report.readings import Readings
-from steadytrain.report.values import Topic
+from steadytrain.core.model import Series, Window
+from steadytrain.report.report_values import Topic
+from steadytrain.report.table_readings import Readings
+from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import Fact, clean, count, facts_of, number, sentences
-from steadytrain.store.folder import RunRecord
+from steadytrain.storage.run_folder import RunRecord
 
 POINTS_MAX = 600
 DEVICES_MAX = 8

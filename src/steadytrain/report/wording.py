@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadytrain.model import Symptom
+from steadytrain.core.model import Symptom
 
 TEXT_LENGTH_MAX = 4_000
 ENTRIES_MAX = 300

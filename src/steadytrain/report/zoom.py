@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadytrain.report.curves import Curve
+from steadytrain.report.report_values import Report, SymptomRow
 from steadytrain.report.svg_heat import labels_width
-from steadytrain.report.values import Report, SymptomRow
+from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom_heat import heat_figure
 

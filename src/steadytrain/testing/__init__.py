@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.testing.windows import healthy_loss, newest, steps, table
 
 if TYPE_CHECKING:
-    from steadytrain.testing.contract import (
+    from steadytrain.testing.loop_contract import (
         Probe,
         assert_contract,
         assert_fails_open,
@@ -48,7 +48,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from steadytrain.testing import contract
+        from steadytrain.testing import loop_contract
 
-        return getattr(contract, name)
+        return getattr(loop_contract, name)
     raise AttributeError(f"module 'steadytrain.testing' has no attribute {name!r}")

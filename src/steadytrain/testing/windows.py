@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.model import SIGNALS, FloatArray, Series, Symptom, Table, Window
-from steadytrain.symptoms import Detector
+from steadytrain.core.model import SIGNALS, FloatArray, Series, Symptom, Table, Window
+from steadytrain.detectors import Detector
 
 
 def steps(

@@ -5,7 +5,7 @@ driver, ``columns`` says what each number means. What a machine does not have, o
 reading, and never zero. Not here: what a reading says about training.
 """
 
-from steadytrain.capture.machine.columns import COLUMNS
+from steadytrain.capture.machine.machine_columns import COLUMNS
 from steadytrain.capture.machine.sampler import MachineSampler, Sample
 
 __all__ = ["COLUMNS", "MachineSampler", "Sample"]

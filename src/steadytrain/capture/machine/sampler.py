@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.capture.failopen import Guard
+from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.machine.allocator import CudaDevice, devices_in_use
 from steadytrain.capture.machine.bounded import BoundedCaller, NoAnswerError
-from steadytrain.capture.machine.columns import COLUMNS
 from steadytrain.capture.machine.host import HostProbe
+from steadytrain.capture.machine.machine_columns import COLUMNS
 from steadytrain.capture.machine.nvml import NvmlProbe
-from steadytrain.model import Reading
+from steadytrain.core.model import Reading
 
 TABLE = "machine"
 SAMPLES_MAX = 512

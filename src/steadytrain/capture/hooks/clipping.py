@@ -1,0 +1,148 @@
+"""Gradients as they are before clipping, read for nothing: ``clip_grad_norm_`` computes their norms itself.
+
+While torch's own ``clip_grad_norm_`` runs, a function mode looks over its shoulder and keeps the L2 norm that it takes
+of each gradient. Where that is not to be had (another norm, half precision, sharded gradients) the norms are taken
+before it runs. What the optimizer then applies is what was there times the coefficient, as long as nobody else has
+written to the gradients: their version counters tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.statistics import TensorState, dense_values, exact_state, fetch, l2_norms
+
+_COEFFICIENT_EPSILON = 1e-6  # clip_grad_norm_ divides by the norm plus this
+
+
+@dataclass
+class Clipping:
+    """What was read around the clips of one step, by ``id(parameter)``.
+
+    ``norms`` are before the first clip. ``states`` are exact counts of those that were not finite, which is lost once
+    clipping has spread the NaN. ``total`` and ``limit`` are those of the last clip, and ``left`` the gradients as it
+    left them: the tensor's identity and version.
+    """
+
+    norms: dict[int, Tensor] = field(default_factory=dict)
+    states: dict[int, TensorState] = field(default_factory=dict)
+    total: Tensor | None = None
+    limit: float | None = None
+    clips: int = 0
+    _clipped: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    _left: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def knows_applied(self, parameter: Tensor) -> bool:
+        """Whether the gradient is still as the only clip of the step left it."""
+        gradient = parameter.grad
+        if self.clips != 1 or self.total is None or gradient is None:
+            return False
+        return self._left.get(id(parameter)) == (id(gradient), gradient._version)
+
+    def coefficient(self, total: float) -> float:
+        """What the last clip multiplied the gradients with, given its ``total`` as a number."""
+        assert self.limit is not None
+        coefficient = self.limit / (total + _COEFFICIENT_EPSILON)
+        return coefficient if math.isnan(coefficient) else min(1.0, coefficient)
+
+    def begin(self, parameters: Sequence[Tensor], arguments: ClipArguments, guard: Guard) -> NormsTaken | None:
+        """Before the script's call of ``clip_grad_norm_``; what is returned must be entered around that call."""
+        self.clips += 1
+        self._left.clear()
+        self.total, self.limit = None, arguments.limit
+        self._clipped = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
+        if not arguments.is_l2 or not all(_reads_well(gradient) for _, gradient in self._clipped):
+            self._keep(self._clipped, _norms([gradient for _, gradient in self._clipped]))
+            self._clipped.clear()
+            return None
+        owners = {id(gradient): parameter for parameter, gradient in self._clipped}
+
+        def read(tensors: Sequence[Any], norms: Sequence[Tensor]) -> None:
+            with guard.part("reading the gradients before clipping"), torch._C.DisableTorchFunction():
+                known = [(tensor, norm) for tensor, norm in zip(tensors, norms, strict=True) if id(tensor) in owners]
+                self._keep([(owners[id(tensor)], tensor) for tensor, _ in known], [norm for _, norm in known])
+
+        return NormsTaken(read)
+
+    def end(self, total: Any) -> None:
+        """The clip returned ``total``."""
+        clipped, self._clipped = self._clipped, []
+        if not clipped or self.limit is None or not isinstance(total, Tensor):
+            return
+        if all(id(parameter) in self.norms for parameter, _ in clipped):
+            self.total = total.detach()
+            self._left = {id(parameter): (id(gradient), gradient._version) for parameter, gradient in clipped}
+
+    def _keep(self, gradients: Sequence[tuple[Tensor, Tensor]], norms: Sequence[Tensor | None]) -> None:
+        known = [(pair, norm.detach()) for pair, norm in zip(gradients, norms, strict=True) if norm is not None]
+        for (parameter, _), norm in known:
+            self.norms.setdefault(id(parameter), norm)
+        # On the CPU a look costs no synchronisation.
+        near = [(pair, norm) for pair, norm in known if norm.device.type == "cpu"]
+        for ((parameter, gradient), _), value in zip(near, fetch([norm for _, norm in near]), strict=True):
+            if not math.isfinite(value):
+                self.states.setdefault(id(parameter), exact_state(gradient))
+
+
+@dataclass(frozen=True)
+class ClipArguments:
+    """What ``clip_grad_norm_(parameters, max_norm, norm_type=2.0, ...)`` or ``clip_grad_value_`` was called with."""
+
+    limit: float | None
+    is_l2: bool
+
+    @staticmethod
+    def of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ClipArguments:
+        limit = args[0] if args else kwargs.get("max_norm")
+        order = args[1] if len(args) > 1 else kwargs.get("norm_type", 2.0)
+        return ClipArguments(
+            limit=float(limit) if isinstance(limit, (int, float)) else None,
+            is_l2=isinstance(order, (int, float)) and float(order) == 2.0,
+        )
+
+    @staticmethod
+    def of_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ClipArguments:
+        limit = args[0] if args else kwargs.get("clip_value")
+        return ClipArguments(limit=float(limit) if isinstance(limit, (int, float)) else None, is_l2=False)
+
+
+@torch.no_grad()
+def _norms(tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    """The norm of each tensor, None for kinds that have none."""
+    dense = [dense_values(tensor) for tensor in tensors]
+    norms = iter(l2_norms([values for values in dense if values is not None]))
+    return [next(norms) if values is not None else None for values in dense]
+
+
+class NormsTaken(TorchFunctionMode):
+    """Hands over the norms that torch takes while it clips. The calls themselves go through unchanged."""
+
+    def __init__(self, read: Callable[[Sequence[Any], Sequence[Tensor]], None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch._foreach_norm and args:
+            self._read(args[0], result)
+        elif func is torch.linalg.vector_norm and args and isinstance(args[0], Tensor):
+            self._read([args[0]], [result])
+        return result
+
+
+def _reads_well(gradient: Tensor) -> bool:
+    """Whether torch's own norm of this gradient is one that we would take as well."""
+    return (
+        type(gradient) is Tensor
+        and gradient.layout == torch.strided
+        and gradient.dtype in (torch.float32, torch.float64)
+        and gradient.numel() > 0
+    )

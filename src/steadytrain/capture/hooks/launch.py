@@ -1,0 +1,183 @@
+"""Run a script as ``python SCRIPT`` would: its own ``__main__``, its arguments, exit status, signals and output.
+
+Torch-free: it is loaded before the script, and the script decides when torch is imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import importlib.util
+import json
+import os
+import runpy
+import signal
+import sys
+import tokenize
+import traceback
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+
+ATTACH_VARIABLE = "STEADYTRAIN_ATTACH"
+INTERRUPTED_STATUS = 130
+Finish = Callable[[str, int | None, BaseException | None], int | None]
+_START_FOLDER = Path(__file__).parent / "start"
+_OWN_FOLDER = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to run: a script file (with its compiled code) or a module, and the arguments it gets."""
+
+    name: str
+    arguments: tuple[str, ...]
+    code: types.CodeType | None
+
+    @property
+    def is_module(self) -> bool:
+        return self.code is None
+
+    @property
+    def stem(self) -> str:
+        return self.name.rsplit(".", 1)[-1] if self.is_module else Path(self.name).stem
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that runs it again, without the interpreter."""
+        return ["-m", self.name, *self.arguments] if self.is_module else [self.name, *self.arguments]
+
+
+def script_target(script: str, arguments: Sequence[str]) -> Target:
+    """Check that ``script`` can be run, without running it.
+
+    Raises:
+        UsageError: it does not exist, is a folder, is not Python source, or has a syntax error.
+    """
+    path = Path(script)
+    if path.is_dir():
+        raise UsageError(f"{script}: this is a folder; name the script in it, or a module with -m")
+    if not path.is_file():
+        raise UsageError(f"{script}: no such script; the path is taken from {Path.cwd()}")
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        code = compile(source, _absolute(script), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if error.lineno is None:  # null bytes, or no encoding that fits
+            raise UsageError(f"{script}: not Python source ({error.msg}); nothing was run") from None
+        raise UsageError(f"{script}:{error.lineno}: syntax error: {error.msg}; nothing was run") from None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"{script}: not Python source ({error}); nothing was run") from None
+    except OSError as error:
+        raise UsageError(f"{script}: cannot be read ({error.strerror})") from None
+    return Target(script, tuple(arguments), code)
+
+
+def module_target(module: str, arguments: Sequence[str]) -> Target:
+    """Check that ``python -m module`` would find something to run."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd()  # as -m does
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{module}.__main__")
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"{module}: no such module ({error})") from None
+    if spec is None:
+        raise UsageError(f"{module}: no such module, or a package without __main__")
+    return Target(module, tuple(arguments), None)
+
+
+def arm_children(settings: Mapping[str, Any]) -> None:
+    """Let every Python process that the script starts find the start hook, through its environment."""
+    os.environ[ATTACH_VARIABLE] = json.dumps(settings)
+    paths = [str(_START_FOLDER), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def execute(target: Target, finish: Finish) -> int:
+    """Run ``target`` to its end and return its exit status.
+
+    ``finish(how, status, error)`` is called once, when the script is over and before an error of its own is shown:
+    with ``finished`` or ``failed``, the exit status as far as it is known, and what the script raised (its frames are
+    still alive). It may return another status to end with.
+    """
+    try:
+        _run_as_main(target)
+    except SystemExit as ending:
+        status = _exit_status(ending)
+        return _override(finish("finished" if status == 0 else "failed", status, ending), status)
+    except KeyboardInterrupt as interruption:
+        override = finish("interrupted", INTERRUPTED_STATUS, interruption)
+        if override is not None:
+            return override
+        _show(interruption)
+        # As Python itself ends: killed by the signal, so that a calling shell stops its loop too.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        return INTERRUPTED_STATUS
+    except BaseException as error:
+        override = finish("failed", 1, error)
+        if override is not None:
+            return override
+        _show(error)
+        return 1
+    return _override(finish("finished", 0, None), 0)
+
+
+def _run_as_main(target: Target) -> None:
+    sys.argv = [target.name, *target.arguments]
+    main = types.ModuleType("__main__")
+    main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
+    sys.modules["__main__"] = main
+    if target.code is None:
+        # The public run_module tears its __main__ down while atexit handlers may still need it.
+        runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
+        return
+    path = _absolute(target.name)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main.__file__ = path
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__["__cached__"] = None
+    exec(target.code, main.__dict__)
+
+
+def _absolute(script: str) -> str:
+    """Python's own way: the folder it was started in and the name as it was given, ``./`` included."""
+    return os.path.join(os.getcwd(), script)
+
+
+def _exit_status(ending: SystemExit) -> int:
+    if ending.code is None:
+        return 0
+    if isinstance(ending.code, int):
+        return ending.code
+    print(ending.code, file=sys.stderr)
+    return 1
+
+
+def _override(override: int | None, status: int) -> int:
+    return status if override is None else override
+
+
+def _show(error: BaseException) -> None:
+    """The script's own traceback, as it would look without us: our frames and runpy's are cut off at the top."""
+    frames = error.__traceback__
+    while frames is not None and _is_ours(frames):
+        frames = frames.tb_next
+    sys.stdout.flush()
+    if sys.excepthook is not sys.__excepthook__:
+        sys.excepthook(type(error), error, frames)
+        return
+    traceback.print_exception(type(error), error, frames)
+
+
+def _is_ours(frames: types.TracebackType) -> bool:
+    filename = frames.tb_frame.f_code.co_filename
+    return filename.startswith((_OWN_FOLDER, "<frozen")) or filename.endswith("/runpy.py")

@@ -1,0 +1,309 @@
+"""Where we stand in torch, all in one place: what is put in, and how it is taken out again.
+
+| place | what for |
+|---|---|
+| ``torch.autograd._engine_run_backward`` | the loss: the root of each backward |
+| global optimizer step pre- and post-hooks (public) | the gate, and the end of a step |
+| ``Optimizer.__init__`` | find the model before its first forward |
+| ``_BaseDataLoaderIter.__next__``, ``_next_index`` | which batch was fetched, and of which samples it is made |
+| ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
+| ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
+| ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
+| ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
+| ``torch.compile`` | the module that a compiled model is called through |
+
+No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import dataloader
+
+from steadytrain.capture.hooks.import_hook import after_import
+from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
+from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
+
+_SKIPPED_BY_COMPILER = (
+    *(
+        "capture.hooks.patches",
+        "capture.step.watcher",
+        "capture.hooks.hooked_modules",
+        "capture.step.optimizer_streams",
+        "capture.step.gate",
+        "detection.run_recorder",
+        "detection.step_history",
+        "capture.step.input_recorder",
+        "capture.step.script_frames",
+        "capture.step.loss",
+        "capture.hooks.clipping",
+    ),
+    *(
+        "capture.tensors.activations",
+        "capture.tensors.measurement_schedule",
+        "capture.tensors.gradient_scaling",
+        "capture.step.data_wait",
+        "capture.tensors.precision",
+        "capture.machine",
+    ),
+    *(
+        "capture.tensors.statistics",
+        "capture.tensors.optimizer_state",
+        "capture.tensors.dense",
+        "capture.hooks.fail_open",
+        "capture.hooks.model_discovery",
+        "capture.step.ranks",
+        "capture.step.joint_optimizers",
+        "capture.hooks.manual_updates",
+        "detection.sink",
+    ),
+    *("detection.detector_schedule", "detection.table_history", "capture.step.own_time", "detection.earlier_run"),
+    *(
+        "capture.step.stopping",
+        "capture.incident.context",
+        "capture.step.stream_assignment",
+        "capture.incident.incident",
+        "detection.incidents",
+        "capture.incident.message",
+        "capture.step.step_batches",
+    ),
+    *(
+        "capture.snapshots.loaded_states",
+        "capture.snapshots.state_fingerprints",
+        "capture.step.observers",
+        "capture.snapshots.rewind",
+        "capture.snapshots.tape",
+        "capture.snapshots.snapshots",
+        "capture.snapshots.buffer",
+        "capture.step.sample_indices",
+        "capture.snapshots.digests",
+        "capture.snapshots.safetensors_writer",
+        "capture.incident.freeze",
+    ),
+)
+
+MISSING: Any = object()
+"""Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen, by ``fetch_ends`` to let it count."""
+
+
+class Events(StateEvents, Protocol):
+    """What the patches call. None of these raises, except to end the process on purpose."""
+
+    def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
+    def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
+    def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None: ...
+    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool: ...
+    def backward_ends(self) -> None: ...
+    def samples_drawn(self, iterator: Any, indices: Any) -> None: ...
+    def fetch_begins(self, iterator: Any) -> Any: ...
+    def fetch_ends(self, iterator: Any, batch: Any) -> Any: ...
+    def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
+    def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
+    def scaler_scales(self, scaler: Any) -> None: ...
+    def gradients_zeroed(self, owner: Any) -> None: ...
+    def clip(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
+    def clip_by_value(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
+    def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None: ...
+    def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
+    def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
+
+
+class Patches:
+    """Puts the patches in on construction; :meth:`remove` takes every one out."""
+
+    def __init__(self, events: Events) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._put_hooks(events)
+        self._put_backward(events)
+        self._put_optimizer_init(events)
+        self._put_fetch(events)
+        self._put_scaler(events)
+        self._put_clip(events)
+        self._put_zero_grad(events)
+        self._put_compile(events)
+        for owner, name, wrapper in state_wrappers(events):
+            self._replace(owner, name, wrapper)
+        after_import("torch._dynamo", keep_compiler_out)
+
+    def remove(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        original = getattr(owner, name)
+
+        def undo() -> None:
+            # Somebody may have wrapped our wrapper since; then taking it out would take theirs out too.
+            if getattr(owner, name) is replacement:
+                setattr(owner, name, original)
+
+        setattr(owner, name, replacement)
+        self._undo.append(undo)
+
+    def _put_hooks(self, events: Events) -> None:
+        before = register_optimizer_step_pre_hook(OptimizerHook(events.step_begins))
+        after = register_optimizer_step_post_hook(OptimizerHook(events.step_ends))
+        self._undo += [before.remove, after.remove]
+
+    def _put_backward(self, events: Events) -> None:
+        original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+        @functools.wraps(original)
+        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            if being_traced(roots):
+                return original(roots, *args, **kwargs)
+            outermost = events.backward_begins(roots, accumulates=bool(kwargs.get("accumulate_grad", False)))
+            try:
+                return original(roots, *args, **kwargs)
+            finally:
+                if outermost:
+                    events.backward_ends()
+
+        self._replace(torch.autograd, "_engine_run_backward", run_backward)
+
+    def _put_optimizer_init(self, events: Events) -> None:
+        original = torch.optim.Optimizer.__init__
+
+        @functools.wraps(original)
+        def init(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            events.optimizer_made(self)
+
+        self._replace(torch.optim.Optimizer, "__init__", init)
+
+    def _put_fetch(self, events: Events) -> None:
+        original = dataloader._BaseDataLoaderIter.__next__
+
+        @functools.wraps(original)
+        def fetch(self: Any) -> Any:
+            batch = events.fetch_begins(self)
+            if batch is not MISSING:
+                return batch
+            batch = original(self)
+            other = events.fetch_ends(self, batch)
+            return batch if other is MISSING else other
+
+        draw = dataloader._BaseDataLoaderIter._next_index
+
+        @functools.wraps(draw)
+        def next_index(self: Any) -> Any:
+            indices = draw(self)  # type: ignore[no-untyped-call]
+            events.samples_drawn(self, indices)
+            return indices
+
+        self._replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
+        self._replace(dataloader._BaseDataLoaderIter, "_next_index", next_index)
+
+    def _put_scaler(self, events: Events) -> None:
+        step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
+
+        @functools.wraps(step)
+        def scaler_step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            events.scaler_step_begins(self, optimizer)
+            result = step(self, optimizer, *args, **kwargs)
+            events.scaler_step_ends(self, optimizer)
+            return result
+
+        @functools.wraps(scale)
+        def scaler_scale(self: Any, outputs: Any) -> Any:
+            result = scale(self, outputs)
+            events.scaler_scales(self)
+            return result
+
+        self._replace(torch.amp.GradScaler, "step", scaler_step)
+        self._replace(torch.amp.GradScaler, "scale", scaler_scale)
+
+    def _put_clip(self, events: Events) -> None:
+        by_norm = ClipGradients(torch.nn.utils.clip_grad_norm_, events.clip)
+        by_value = ClipGradients(torch.nn.utils.clip_grad_value_, events.clip_by_value)
+        for name, stand_in in (("clip_grad_norm_", by_norm), ("clip_grad_value_", by_value)):
+            self._replace(torch.nn.utils.clip_grad, name, stand_in)
+            self._replace(torch.nn.utils, name, stand_in)
+
+    def _put_zero_grad(self, events: Events) -> None:
+        for owner in (torch.optim.Optimizer, nn.Module):
+            self._replace(owner, "zero_grad", zero_grad_wrapper(owner.zero_grad, events.gradients_zeroed))
+
+    def _put_compile(self, events: Events) -> None:
+        original = torch.compile
+
+        @functools.wraps(original)
+        def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            result = original(model, *args, **kwargs)
+            events.compile_called(model, result, kwargs)
+            owner = getattr(model, "__self__", None)
+            if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == "_call_impl":
+                call = _watched_call(owner, result, events)  # module.compile() keeps it as its call
+                self._undo.append(functools.partial(_unwatch_call, weakref.ref(owner), call, result))
+                return call
+            return result
+
+        self._replace(torch, "compile", compile)
+
+
+def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
+    """Watch one module's calls; returns what takes the hooks off again."""
+    before = module.register_forward_pre_hook(ModuleHook(events.forward_begins), with_kwargs=True)
+    after = module.register_forward_hook(ModuleHook(events.forward_ends), with_kwargs=True, always_call=True)
+
+    def remove() -> None:
+        before.remove()
+        after.remove()
+
+    return remove
+
+
+def being_traced(roots: Any) -> bool:
+    """Whether a compiler is tracing: its backward runs on fake tensors and must not be touched (a wrapper that does
+    makes torch.compile fall back to eager without a word)."""
+    if torch.compiler.is_compiling() or torch._guards.TracingContext.try_get() is not None:
+        return True
+    first = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+    return type(first).__name__ in ("FakeTensor", "FunctionalTensor")
+
+
+@functools.cache
+def keep_compiler_out() -> None:
+    """Tell torch.compile to leave our frames alone when they run between two graphs of a compiled function.
+
+    Once a process: the compiler's list only grows, and each entry makes it compile one long regular expression again.
+    """
+    from torch._dynamo import trace_rules
+
+    for name in _SKIPPED_BY_COMPILER:
+        trace_rules.add(f"steadytrain.{name}")
+    trace_rules.add("steadytrain.exporters")
+    trace_rules.add("steadytrain.integrations")
+
+
+def _unwatch_call(module: weakref.ref[nn.Module], call: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Let ``module`` call what it compiled itself, if it still calls ours."""
+    owner = module()
+    if owner is not None and owner._compiled_call_impl is call:
+        owner._compiled_call_impl = compiled
+
+
+def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return compiled(*args, **kwargs)
+        changed = events.forward_begins(module, args, kwargs)
+        if changed is not None:
+            args, kwargs = changed
+        output = None
+        try:
+            output = compiled(*args, **kwargs)
+        finally:
+            events.forward_ends(module, args, kwargs, output)
+        return output
+
+    return call

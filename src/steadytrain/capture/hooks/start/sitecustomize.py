@@ -1,0 +1,41 @@
+"""Put on a child's path by ``steadytrain run``: arms the child if it trains, and then does what was here before.
+
+Python imports ``sitecustomize`` at start-up of every process, so this file stays small and imports nothing heavy
+until torch itself is imported. An existing ``sitecustomize`` further down the path is run as if we were not here.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _run_the_one_behind_us() -> None:
+    path = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _arm() -> None:
+    from steadytrain.capture.hooks.import_hook import after_import
+
+    def attach() -> None:
+        from steadytrain.attach import arm_child
+
+        arm_child()
+
+    after_import("torch", attach)
+
+
+if os.environ.get("STEADYTRAIN_ATTACH"):
+    try:
+        _arm()
+    except Exception as error:
+        print(f"steadytrain: warning: this child process is not watched ({error!r})", file=sys.stderr)
+_run_the_one_behind_us()

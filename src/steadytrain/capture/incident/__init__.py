@@ -1,0 +1,1 @@
+"""What is kept at the moment of an incident, and what is said of it."""

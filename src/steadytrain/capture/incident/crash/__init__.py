@@ -1,0 +1,74 @@
+"""What is kept when the script itself fails: of memory that ran out, and of ranks that lost each other.
+
+Documents of JSON in the folder ``evidence`` of the run, bounded in size. Nothing is pickled, and nothing that somebody
+else pickled is opened or copied: a pickle runs code where it is opened, and a run folder is made to be handed on.
+
+``memory`` describes who held what, ``communication`` gathers what torch's distributed backends tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from steadytrain.capture.incident.crash.communication import communication_document
+from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
+from steadytrain.capture.machine import Sample
+from steadytrain.storage.bundle import write_json
+
+EVIDENCE_FOLDER = "evidence"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where the run was when it failed.
+
+    Args:
+        created: time as it stands in every document.
+        since: when the run began, in seconds since the epoch; older dumps of others are not its own.
+        rank: this process's.
+        step: the last whole step, None before the first.
+        names: names of parameters by ``id``.
+        own: tensors that steadytrain keeps.
+        samples: the last readings of the machine.
+    """
+
+    created: str
+    since: float
+    rank: int = 0
+    step: int | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    own: Collection[Tensor] = ()
+    samples: Sequence[Sample] = ()
+
+
+def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
+    """The documents worth keeping of an error that ended the script, by name; none for most errors.
+
+    Args:
+        disk: the run folder, or where it would be.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if is_out_of_memory(error):
+        found["out-of-memory"] = out_of_memory_document(error, disk, moment.names, moment.own, moment.samples)
+    communication = communication_document(error, since=moment.since)
+    if communication is not None:
+        found["communication"] = communication
+    head = {"created": moment.created, "rank": moment.rank, "step": moment.step}
+    return {name: {"schema": f"steadytrain.{name}/1", **head, **document} for name, document in found.items()}
+
+
+def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Write the documents into the run folder; returns what to tell, a line each. Raises ``OSError``."""
+    told = []
+    (folder / EVIDENCE_FOLDER).mkdir(parents=True, exist_ok=True)
+    for name, document in documents.items():
+        path = folder / EVIDENCE_FOLDER / f"{name}.json"
+        write_json(path, document)
+        what = f"out of memory on {document['device']}" if name == "out-of-memory" else "ranks lost each other"
+        told.append(f"{what}: what is known of it lies in {path}")
+    return told

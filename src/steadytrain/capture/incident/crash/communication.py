@@ -1,0 +1,126 @@
+"""Ranks that lost each other: the errors of the backend, and torch's flight recorder of collectives.
+
+The recorder is asked in this process for its JSON (NCCL, and Gloo in newer versions; it records when
+``TORCH_FR_BUFFER_SIZE`` or ``TORCH_NCCL_TRACE_BUFFER_SIZE`` is set). The files that a watchdog dumps are pickles: they
+are listed with their size and hash, and stay where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steadytrain.capture.incident.crash.errors import chain, error_facts
+from steadytrain.storage.redaction import redact_environment
+
+ENTRIES_MAX = 1_000
+"""Collectives kept, the newest ones."""
+
+RECORDER_BYTES_MAX = 64 << 20
+DUMPS_MAX = 64
+HASHED_BYTES_MAX = 256 << 20
+NOT_COPIED = "a pickle, which runs code where it is opened: not copied; torch.distributed.flight_recorder reads it"
+
+_DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_DUMP_DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
+_SAYS_SO = re.compile(r"\bNCCL\b|\bnccl[A-Z]\w+|ProcessGroup(NCCL|Gloo)|Watchdog caught collective|/gloo/")
+_CHUNK_BYTES = 1 << 20
+
+
+def communication_document(error: BaseException, *, since: float) -> dict[str, Any] | None:
+    """What is known of a failure between ranks; None where ``error`` is none and nobody has dumped anything.
+
+    Args:
+        since: in seconds since the epoch; dumps older than this are of another run.
+    """
+    errors = [one for one in chain(error) if _is_of_communication(one)]
+    dumps = _dumps(_dump_prefixes(os.environ, failed=bool(errors)), since)
+    if not errors and not dumps:
+        return None
+    return {
+        "errors": [error_facts(one) for one in errors],
+        "flight_recorder": flight_recorder(),
+        "dumps": dumps,
+        "environment": {
+            name: value
+            for name, value in redact_environment(os.environ).items()
+            if name.startswith(("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_", "RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        },
+    }
+
+
+def flight_recorder() -> dict[str, Any] | None:
+    """The collectives that torch has recorded in this process, None where it does not record."""
+    if not torch.distributed.is_available():
+        return None
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(torch._C._distributed_c10d, name, None)
+        text = dump() if dump is not None else b""
+        if not text or len(text) > RECORDER_BYTES_MAX:
+            continue
+        trace = json.loads(text)
+        entries = trace.get("entries") or []
+        if entries:
+            return {**trace, "entries": entries[-ENTRIES_MAX:], "entries_left_out": max(0, len(entries) - ENTRIES_MAX)}
+    return None
+
+
+def _is_of_communication(error: BaseException) -> bool:
+    kinds = tuple(
+        kind
+        for name in ("DistError", "DistBackendError", "DistNetworkError", "DistStoreError")
+        if isinstance(kind := getattr(torch.distributed, name, None), type)
+    )
+    return isinstance(error, kinds) or (isinstance(error, RuntimeError) and _SAYS_SO.search(str(error)) is not None)
+
+
+def _dump_prefixes(environment: Mapping[str, str], *, failed: bool) -> list[str]:
+    """Where dumps may lie. What lies at the default place may be anybody's: it counts only where this run failed."""
+    named = [environment[name] for name in _DUMP_VARIABLES if environment.get(name)]
+    return named or (list(_DUMP_DEFAULTS) if failed else [])
+
+
+def _dumps(prefixes: list[str], since: float) -> list[dict[str, Any]]:
+    """The recorder's files of this run: of every rank on this host."""
+    found: dict[Path, dict[str, Any]] = {}
+    for prefix in prefixes:
+        start = Path(prefix).expanduser()
+        candidates = sorted(start.parent.glob(f"{_literal(start.name)}*")) if start.parent.is_dir() else []
+        for path in candidates:
+            if len(found) >= DUMPS_MAX:
+                break
+            facts = _dump_facts(path, since) if path.name[len(start.name) :].isdigit() else None
+            if facts is not None:
+                found[path] = facts
+    return list(found.values())
+
+
+def _dump_facts(path: Path, since: float) -> dict[str, Any] | None:
+    try:
+        status = path.stat()
+        if status.st_mtime < since:
+            return None
+        digest = _sha256(path) if status.st_size <= HASHED_BYTES_MAX else None
+    except OSError:
+        return None
+    return {"path": str(path), "bytes": status.st_size, "sha256": digest, "note": NOT_COPIED}
+
+
+def _literal(name: str) -> str:
+    """``name`` for a glob, with nothing in it that a glob would read."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

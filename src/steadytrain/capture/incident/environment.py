@@ -1,0 +1,160 @@
+"""What a bug report needs to know of the machine and the run: versions, commit, devices, configuration.
+
+Everything here is read without a network and redacted before it is handed on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.storage.redaction import redact_arguments, redact_environment, redact_tree
+
+STRUCTURE_CHARACTERS_MAX = 200_000
+CONFIGURATION_ENTRIES_MAX = 400
+VALUE_CHARACTERS_MAX = 2_000
+
+PACKAGES = (
+    *("torch", "numpy", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "safetensors"),
+    *("lightning", "pytorch-lightning", "deepspeed", "bitsandbytes", "flash-attn", "xformers", "triton", "torchao"),
+    *("torchtitan", "liger-kernel", "unsloth", "apex", "transformer-engine", "timm", "torchvision", "torchaudio"),
+    *("diffusers", "sentence-transformers", "wandb", "mlflow", "tensorboard", "steadytrain"),
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the training libraries that are installed."""
+    found = {}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    found["torch"] = torch.__version__
+    return found
+
+
+def devices() -> dict[str, Any]:
+    """CPU, threads, and each GPU with its memory and driver."""
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cuda": torch.version.cuda,
+        "gpus": [],
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        for index in range(torch.cuda.device_count()):
+            gpu = torch.cuda.get_device_properties(index)
+            facts["gpus"].append(
+                {"name": gpu.name, "memory_bytes": gpu.total_memory, "capability": f"{gpu.major}.{gpu.minor}"}
+            )
+        facts["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+        facts["driver"] = _driver_version()
+    return facts
+
+
+def numerics() -> dict[str, Any]:
+    """The switches of torch that change what is computed."""
+    return {
+        "default_dtype": str(torch.get_default_dtype()),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+    }
+
+
+def configuration(roots: Iterable[nn.Module], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in sight: plain values among the script's globals, argparse results, the model's ``config``."""
+    settings: dict[str, Any] = {}
+    for name, value in list(namespace.items())[:CONFIGURATION_ENTRIES_MAX]:
+        if name.startswith("_"):
+            continue
+        if isinstance(value, argparse.Namespace):
+            settings[name] = {key: _plain(entry) for key, entry in vars(value).items()}
+        elif isinstance(value, (bool, int, float, str)):
+            settings[name] = _plain(value)
+    for root in roots:
+        config: Any = getattr(root, "config", None)
+        entries = config.to_dict() if hasattr(config, "to_dict") else getattr(config, "__dict__", None)
+        if isinstance(entries, Mapping):
+            settings["model.config"] = {str(key): _plain(entry) for key, entry in entries.items()}
+    redacted: dict[str, Any] = redact_tree(settings)
+    return redacted
+
+
+def model_facts(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> dict[str, Any]:
+    """Class, and sizes by dtype."""
+    by_dtype: Counter[str] = Counter()
+    for parameter in parameters:
+        by_dtype[str(parameter.dtype)] += parameter.numel()
+    return {
+        "class": ", ".join(type(root).__name__ for root in roots) or None,
+        "parameters": sum(parameter.numel() for parameter in parameters),
+        "tensors": len(parameters),
+        "dtypes": dict(by_dtype),
+        "devices": sorted({str(parameter.device) for parameter in parameters}),
+    }
+
+
+def structure(roots: Sequence[nn.Module]) -> str:
+    """The modules as torch prints them."""
+    return "\n".join(str(root) for root in roots)[:STRUCTURE_CHARACTERS_MAX]
+
+
+def optimizer_facts(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Class and the hyper-parameters of each group, without the parameters."""
+    groups = [
+        {name: _plain(value) for name, value in group.items() if name != "params"}
+        | {"parameters": len(group["params"])}
+        for group in optimizer.param_groups
+    ]
+    return {"class": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}", "groups": groups}
+
+
+def command_facts() -> dict[str, Any]:
+    """How the process was started, redacted."""
+    return {
+        "argv": redact_arguments(sys.argv),
+        "cwd": _folder(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "environment": redact_environment(os.environ),
+    }
+
+
+def _folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # the script has taken away the folder that it stands in
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.item() if value.numel() == 1 and value.device.type == "cpu" else f"tensor{tuple(value.shape)}"
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, (list, tuple)) and len(value) <= 64:
+        return [_plain(entry) for entry in value]
+    return str(value)[:VALUE_CHARACTERS_MAX]
+
+
+def _driver_version() -> str | None:
+    path = Path("/proc/driver/nvidia/version")
+    try:
+        return path.read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,145 @@
+"""An incident as it is frozen: what goes into its bundle, and the notes on what does not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.incident import environment, freeze, source_hashes
+from steadytrain.capture.step import ranks
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import BatchRing, MicroBatch
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.core.model import Action, Finding, Incident, Samples, Symptom
+from steadytrain.detection.run_recorder import Books, Settings, utc_now
+from steadytrain.storage.bundle import update_incident
+
+NAMES_MAX = 3
+
+
+def freeze_incident(
+    books: Books,
+    guard: Guard,
+    stream: Stream,
+    seen: Seen,
+    ring: BatchRing,
+    measured: Measurement,
+    symptoms: Sequence[Symptom],
+    action: Action,
+    finding: Finding,
+    samples: tuple[Samples, ...],
+) -> tuple[Path, Incident]:
+    """Write the bundle of this step. What cannot be written of the state is told and noted; the rest raises."""
+    run = books.open(stream)
+    step = measured.record.step
+    name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
+    path = run.path / "incidents" / name
+    model = stream.model
+    roots = list(stream.roots())
+    state_note, keep_state = state_plan(run.path, roots, stream, seen, books.settings.state_bytes_max)
+    batches = [*ring.steps(), (step, seen.micro_batches)]
+    incident = Incident(
+        run=books.settings.run_name,
+        step=step,
+        stream=stream.name,
+        created=utc_now(),
+        symptoms=tuple(symptoms),
+        parameters=measured.bad,
+        action=action,
+        finding=finding,
+        losses=measured.losses,
+        loss_origin=seen.losses[-1].origin if seen.losses else None,
+        micro_batches=len(seen.micro_batches),
+        batch_note=_batch_note(seen.micro_batches),
+        state_note=state_note,
+        samples=samples,
+    )
+    before = seen.micro_batches[0].random_before if seen.micro_batches else None
+    random_states = {"before_step": before} if before is not None else {}
+    freeze.write_bundle(
+        path,
+        incident=incident,
+        window=stream.history.recent(),
+        environment={**process_facts(books.settings), **script_facts(stream, roots)},
+        batches=batches,
+        fetched=seen.fetched,
+        random_states=random_states,
+        diff=books.settings.diff,
+    )
+    with guard.part("recording the incident"):
+        run.add_incident(path, step)
+    if keep_state:
+        kept = False
+        with guard.part("writing model and optimizer state"):
+            freeze.write_state(path, roots, stream.optimizers, model.names if model else {})
+            kept = True
+        if not kept:
+            incident = replace(incident, state_note="not kept: it could not be written")
+            with guard.part("noting what the bundle lacks"):
+                update_incident(path, incident)
+    return path, incident
+
+
+def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: Seen, bound: int) -> tuple[str, bool]:
+    """Whether model and optimizer state are kept, and that in words."""
+    size = freeze.state_bytes(roots, stream.optimizers)
+    if bound == 0:
+        return "not kept: --state-mb 0 keeps none", False
+    if size > bound:
+        return f"not kept: {size / 1e6:.1f} MB is over the bound of {bound / 1e6:.1f} MB (--state-mb)", False
+    free = freeze.free_bytes(folder)
+    if 2 * size > free:
+        return f"not kept: {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)", False
+    when = "in the midst of" if seen.moved_weights else "before"
+    missing = freeze.left_out(roots)
+    without = f", without {len(missing)} that cannot be written ({', '.join(missing[:NAMES_MAX])})" if missing else ""
+    return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB{without}", True
+
+
+def process_facts(settings: Settings) -> dict[str, Any]:
+    """How the process was started and what it runs on: nothing of it changes while it trains."""
+    command = environment.command_facts()
+    return {
+        **command,
+        "argv": settings.description.get("argv", command["argv"]),
+        # The folder it was started in: a script that has gone elsewhere since goes there again by itself.
+        "cwd": settings.description.get("cwd") or command["cwd"],
+        "script": settings.description.get("script"),
+        "module": settings.description.get("module"),
+        "versions": environment.versions(),
+        "device": environment.devices(),
+        "numerics": environment.numerics(),
+        "git": settings.description.get("git"),
+        "sources": source_hashes.source_digests(),
+    }
+
+
+def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
+    """What is known of the script's own things, as they stand now: the training thread's to ask."""
+    main = sys.modules.get("__main__")
+    return {
+        "configuration": environment.configuration(roots, vars(main) if main else {}),
+        "model": {
+            **environment.model_facts(roots, stream.parameters),
+            "structure": environment.structure(roots),
+        },
+        "optimizer": [environment.optimizer_facts(optimizer) for optimizer in stream.optimizers],
+        "steps_before": stream.began,
+        "rank": ranks.rank(),
+        "world_size": ranks.world_size(),
+    }
+
+
+def _batch_note(batches: Sequence[MicroBatch]) -> str:
+    if not batches:
+        return "not kept: no call of a module with gradients was seen in this step"
+    changed = sum(batch.changed_since() for batch in batches)
+    if changed:
+        return f"{len(batches)} kept, but {changed} changed in place after use: not what the step saw"
+    return f"{len(batches)} kept as the model got them"

@@ -1,0 +1,82 @@
+"""What a person reads at the moment of an incident, on the terminal of the run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadytrain.core.model import BadTensor, Finding, Located, OperandRange, Samples
+
+INPUTS_SHOWN = 4
+TENSORS_SHOWN = 3
+SAMPLES_SHOWN = 3
+
+
+UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
+PARTLY_APPLIED = "the optimizer had moved the weights within this step already: they are finite, but in its midst"
+
+
+def stop_message(
+    step: int,
+    reason: str,
+    bad: Sequence[BadTensor],
+    finding: Finding,
+    state: str,
+    path: Path | None,
+    samples: Sequence[Samples] = (),
+) -> str:
+    """The verdict first, then where, then what to do next."""
+    lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding), *sample_lines(samples)]
+    if bad:
+        names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
+        more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
+        lines.append(f"  bad gradients        {names}{more}")
+    lines.append(f"  {state}")
+    if path is not None:
+        lines.append(f"  bundle               {path}")
+        lines.append(f"  next                 steadytrain show {shlex.quote(str(path))}")
+    else:
+        lines.append("  bundle               none could be written; see the warning above")
+    return "\n".join(lines)
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """The first bad operation with its place and inputs, or why none is named."""
+    located = finding.located
+    if located is None:
+        return [f"  first bad operation  not named: {finding.why}"]
+    where = f"{located.file}:{located.line}" if located.file else "unknown"
+    return [
+        f"  first bad operation  {located.operation} made {located.produced} in {located.phase}",
+        f"  layer                {_layer(located)}",
+        f"  line                 {where}" + (f"   {located.code}" if located.code else ""),
+        *(f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]),
+    ]
+
+
+def sample_lines(samples: Sequence[Samples]) -> list[str]:
+    """The samples that hold what is not finite, by their place in the data set."""
+    bad = [(one, row) for one in samples for row in one.nonfinite_rows]
+    lines = [
+        f"  bad sample           {one.named(row)} holds NaN or Inf{_in_fields(one)} (row {row} of the batch)"
+        for one, row in bad[:SAMPLES_SHOWN]
+    ]
+    if len(bad) > SAMPLES_SHOWN:
+        lines.append(f"                       and {len(bad) - SAMPLES_SHOWN} more")
+    return lines
+
+
+def _in_fields(samples: Samples) -> str:
+    return f" in {', '.join(map(repr, samples.nonfinite_fields))}" if samples.nonfinite_fields else ""
+
+
+def operand_text(operand: OperandRange) -> str:
+    """One input of an operation in a line."""
+    return f"{operand.name}{' =' if operand.text is not None else ':'} {operand.summary()}"
+
+
+def _layer(located: Located) -> str:
+    if located.module:
+        return located.module
+    return "the model itself" if located.phase == "forward" else "(outside the model)"

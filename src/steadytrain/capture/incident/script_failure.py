@@ -1,0 +1,33 @@
+"""The script is about to end by an error of its own: what tells why memory ran out or ranks lost each other is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
+from steadytrain.capture.step import ranks
+from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.detection.run_recorder import started_at, utc_now
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.watcher import Watcher
+
+
+def keep_evidence(watcher: Watcher, error: BaseException) -> None:
+    """Write what there is about ``error`` into the run folder, and tell of it."""
+    moment = Moment(
+        created=utc_now(),
+        since=started_at(watcher.settings),
+        rank=ranks.rank(),
+        step=max((stream.step for stream in watcher.streams), default=0) or None,
+        names={
+            id(parameter): name
+            for stream in watcher.streams
+            for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
+        },
+        own=list(tensors_in([[batch.args, batch.kwargs] for batch in watcher.kept_batches()])),
+        samples=watcher.books.machine_samples,
+    )
+    documents = evidence_of(error, moment, disk=watcher.settings.run_dir)
+    for line in write_evidence(watcher.books.begin().path, documents) if documents else ():
+        watcher.tell(line)

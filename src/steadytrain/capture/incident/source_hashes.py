@@ -1,0 +1,61 @@
+"""The script's own source files, by SHA-256: what a replay compares to tell that a file was changed since.
+
+Own is what was imported from neither the standard library nor an installed package nor steadytrain. A file is read as
+it lies on the disk now, which is what was imported unless somebody has edited it meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+FILES_MAX = 2000
+FILE_BYTES_MAX = 4 << 20
+"""Larger ones are generated, and no person edits them between two runs."""
+
+_INSTALLED = ("site-packages", "dist-packages")
+_OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
+
+
+def source_digests() -> dict[str, str]:
+    """SHA-256 of each own source file that is imported, by its absolute path; at most ``FILES_MAX``."""
+    digests = {}
+    for path in sorted(set(_own_files()))[:FILES_MAX]:
+        digest = file_digest(path)
+        if digest is not None:
+            digests[path] = digest
+    return digests
+
+
+def file_digest(path: str) -> str | None:
+    """SHA-256 of a source file, None where it is not there, cannot be read or is too large."""
+    try:
+        if os.path.getsize(path) > FILE_BYTES_MAX:
+            return None
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _own_files() -> Iterator[str]:
+    libraries = _library_folders()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        path = os.path.abspath(file)
+        if any(part in _INSTALLED for part in path.split(os.sep)) or path.startswith((_OWN_FOLDER, *libraries)):
+            continue
+        yield path
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Where Python's own modules and installed ones lie."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {*(sysconfig.get_paths().get(name, "") for name in names), *site.getsitepackages()}
+    return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder)

@@ -1,0 +1,219 @@
+"""What makes a run replayable: the tape and the snapshots of its first stream, and what becomes of them.
+
+They are written into the run folder while it runs. At an incident they are linked into its bundle; a run that ends
+healthy leaves none behind. A failure of ours or of the disk ends the recording with one note, and training goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.snapshots.snapshots import Snapshots
+from steadytrain.capture.snapshots.tape import Tape
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.core.model import Samples
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.storage.bundle import seal, write_json
+from steadytrain.storage.tape_files import (
+    LEAD_STEPS,
+    REPLAY_FILE,
+    REPLAY_FOLDER,
+    Recording,
+    find_recording,
+    remove_recording,
+)
+
+TAPE_SHARE = 0.25
+"""Of the disk's budget, for the tape; snapshots get the rest."""
+
+HELD_SHARE = 0.25
+"""Of the budget, for what one incident of a symptom holds beside what it needs; it stays when the run goes on."""
+
+NOT_WHOLE = "the last steps could not be written"
+
+
+class Rewind(Follower):
+    """Records. The training thread's alone."""
+
+    def __init__(
+        self, size_bytes_max: int, *, note: Callable[[str], None], keep: bool, snapshots: Snapshots | None = None
+    ) -> None:
+        self.tape = Tape(int(size_bytes_max * TAPE_SHARE))
+        self.snapshots = snapshots or Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
+        self.linked = False
+        self._size_bytes_max = size_bytes_max
+        self._note = note
+        self._keep = keep
+        self._folder: Path | None = None
+        self._stream: Stream | None = None
+        self._steps_since_call = 0
+        self._off: str | None = None
+
+    # -- a step forms ----------------------------------------------------------------------------------------------
+
+    def drawn(self, samples: Samples) -> None:
+        self.tape.drawn(samples)
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        if self._off is None:
+            self.tape.fetched(dataset, batch)
+        return MISSING
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._off is None:
+            if self._stream is not None and self._steps_since_call:
+                self._snapshot(self._stream)
+            self._steps_since_call = 0
+            self.tape.call_begins(call)
+        return None
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        if self._off is None and call is not None:
+            self.tape.call_ended(call, random)
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        if self._off is not None:
+            return
+        if stream.together:
+            self._stop("steps of several ranks that train together are not replayed, so no tape of them is kept")
+            return
+        if self._stream is None:
+            self._stream = stream
+        if stream is not self._stream:
+            return
+        self.snapshots.gate(float(measured.record.scalars["step_s"] or 0.0))
+        self.tape.gate(stream, measured, evaluations=seen.evaluations)
+        if self.snapshots.note is not None:
+            self._note(self.snapshots.note)
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        if self._off is not None or stream is not self._stream:
+            return
+        if folder is None:
+            self._stop("the run folder takes nothing more, so the steps cannot be replayed")
+            return
+        self._folder = folder
+        self._steps_since_call += 1
+        self.tape.step_ended(folder)
+        if self.tape.failure is not None:
+            self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
+        elif self._steps_since_call > 1:
+            self._snapshot(stream)  # no call of a module marks the beginning of a step
+
+    def _snapshot(self, stream: Stream) -> None:
+        if self._folder is None or not self.snapshots.is_due(stream):
+            return
+        self.snapshots.begin(stream, self._folder, list(self.scalers.values()))
+        self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
+        self.tape.keep_head = self.snapshots.keeps_first
+
+    # -- what becomes of it ----------------------------------------------------------------------------------------
+
+    def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
+        if stream is not self._stream and self._stream is not None:
+            return
+        whole = False
+        if self._off is None:
+            self.tape.step_ended(folder)
+            self.snapshots.settle()
+            whole = self.tape.flush()
+        wrong = link_recording(find_recording(folder), bundle)
+        seal_recording(bundle, note=wrong or self._off or (None if whole else NOT_WHOLE))
+        self.linked = True
+
+    def why_not(self, stream: Stream) -> str | None:
+        if self._off is None and self._stream is not None and stream is not self._stream:
+            return f"only the steps of {self._stream.name} are on the tape"
+        return self._off
+
+    def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
+        """The last snapshot before the onset and what follows it; of the older ones as many as may be."""
+        off = self.why_not(stream)
+        last, share = stream.step, int(self._size_bytes_max * HELD_SHARE)
+
+        def link(bundle: Path) -> None:
+            if off is not None:
+                seal_recording(bundle, note=off)
+                return
+            whole = self.tape.flush()
+            with self.snapshots.files:
+                part = find_recording(folder).around(onset, last=last, size_bytes_max=share)
+                wrong = link_recording(part, bundle)
+            seal_recording(bundle, note=wrong or (None if whole else NOT_WHOLE))
+            self.linked = True
+
+        return link
+
+    def close(self, *, finished: bool, grave: bool) -> None:
+        self._off = self._off or "the run is over"
+        keep = self._keep or not finished or (grave and not self.linked)
+        self.snapshots.close()
+        self.tape.close(write=keep)
+        if self._folder is not None and not keep:
+            remove_recording(self._folder)
+
+    def forget(self) -> None:
+        self._off = "a forked process"
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.tape.memory_bytes + self.snapshots.memory_bytes
+
+    def _stop(self, why: str) -> None:
+        self._off = why
+        self._note(why)
+        self.snapshots.close()
+        self.tape.close(write=False)
+
+
+def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: bool) -> Follower:
+    """The follower of a run with these settings: one that does nothing where no rewinding is asked for."""
+    if settings.rewind_bytes_max == 0 or not recording:
+        return Follower()
+    return Rewind(settings.rewind_bytes_max, note=note, keep=settings.keep_rewind)
+
+
+def link_recording(recording: Recording, bundle: Path) -> str | None:
+    """Put its files into the bundle, as hard links where the file system has them; what went wrong, in words."""
+    target = bundle / REPLAY_FOLDER
+    target.mkdir(exist_ok=True)
+    try:
+        for name in recording.files():
+            place = target / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(recording.folder / name, place)
+            except FileNotFoundError:
+                continue  # the oldest was thinned out meanwhile
+            except OSError:
+                shutil.copyfile(recording.folder / name, place)
+    except OSError as error:
+        return f"not all of the recording could be put into the bundle: {error}"
+    return None
+
+
+def seal_recording(bundle: Path, *, note: str | None) -> None:
+    """Say what of a recording lies in the bundle, and seal it again."""
+    target = bundle / REPLAY_FOLDER
+    target.mkdir(exist_ok=True)
+    found = find_recording(bundle)
+    document = {
+        "format": "steadytrain.replay",
+        "version": 1,
+        "snapshots": [shot.step for shot in found.snapshots],
+        "steps": [min(chunk.first for chunk in found.chunks), found.last_step] if found.chunks else None,
+        "starts": found.starts(),
+        "note": note,
+    }
+    write_json(target / REPLAY_FILE, document)
+    seal(bundle, *(path.relative_to(bundle).as_posix() for path in target.rglob("*") if path.is_file()))

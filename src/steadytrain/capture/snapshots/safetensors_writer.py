@@ -1,0 +1,88 @@
+"""Write tensors to a safetensors file straight from their memory, and digest them on the way.
+
+No tensor is copied as a whole. The caller sees to it that nothing changes them meanwhile, or looks afterwards whether
+something did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.snapshots.digests import Words, bytes_of, labelled, plain_values
+
+PIECE_BYTES = 4 << 20
+"""Written and digested at a time; whether to go on is asked in between, so this is how late giving up may be."""
+
+ALIGNMENT = 8
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+    torch.complex64: "C64",
+}
+
+
+class GivenUp(Exception):  # noqa: N818 (not an error: the writer was told to stop)
+    """Raised by :func:`write_tensors` when ``go_on`` said no; the file is a part and has to be removed."""
+
+
+def can_be_written(tensor: Tensor) -> bool:
+    return tensor.dtype in _DTYPES
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[[], bool]) -> dict[str, str]:
+    """Write ``tensors`` (on the host, dtypes by :func:`can_be_written`) to ``path``; returns the digest of each.
+
+    A file that is there is written over.
+
+    Raises:
+        GivenUp: ``go_on`` said no.
+        OSError: the disk does not take it.
+    """
+    header: dict[str, Any] = {}
+    at = 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    digests = {}
+    with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
+        _write(file, memoryview(len(text).to_bytes(8, "little") + text))
+        for name, tensor in tensors.items():
+            values = plain_values(tensor)
+            data, words = bytes_of(values), Words()
+            for start in range(0, len(data), PIECE_BYTES):
+                if not go_on():
+                    raise GivenUp
+                piece = data[start : start + PIECE_BYTES]
+                _write(file, memoryview(piece))  # type: ignore[arg-type]
+                words.add(piece)
+            digests[name] = labelled(values, words)
+        file.truncate()
+    return digests
+
+
+def _write(file: Any, data: memoryview) -> None:
+    """All of ``data``: a raw file may take less at once."""
+    while len(data):
+        data = data[file.write(data) :]

@@ -1,0 +1,539 @@
+"""Snapshots: the state that a step begins with, written while its forward and backward run.
+
+The state is copied into a slot, and a thread of its own writes the copy at leisure: it rests nine times as long as it
+works, so that training keeps its core. What can be copied in a twelfth of a step is copied at once, by the training
+thread; the rest by that other thread, from the live tensors, which do not change between one update and the next gate.
+There a copy that is not through is waited for a little, and else the snapshot is given up; the version counters of all
+tensors are compared before it counts. Where the memory for a slot is not free, only what forward changes (buffers) is
+copied, and the thread writes the rest straight from the live tensors to the disk.
+
+How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Which ones stay: see
+:func:`thinned`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadytrain.capture.incident.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state
+from steadytrain.capture.snapshots.buffer import Slot, size_bytes
+from steadytrain.capture.snapshots.safetensors_writer import GivenUp, can_be_written, write_tensors
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.storage.tape_files import (
+    MODEL_LEAD,
+    PART,
+    SNAPSHOT_FORMAT,
+    SNAPSHOT_VERSION,
+    SNAPSHOTS_FOLDER,
+    STATE_FILE,
+    STATE_TENSORS,
+    Snapshot,
+    find_chunks,
+    find_snapshots,
+    remove_snapshot,
+    snapshot_name,
+)
+from steadytrain.storage.tree import encode
+
+EVERY_STEPS = 64
+COST_SHARE = 0.01
+"""Of the run's time, what snapshots may cost: the stalls of training plus all processor time of the thread."""
+
+STALL_SHARE = 0.1
+"""Of a step's time, what the training thread copies at once and waits at the gate for a snapshot, in all."""
+
+COPIED_BYTES_MAX = 4 << 20
+"""A state up to this size is copied at once (0.7 ms at 6 GB/s into a slot that is there) and written at leisure."""
+
+COPY_SHARE = 0.08
+"""Of a step's time, what copying of a larger state is done at once. With a core that is free the thread could do all of
+it; where none is, it takes that time from training twice over."""
+
+COPY_BYTES_A_S = 3e9
+"""At least, for the tensor that is next: whether it still fits into that share (measured: 5 to 10 GB/s)."""
+
+REST = 9.0
+REST_S_MIN, REST_S_MAX = 0.002, 0.5
+"""A copy is written by pieces of 4 MB; after each the thread rests this many times as long as it has worked."""
+
+SPARE = f"spare{PART}"
+"""A file that was written before is written over: new pages cost twice the time (120 MB: 0.26 s against 0.12 s)."""
+
+FIRST_SHARE = 1 / 6
+"""Of the budget of snapshots (an eighth of the whole): up to this size the first one stays for the life of the run."""
+
+FAILURES_MAX = 3
+STEP_TIMES = 16
+CLOSE_WAIT_S = 5.0
+HORIZON_MIN = 2000
+"""Steps to rewind at least, as with ``beta2 = 0.999``: a slow fault is known hundreds of steps after it began."""
+
+
+@dataclass
+class _Job:
+    """One snapshot that is being made. ``live`` names the tensors that are those of training still, not copies."""
+
+    step: int
+    folder: Path
+    document: dict[str, Any]
+    tensors: dict[str, Tensor]
+    live: dict[str, Tensor]
+    had_slot: bool
+    versions: list[tuple[Tensor, int]]
+    stalled_s: float = 0.0
+    given_up: bool = False
+    over: bool = False
+    """Whole, given up or failed."""
+
+    tidied: bool = False
+    """And its thread waits for the next one."""
+
+    hurried: bool = False
+    whole: bool = False
+    error: Exception | None = None
+    busy_s: float = 0.0
+
+    @property
+    def were_changed(self) -> bool:
+        """Whether training has written to one of the live tensors."""
+        return any(tensor._version != version for tensor, version in self.versions)
+
+
+class Snapshots:
+    """Decides when, hands the state to its thread, and sees to it that the update waits for it or does without."""
+
+    def __init__(self, size_bytes_max: int, *, every_steps: int = EVERY_STEPS, cost_share: float = COST_SHARE) -> None:
+        self.note: str | None = None
+        """Why no more are taken, once that is so."""
+
+        self.failure: Exception | None = None
+        self.stall_s = 0.0
+        """What the training thread has waited or copied, in all."""
+
+        self.worst_stall_s = 0.0
+        self.busy_s = 0.0
+        self.asked = 0
+        self.taken = 0
+        self.oldest = 0
+        """The step of the oldest snapshot that is kept, beside the run's first."""
+
+        self.keeps_first = False
+        """Whether the run's first snapshot stays."""
+
+        self.files = threading.Lock()
+        """Held while snapshots are taken away, and by who wants them to stay meanwhile."""
+
+        self.every = every_steps
+        self._cost_share = cost_share
+        self._size_bytes_max = size_bytes_max
+        self._last = 0
+        self._failed = 0
+        self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
+        self._slot = Slot()
+        self._was_without_slot = False
+        self._worked_s = 0.0
+        self._job: _Job | None = None
+        self._folder: Path | None = None
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._tidied_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._horizon = HORIZON_MIN
+        self._first: int | None = None
+
+    # -- the training thread ---------------------------------------------------------------------------------------
+
+    def is_due(self, stream: Stream) -> bool:
+        """Whether one is to be taken of the state after the step that ``stream`` has made last."""
+        if self.note is not None or stream.step == 0 or self._job is not None:
+            return False
+        return self._last == 0 or stream.step >= self._last + self.every
+
+    def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any]) -> None:
+        """Take one: the first forward of the next step is about to run.
+
+        Schedulers are not in it: what they set stands on the tape, gate by gate, and looking for them among all objects
+        of the process would be the longest stall of all.
+        """
+        started = time.perf_counter()
+        self._last = stream.step
+        self._horizon = horizon(stream.optimizers)
+        document, tensors, moving = _state(stream, scalers)
+        size = size_bytes(tensors.values())
+        self._folder = folder / SNAPSHOTS_FOLDER
+        why = self._obstacle(tensors, folder)
+        if why is not None:
+            self.note = why
+            return
+        had_slot = self._slot.has_all(tensors)
+        deadline = started + COPY_SHARE * self.typical_step_s
+        live = {}
+        for name, tensor in tensors.items():
+            if (
+                size <= COPIED_BYTES_MAX
+                or name in moving
+                or tensor.device.type != "cpu"
+                or self._is_in_time(name, tensor, deadline)
+            ):
+                tensors[name] = self._slot.copied(name, tensor)
+            else:
+                live[name] = tensor
+        versions = [(tensor, tensor._version) for tensor in live.values()]
+        job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, had_slot, versions)
+        self.asked += 1
+        job.stalled_s = time.perf_counter() - started
+        self._stalled(job.stalled_s)
+        with self._condition:
+            self._job = job
+            self._condition.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="steadytrain-snapshots", daemon=True)
+            self._thread.start()
+
+    def gate(self, step_s: float) -> None:
+        """The update is about to run. ``step_s`` is the time of the step that is at the gate."""
+        job = self._job
+        self._step_s.append(step_s)
+        if job is None:
+            return
+        started = time.perf_counter()
+        if job.live and not job.given_up:
+            with self._condition:
+                wait_s = max(0.0, STALL_SHARE * self.typical_step_s - job.stalled_s)
+                if not self._condition.wait_for(lambda: job.over or not job.live, wait_s):
+                    job.given_up = True
+            self._stalled(time.perf_counter() - started, job.stalled_s)
+        if job.tidied:
+            self._settle(job)
+
+    def close(self) -> None:
+        """End the thread; what it is writing is given up, unless it was copied."""
+        with self._condition:
+            if self._job is not None and self._job.live:
+                self._job.given_up = True
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT_S)
+            if not self._thread.is_alive() and self._folder is not None:
+                shutil.rmtree(self._folder / SPARE, ignore_errors=True)
+
+    def settle(self) -> None:
+        """Let the snapshot that is being written be finished or given up, so that files do not change any more."""
+        job = self._job
+        if job is None:
+            return
+        with self._condition:
+            job.hurried = True
+            self._condition.notify_all()
+            if not self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S):
+                job.given_up = True
+                self._condition.wait_for(lambda: job.tidied, CLOSE_WAIT_S)
+        if job.tidied:
+            self._settle(job)
+        else:
+            self._give_up(TimeoutError(f"one was not written within {2 * CLOSE_WAIT_S:.0f} s"))
+
+    @property
+    def typical_step_s(self) -> float:
+        return float(np.median(self._step_s)) if self._step_s else 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._slot.memory_bytes
+
+    def _settle(self, job: _Job) -> None:
+        self._job = None
+        self.busy_s += job.busy_s
+        if job.error is not None:
+            self._give_up(job.error)
+            return
+        if job.whole:
+            self.taken += 1
+            self._failed = 0
+        elif not job.had_slot and not self._was_without_slot:
+            self._was_without_slot = True
+            self._last = 0  # the slot is there now: once more at the next step
+            return
+        else:
+            self._failed += 1
+            self.every *= 2
+            if self._failed >= FAILURES_MAX:
+                self.note = (
+                    f"no more snapshots: {FAILURES_MAX} in a row were not copied within a step of "
+                    f"{self.typical_step_s * 1000:.0f} ms; a replay begins at the last whole one"
+                )
+            return
+        cost = self.stall_s + self.busy_s + self._tidied_s
+        typical = self.typical_step_s
+        if typical > 0:
+            self.every = max(self.every, math.ceil(cost / self.taken / (self._cost_share * typical)))
+
+    def _give_up(self, error: Exception) -> None:
+        self.failure = error
+        self.note = f"no more snapshots: {error}"
+
+    def _obstacle(self, tensors: Mapping[str, Tensor], folder: Path) -> str | None:
+        size = size_bytes(tensors.values())
+        if 2 * size > self._size_bytes_max:
+            return (
+                f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self._size_bytes_max / 1e6:.0f} MB "
+                "(--rewind-mb)"
+            )
+        free = free_bytes(folder)
+        if 2 * size > free:
+            return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
+        elsewhere = {name: tensor for name, tensor in tensors.items() if tensor.device.type != "cpu"}
+        if not self._slot.may_take(elsewhere):
+            copied = size_bytes(elsewhere.values())
+            return f"no snapshots: there is no memory on the host for a copy of {copied / 1e6:.0f} MB"
+        return None
+
+    def _is_in_time(self, name: str, tensor: Tensor, deadline: float) -> bool:
+        """Whether the training thread may copy this one too, into memory that is there."""
+        copying_s = size_bytes([tensor]) / COPY_BYTES_A_S
+        return time.perf_counter() + copying_s <= deadline and self._slot.has(name, tensor)
+
+    def _stalled(self, seconds: float, before_s: float = 0.0) -> None:
+        """Training has waited, for a snapshot for which it had waited ``before_s`` already."""
+        self.stall_s += seconds
+        self.worst_stall_s = max(self.worst_stall_s, before_s + seconds)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._stopping or self._waiting)
+                job = self._job
+                if job is None or job.over:
+                    return
+            started = time.thread_time()
+            try:
+                self._write(job)
+            except GivenUp:
+                pass
+            except Exception as error:
+                job.error = error
+            job.busy_s = time.thread_time() - started
+            with self._condition:
+                # The gate need not wait for what is tidied up now.
+                job.over = True
+                self._condition.notify_all()
+            started = time.thread_time()
+            try:
+                self._tidy(job)
+            except Exception as error:
+                self._give_up(error)
+            self._tidied_s += time.thread_time() - started
+            with self._condition:
+                job.tidied = True
+                self._condition.notify_all()
+
+    def _goes_on(self, job: _Job) -> bool:
+        """Whether to write the next piece; of a copy after a rest, unless somebody waits for it."""
+        rest_s = 0.0 if job.live else min(REST * (time.thread_time() - self._worked_s), REST_S_MAX)
+        if rest_s > REST_S_MIN:
+            self._rest(job, rest_s)
+            self._worked_s = time.thread_time()
+        return not job.given_up
+
+    def _rest(self, job: _Job, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, seconds)
+
+    def _copy(self, job: _Job) -> None:
+        """The tensors that are live still, into the slot. From then on the update may change them.
+
+        Raises:
+            GivenUp: it may already, or has.
+        """
+        for name, tensor in job.live.items():
+            job.tensors[name] = self._slot.copied_by_pieces(name, tensor, go_on=lambda: not job.given_up)
+        with self._condition:
+            if job.given_up or job.were_changed:
+                raise GivenUp
+            job.live = {}
+            self._condition.notify_all()
+
+    def _tidy(self, job: _Job) -> None:
+        if job.error is not None:
+            shutil.rmtree(_part(job.folder), ignore_errors=True)
+            return
+        if not job.whole:
+            _put_by(_part(job.folder))
+            if self._slot.may_take(job.live):
+                self._slot.make(job.live)
+            return
+        if self._first is None:
+            self._first = job.step
+        with self.files:
+            self._thin()
+
+    @property
+    def _waiting(self) -> bool:
+        return self._job is not None and not self._job.over
+
+    def _write(self, job: _Job) -> None:
+        if job.live and self._slot.may_take(job.live):
+            self._copy(job)
+        if not job.live and size_bytes(job.tensors.values()) > COPIED_BYTES_MAX:
+            self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has had its part
+        folder = _part(job.folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        spare = folder.with_name(SPARE)
+        if spare.is_dir():
+            os.replace(spare, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._worked_s = time.thread_time()
+        digests = write_tensors(folder / STATE_TENSORS, job.tensors, go_on=lambda: self._goes_on(job))
+        document = {**job.document, "tensor_bytes": (folder / STATE_TENSORS).stat().st_size, "digests": digests}
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
+        with self._condition:
+            # From here on the gate may let the update run: whether the tensors were left alone is known now.
+            if job.given_up or (job.live and job.were_changed):
+                return
+            shutil.rmtree(job.folder, ignore_errors=True)
+            os.replace(folder, job.folder)
+            job.whole = True
+
+    def _thin(self) -> None:
+        assert self._folder is not None
+        shots = find_snapshots(self._folder.parent)
+        tape = find_chunks(self._folder.parent)
+        for shot in shots[:-1]:
+            following = shot.step + 1
+            if tape and following < tape[-1].first and not any(one.first <= following <= one.last for one in tape):
+                remove_snapshot(shot)  # the steps after it are not on the tape any more
+        shots = find_snapshots(self._folder.parent)
+        sizes = {shot.step: shot.tensors.stat().st_size for shot in shots}
+        always = {step for step in sizes if step == self._first and sizes[step] <= FIRST_SHARE * self._size_bytes_max}
+        self.keeps_first = bool(always)
+        left = self._size_bytes_max - sum(sizes[step] for step in always)
+        others = {step: size for step, size in sizes.items() if step not in always}
+        kept = always | thinned(others, horizon_steps=self._horizon, size_bytes_max=left)
+        for shot in shots:
+            if shot.step not in kept:
+                _retire(shot)
+        self.oldest = min(kept - always, default=min(kept))
+
+
+def _retire(shot: Snapshot) -> None:
+    """Remove a snapshot, but leave its file to be written over by the next one, unless a bundle shares it."""
+    if shot.tensors.stat().st_nlink > 1:
+        remove_snapshot(shot)
+        return
+    shot.document.unlink()
+    _put_by(shot.folder)
+
+
+def _put_by(folder: Path) -> None:
+    """No snapshot, or none any more: leave its file to be written over by the next one, where none is left yet."""
+    spare = folder.with_name(SPARE)
+    if spare.exists() or not folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        os.replace(folder, spare)
+
+
+def thinned(sizes: Mapping[int, int], *, horizon_steps: int, size_bytes_max: int) -> set[int]:
+    """Which snapshots stay, of those with these sizes by step: the two newest, and one for each doubling of age.
+
+    Of the ages ``[2^k, 2^(k+1))``, counted in the distance of the two newest, the oldest stays, so that there always is
+    one to grow into the next range. Of those at or beyond the horizon the newest stays. Where that is over the bound,
+    the oldest go.
+    """
+    steps = sorted(sizes, reverse=True)
+    kept = steps[:2]
+    if len(steps) > 2:
+        newest, unit = steps[0], max(1, steps[0] - steps[1])
+        oldest_of: dict[int, int] = {}
+        beyond = [step for step in steps[2:] if newest - step >= horizon_steps]
+        for step in steps[2:]:
+            if newest - step < horizon_steps:
+                oldest_of[((newest - step) // unit).bit_length()] = step
+        kept = [*kept, *oldest_of.values(), *beyond[:1]]
+    total = 0
+    within: set[int] = set()
+    for number, step in enumerate(sorted(kept, reverse=True)):
+        total += sizes[step]
+        if number and total > size_bytes_max:
+            break
+        within.add(step)
+    return within
+
+
+def horizon(optimizers: Sequence[torch.optim.Optimizer]) -> int:
+    """Steps over which the slowest second moment forgets, ``2 / (1 - beta2)``, or more."""
+    betas = [group["betas"][1] for one in optimizers for group in one.param_groups if _has_betas(group)]
+    slowest = max((float(beta) for beta in betas), default=0.0)
+    return max(HORIZON_MIN, math.ceil(2 / (1 - slowest))) if slowest < 1.0 else HORIZON_MIN
+
+
+def _has_betas(group: Mapping[str, Any]) -> bool:
+    betas = group.get("betas")
+    return isinstance(betas, (tuple, list)) and len(betas) > 1 and not isinstance(betas[1], Tensor)
+
+
+def _state(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
+    """The document, the live tensors by name, and the names of those that a forward may change."""
+    roots = list(stream.roots())
+    names = stream.model.names if stream.model else {}
+    tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names)
+    tensors: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    seen: dict[Any, str] = {}
+    parameters = {id(parameter) for root in roots for parameter in root.parameters()}
+    moving = set()
+    unwritten = [*left_out(roots)]
+    model_tensors = {MODEL_LEAD + name: tensor for name, tensor in named_state(roots).items()}
+    for name, tensor in [*model_tensors.items(), *optimizer_tensors.items()]:
+        if not can_be_written(tensor):
+            unwritten.append(name)
+            continue
+        place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if _has_memory(tensor) else name
+        if place in seen and tensor.numel():
+            aliases[name] = seen[place]
+            continue
+        seen[place] = name
+        tensors[name] = tensor
+        if name not in optimizer_tensors and id(tensor) not in parameters:
+            moving.add(name)
+    scaler_tree, scaler_tensors = encode([scaler.state_dict() for scaler in scalers], is_tensor, prefix="scaler")
+    tensors.update(scaler_tensors)
+    moving |= scaler_tensors.keys()
+    document = {
+        "format": SNAPSHOT_FORMAT,
+        "version": SNAPSHOT_VERSION,
+        "step": stream.step,
+        "stream": stream.name,
+        "optimizers": tree["optimizers"],
+        "scalers": scaler_tree,
+        "aliases": aliases,
+        "frozen": [name for name, tensor in named_state(roots).items() if not tensor.requires_grad],
+        "not_kept": unwritten,
+    }
+    return document, tensors, moving
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and not hasattr(tensor, "to_local")
+
+
+def _part(folder: Path) -> Path:
+    return folder.with_name(folder.name + PART)

@@ -1,0 +1,546 @@
+"""The tape: what was fed to the last steps, in a bounded ring in memory, spilled to disk by a thread of its own.
+
+For each step: every call of the model (arguments, random states before, at and after it, autocast), what data loaders
+gave, hyper-parameters as they stood at the gate, and digests of loss, gradients and inputs. The training thread only
+keeps copies; encoding, digesting and writing happen in the thread. What cannot be kept is named, never replaced.
+
+Not here: state (``snapshots.py``), and when the whole is kept or thrown away (``rewind.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadytrain.capture.incident.freeze import autocast_tree, is_tensor, savable
+from steadytrain.capture.snapshots.digests import digest, text_digest
+from steadytrain.capture.snapshots.safetensors_writer import can_be_written, write_tensors
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.model import Samples
+from steadytrain.storage.tape_files import (
+    PART,
+    TAPE_FOLDER,
+    TAPE_FORMAT,
+    TAPE_VERSION,
+    Chunk,
+    chunk_name,
+    find_chunks,
+    remove_chunk,
+)
+from steadytrain.storage.tree import encode, opaque_types
+
+RING_BYTES_MAX = 64 << 20
+"""Copies of batches that wait to be written. What is beyond it (the disk is slower than the run) is dropped."""
+
+STEP_BYTES_MAX = RING_BYTES_MAX // 2
+CHUNK_BYTES = 8 << 20
+CHUNK_S = 2.0
+"""A chunk is written when it has this much, or is this old: what a killed process loses."""
+
+CHUNK_STEPS_MAX = 512
+HEAD_STEPS = 2048
+HEAD_SHARE = 0.25
+"""The first steps stay for the life of the run, up to this many and this much of the tape's budget: with the snapshot
+after the first step they make an early onset replayable whenever it is found."""
+
+CALLS_MAX = 256
+FETCHES_MAX = 256
+FLUSH_WAIT_S = 20.0
+
+
+@dataclass
+class Call:
+    """A call of the model and the random state after it."""
+
+    batch: MicroBatch
+    random_after: RandomState | None = None
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The ``number``-th batch (from 1) that a loader of ``dataset`` gave; ``batch`` holds copies."""
+
+    dataset: int
+    number: int
+    batch: Any
+    size_bytes: int
+    references: tuple[tuple[Tensor, int], ...]
+    samples: Samples | None
+
+    @property
+    def changed_since(self) -> bool:
+        return any(tensor._version != version for tensor, version in self.references)
+
+
+@dataclass
+class TapeStep:
+    """What one step got, as it is kept in the ring."""
+
+    calls: list[Call] = field(default_factory=list)
+    fetches: list[Fetch] = field(default_factory=list)
+    step: int = 0
+    skipped: bool = False
+    evaluations: int = 0
+    groups: list[list[dict[str, Any]]] = field(default_factory=list)
+    losses: tuple[float, ...] = ()
+    loss_scale: float | None = None
+    norms: np.ndarray[Any, np.dtype[np.float32]] = field(default_factory=lambda: np.zeros(0, np.float32))
+    names: tuple[str, ...] = ()
+    fetched: dict[int, int] = field(default_factory=dict)
+    left_out: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        calls = sum(call.batch.size_bytes for call in self.calls)
+        return calls + sum(fetch.size_bytes for fetch in self.fetches)
+
+
+class Tape:
+    """The ring and its thread. All public methods are the training thread's, and none waits, but :meth:`flush`."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self.failure: Exception | None = None
+        self.dropped = 0
+        self.keep_from = 0
+        """Chunks of which the last step lies before this one are not needed any more."""
+
+        self.keep_head = True
+        """Whether the run's first steps stay all the same."""
+
+        self.busy_s = 0.0
+        """Processor time that the thread has taken."""
+
+        self._size_bytes_max = size_bytes_max
+        self._forming = TapeStep()
+        self._fetched: dict[int, int] = {}
+        self._first_fetched: dict[int, int] | None = None
+        self._drawn: Samples | None = None
+        self._pending: deque[TapeStep] = deque()
+        self._pending_bytes = 0
+        self._writing_bytes = 0
+        self._condition = threading.Condition()
+        self._wanted = 0
+        self._first = 0
+        self._taken = 0
+        self._written = 0
+        self._stopping = False
+        self._folder: Path | None = None
+        self._thread: threading.Thread | None = None
+        self._random = RandomTable()
+
+    # -- a step forms ----------------------------------------------------------------------------------------------
+
+    def drawn(self, samples: Samples) -> None:
+        """Of what the next batch is made."""
+        self._drawn = samples
+
+    def fetched(self, dataset: int, batch: Any) -> None:
+        number = self._fetched[dataset] = self._fetched.get(dataset, 0) + 1
+        samples, self._drawn = self._drawn, None
+        if not torch.is_grad_enabled():
+            return  # an evaluation's
+        fetches = self._forming.fetches
+        fetches.append(_copied_fetch(dataset, number, batch, samples))
+        while len(fetches) > 1 and (
+            len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
+        ):
+            fetches.pop(0)  # an evaluation between the steps: the last ones are the next step's
+
+    def call_begins(self, batch: MicroBatch) -> None:
+        if len(self._forming.calls) < CALLS_MAX:
+            self._forming.calls.append(Call(batch))
+        else:
+            self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
+
+    def call_ended(self, batch: MicroBatch, random: RandomState) -> None:
+        for call in reversed(self._forming.calls):
+            if call.batch is batch:
+                call.random_after = random
+                return
+
+    def gate(self, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
+        """The numbers of the step that forms; a later look at the same step replaces them."""
+        step = self._forming
+        step.step, step.skipped = measured.record.step, measured.record.skipped
+        step.losses, step.names = measured.losses, measured.tensor_names
+        step.norms = measured.record.gradient_norms
+        step.loss_scale = measured.record.scalars.get("loss_scale")
+        step.evaluations = evaluations
+        step.fetched = dict(self._fetched)
+        if self._first_fetched is None:
+            self._first_fetched = dict(self._fetched)
+        step.groups = [[_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]
+
+    def step_ended(self, folder: Path) -> None:
+        """Put the step into the ring; the thread begins with the first one."""
+        step, self._forming = self._forming, TapeStep()
+        if step.step == 0:
+            return  # it is in the ring already, as the step of an incident
+        if step.size_bytes > STEP_BYTES_MAX:
+            size = step.size_bytes
+            step.calls, step.fetches = [], []
+            step.left_out = f"its batches of {size / 1e6:.0f} MB are over the bound of {STEP_BYTES_MAX / 1e6:.0f} MB"
+        with self._condition:
+            if self.failure is not None:
+                return
+            self._pending.append(step)
+            self._pending_bytes += step.size_bytes
+            while self._pending_bytes + self._writing_bytes > RING_BYTES_MAX and len(self._pending) > 1:
+                self._pending_bytes -= self._pending.popleft().size_bytes
+                self.dropped += 1
+            if self._pending_bytes >= CHUNK_BYTES or len(self._pending) >= CHUNK_STEPS_MAX:
+                self._condition.notify_all()
+        if self._thread is None:
+            self._folder = folder / TAPE_FOLDER
+            self._first = step.step
+            self._thread = threading.Thread(target=self._work, name="steadytrain-tape", daemon=True)
+            self._thread.start()
+
+    def forget_step(self) -> None:
+        """What was seen belongs to no step of the stream that is recorded."""
+        self._forming = TapeStep()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Copies of batches: of the step that forms, and of those in the ring."""
+        return self._forming.size_bytes + self._pending_bytes + self._writing_bytes
+
+    def flush(self, wait_s: float = FLUSH_WAIT_S) -> bool:
+        """Let everything that is in the ring now be written; whether it was, within ``wait_s``. Any thread may wait."""
+        with self._condition:
+            if self._thread is None:
+                return not self._pending
+            last = self._last_in_ring()
+            self._wanted = max(self._wanted, last)
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: self._written >= last or not self._writes, wait_s)
+            return self._written >= last and self.failure is None
+
+    @property
+    def _writes(self) -> bool:
+        """Whether the thread is going to write what is in the ring."""
+        return self.failure is None and not (self._stopping and not self._pending)
+
+    def _last_in_ring(self) -> int:
+        """The last step that is not on disk yet, else the last that is."""
+        return self._pending[-1].step if self._pending else self._taken
+
+    def close(self, *, write: bool) -> None:
+        """End the thread. Without ``write`` what is in the ring is thrown away."""
+        with self._condition:
+            self._stopping = True
+            if not write:
+                self._pending.clear()
+                self._pending_bytes = 0
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(FLUSH_WAIT_S)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(self._is_due, CHUNK_S)
+                steps = self._take()
+                stopping = self._stopping and not self._pending
+            started = time.thread_time()
+            written = self._written
+            try:
+                if steps:
+                    self._write(steps)
+                    self._prune()
+                    written = steps[-1].step
+            except Exception as error:
+                with self._condition:
+                    self.failure = error
+                    self._pending.clear()
+                    self._pending_bytes = 0
+                    stopping = True
+            self.busy_s += time.thread_time() - started
+            with self._condition:
+                self._writing_bytes = 0
+                self._written = written
+                self._condition.notify_all()
+            if stopping:
+                return
+
+    def _is_due(self) -> bool:
+        if self._stopping:
+            return True
+        if not self._pending:
+            return False
+        full = self._pending_bytes >= CHUNK_BYTES or len(self._pending) >= CHUNK_STEPS_MAX
+        return full or self._pending[0].step <= self._wanted
+
+    def _take(self) -> list[TapeStep]:
+        """The next consecutive steps, about a chunk of them."""
+        steps: list[TapeStep] = []
+        size = 0
+        while self._pending and size < CHUNK_BYTES and len(steps) < CHUNK_STEPS_MAX:
+            if steps and self._pending[0].step != steps[-1].step + 1:
+                break
+            steps.append(self._pending.popleft())
+            size += steps[-1].size_bytes
+        self._pending_bytes -= size
+        self._writing_bytes = size
+        if steps:
+            self._taken = steps[-1].step
+        return steps
+
+    def _write(self, steps: Sequence[TapeStep]) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = chunk_name(steps[0].step, steps[-1].step)
+        document, tensors = chunk_document(steps, self._random)
+        path = self._folder / f"{name}.safetensors"
+        part = path.with_name(path.name + PART)
+        write_tensors(part, tensors, go_on=lambda: True)
+        document["first_fetched"] = {str(dataset): count for dataset, count in (self._first_fetched or {}).items()}
+        document["tensor_bytes"] = part.stat().st_size
+        os.replace(part, path)
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        part = self._folder / f"{name}.json{PART}"
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(part, self._folder / f"{name}.json")
+
+    def _prune(self) -> None:
+        """Within the budget, and nothing that no snapshot needs; the newest chunk stays, and so do the first steps."""
+        assert self._folder is not None
+        chunks = find_chunks(self._folder.parent)
+        sizes = [chunk.document.stat().st_size + chunk.tensors.stat().st_size for chunk in chunks]
+        total = sum(sizes)
+        head = self._head(chunks, sizes)
+        for chunk, size in zip(chunks[head:-1], sizes[head:], strict=False):
+            if total <= self._size_bytes_max and chunk.last >= self.keep_from:
+                return
+            remove_chunk(chunk)
+            total -= size
+
+    def _head(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> int:
+        """How many of the oldest chunks are the run's beginning, without a gap, within what it may take."""
+        head, reached, total = 0, 0, 0
+        for chunk, size in zip(chunks, sizes, strict=True):
+            total += size
+            joined = not head or chunk.first <= reached + 1
+            if not self.keep_head or not joined or chunk.last > self._first + HEAD_STEPS:
+                break
+            if total > HEAD_SHARE * self._size_bytes_max:
+                break
+            head, reached = head + 1, chunk.last
+        return head
+
+
+class RandomTable:
+    """Random states by the hash of their parts; a part that is as it was last is not hashed again."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[Any, str]] = {}
+
+    def keys(self, state: RandomState, parts: dict[str, Any]) -> dict[str, Any]:
+        """The document of ``state``: a key for each part. New parts are put into ``parts``, keyed so."""
+        found = {
+            "python": self._key("python", state.python, _same_value, parts),
+            "numpy": self._key("numpy", state.numpy, _same_numpy, parts) if state.numpy is not None else None,
+            "torch": self._key("torch", state.torch, torch.equal, parts),
+        }
+        cuda = [self._key(f"cuda{number}", one, torch.equal, parts) for number, one in enumerate(state.cuda)]
+        return {**found, "cuda": cuda}
+
+    def _key(self, name: str, value: Any, same: Any, parts: dict[str, Any]) -> str:
+        last = self._last.get(name)
+        if last is not None and (last[0] is value or same(last[0], value)):
+            key = last[1]
+        else:
+            key = random_part_digest(value)
+            self._last[name] = (value, key)
+        if key not in parts:
+            parts[key] = random_part(value)
+        return key
+
+
+def random_keys(state: RandomState) -> dict[str, Any]:
+    """The digests of a random state, part by part, as they stand on a tape."""
+    return RandomTable().keys(state, {})
+
+
+def random_part_digest(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return text_digest("torch", value.numpy().tobytes())
+    if isinstance(value, Mapping):
+        state = value["state"]
+        plain = (value["bit_generator"], int(state["pos"]), int(value["has_gauss"]), float(value["gauss"]).hex())
+        return text_digest("numpy", plain, np.asarray(state["key"]).tobytes())
+    version, internal, gauss = value
+    return text_digest("python", version, None if gauss is None else float(gauss).hex(), _words(internal).tobytes())
+
+
+def random_part(value: Any) -> Any:
+    """One generator's state as plain values and a tensor."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Mapping):
+        state = value["state"]
+        key = torch.from_numpy(np.array(state["key"], np.int64))
+        gauss, has = float(value["gauss"]), int(value["has_gauss"])
+        return {"name": value["bit_generator"], "key": key, "pos": int(state["pos"]), "has_gauss": has, "gauss": gauss}
+    version, internal, gauss = value
+    return {"version": version, "internal": torch.from_numpy(_words(internal)), "gauss": gauss}
+
+
+def random_from_parts(keys: Mapping[str, Any], parts: Mapping[str, Any]) -> RandomState:
+    """The inverse of :meth:`RandomTable.keys`."""
+    python, numpy_part = parts[keys["python"]], parts[keys["numpy"]] if keys["numpy"] is not None else None
+    return RandomState(
+        python=(python["version"], tuple(python["internal"].tolist()), python["gauss"]),
+        numpy=None
+        if numpy_part is None
+        else {
+            "bit_generator": numpy_part["name"],
+            "state": {"key": numpy_part["key"].numpy().astype(np.uint32), "pos": numpy_part["pos"]},
+            "has_gauss": numpy_part["has_gauss"],
+            "gauss": numpy_part["gauss"],
+        },
+        torch=parts[keys["torch"]],
+        cuda=tuple(parts[key] for key in keys["cuda"]),
+    )
+
+
+def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The document of a chunk, and its tensors by digest."""
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, str] = {}
+    parts: dict[str, Any] = {}
+
+    def tree_of(value: Any, lead: str) -> Any:
+        tree, found = encode(value, _is_kept, prefix=lead)
+        for place, tensor in found.items():
+            kept = savable(tensor) if tensor.device.type != "cpu" or type(tensor) is not Tensor else tensor
+            places[place] = digest(kept)
+            tensors.setdefault(places[place], kept)
+        return tree
+
+    documents = [_step_document(step, tree_of, random, parts) for step in steps]
+    trees = {key: tree_of(part, f"random.{key}") for key, part in parts.items()}
+    document = {
+        "format": TAPE_FORMAT,
+        "version": TAPE_VERSION,
+        "first": steps[0].step,
+        "last": steps[-1].step,
+        "places": places,
+        "random": trees,
+        "steps": documents,
+    }
+    return document, tensors
+
+
+def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dict[str, Any]) -> dict[str, Any]:
+    lead = f"s{step.step}"
+    calls = []
+    for number, call in enumerate(step.calls):
+        batch = call.batch
+        tree = tree_of(
+            {"args": _without_history(batch.args), "kwargs": _without_history(batch.kwargs)}, f"{lead}c{number}"
+        )
+        before, after = batch.random_before, call.random_after
+        calls.append(
+            {
+                "module": type(batch.module).__qualname__,
+                "inputs": tree,
+                "not_kept": opaque_types(tree),
+                "changed_after_use": batch.changed_since(),
+                "autocast": autocast_tree(batch.autocast),
+                "random_before": random.keys(before, parts) if before is not None else None,
+                "random": random.keys(batch.random, parts),
+                "random_after": random.keys(after, parts) if after is not None else None,
+            }
+        )
+    fetches = []
+    for number, fetch in enumerate(step.fetches):
+        tree = tree_of(fetch.batch, f"{lead}f{number}")
+        fetches.append(
+            {
+                "dataset": fetch.dataset,
+                "number": fetch.number,
+                "batch": tree,
+                "not_kept": opaque_types(tree),
+                "changed_after_use": fetch.changed_since,
+                "samples": None if fetch.samples is None else fetch.samples.to_json(),
+            }
+        )
+    return {
+        "step": step.step,
+        "skipped": step.skipped,
+        "left_out": step.left_out,
+        "evaluations": step.evaluations,
+        "losses": [float(loss).hex() for loss in step.losses],
+        "loss_scale": None if step.loss_scale is None else float(step.loss_scale).hex(),
+        "gradient_norms": tree_of({"names": list(step.names), "norms": torch.from_numpy(step.norms)}, f"{lead}g"),
+        "groups": tree_of(step.groups, f"{lead}h"),
+        "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
+        "calls": calls,
+        "fetches": fetches,
+    }
+
+
+@dataclass(frozen=True)
+class _WithHistory:
+    """Stands for a tensor that is part of a graph: it is the script's own to make again."""
+
+
+def _without_history(value: Any) -> Any:
+    def keep(tensor: Tensor) -> Any:
+        return _WithHistory() if tensor.requires_grad else tensor
+
+    return map_tensors(value, keep)
+
+
+def _is_kept(value: Any) -> bool:
+    return is_tensor(value) and can_be_written(value)
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters now; tensors among them are copied."""
+    plain = {key: value for key, value in group.items() if key != "params"}
+    return {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in plain.items()}
+
+
+def _copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None) -> Fetch:
+    tensors = list(tensors_in(batch))
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    references: list[tuple[Tensor, int]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        if size_bytes <= STEP_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
+            return tensor.clone()
+        references.append((tensor, tensor._version))
+        return tensor
+
+    return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references), samples)
+
+
+def _words(internal: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(internal, np.int64)
+
+
+def _same_value(one: Any, other: Any) -> bool:
+    return bool(one == other)
+
+
+def _same_numpy(one: Any, other: Any) -> bool:
+    a, b = one["state"], other["state"]
+    plain = (a["pos"], one["has_gauss"], one["gauss"]) == (b["pos"], other["has_gauss"], other["gauss"])
+    return plain and bool(np.array_equal(a["key"], b["key"]))

@@ -1,0 +1,319 @@
+"""The check between backward and the update: one look at the loss and at every gradient.
+
+L2 norms carry NaN and Inf, so a healthy step costs one norm a tensor and one copy to the host. Only where that is not
+finite the tensors are counted exactly. Not here: what is done about it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from steadytrain.capture.step.loss import unscaled
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.ranks import JointSteps, largest
+from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
+from steadytrain.capture.tensors.statistics import (
+    OVERFLOWED,
+    dense_values,
+    exact_state,
+    fetch,
+    global_norm,
+    l2_norms,
+    recorded_norm,
+)
+from steadytrain.core.model import GRADIENT_ABSENT, BadTensor
+from steadytrain.storage.segments import StepRecord
+
+
+@dataclass
+class Measurement:
+    """One look at the gate."""
+
+    losses: tuple[float, ...]
+    record: StepRecord
+    tensor_names: tuple[str, ...]
+    bad: tuple[BadTensor, ...]
+    elsewhere: bool
+    scale: float
+    committed: bool = False
+
+    @property
+    def loss_finite(self) -> bool:
+        return all(math.isfinite(loss) for loss in self.losses)
+
+    @property
+    def is_incident(self) -> bool:
+        return not self.record.skipped and (not self.loss_finite or bool(self.bad) or self.elsewhere)
+
+
+@torch.no_grad()
+def measure(
+    stream: Stream,
+    optimizer: torch.optim.Optimizer,
+    seen: Seen,
+    scalers: Collection[Any],
+    scaling: Scaling,
+    *,
+    skipped: bool,
+    weigh: bool,
+    time_s: float,
+    own_s: float = 0.0,
+) -> Measurement:
+    """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
+
+    Args:
+        scalers: the gradient scalers whose scale stands in front of the losses.
+        skipped: whether a scaler is known to have skipped this step.
+        scaling: what is known of the scaler's and the clip's part in this step.
+        weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
+        time_s: wall-clock time of the record, in seconds since the epoch.
+        own_s: seconds of the step that were ours and not the script's.
+    """
+    gradients = _gradients(stream.parameters)
+    clipping = seen.clipping
+    # Where clipping has just read the gradients there is nothing left to read.
+    unread = [(at, values) for at, values in gradients if not clipping.knows_applied(stream.parameters[at])]
+    clipped = {at: norm for at, p in enumerate(stream.parameters) if (norm := clipping.norms.get(id(p))) is not None}
+    found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
+    own = scaling.tensors()
+    small = underflow(
+        [values for _, values in gradients] if weigh else [],
+        scale=own[0] if own else next(iter(grad_scale), None),
+        carried=bool(grad_scale),
+    )
+    unread_norms = l2_norms([values for _, values in unread])
+
+    look = _Look()
+    roots_of = look.ask([term.root for term in seen.losses])
+    factors_of = look.ask([factor.value for term in seen.losses for factor in term.factors])
+    scales_of = look.ask([scale for scaler in scalers if (scale := scaler._scale) is not None])
+    found_inf_of, grad_scale_of = look.ask(found_inf), look.ask(grad_scale)
+    total_of = look.ask([clipping.total] if clipping.total is not None else [])
+    own_of, small_of = look.ask(own), look.ask(small.tensors)
+    applied_of, before_of = look.ask(unread_norms), look.ask(list(clipped.values()))
+    weights_of = look.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
+    joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
+    suspect_of = look.ask(_suspicion(stream, seen, [*unread_norms, *clipped.values()], joint) if joint else [])
+    look.fetch()
+
+    scale = grad_scale_of()[0] if grad_scale else 1.0
+    before_scale = scale * scaling.norm_factor(own_of())
+    before = {at: norm / before_scale for at, norm in zip(clipped, before_of(), strict=True)}
+    coefficient = clipping.coefficient(total_of()[0]) if clipping.total is not None else 1.0
+    read = {at: norm / scale for (at, _), norm in zip(unread, applied_of(), strict=True)}
+    applied = {at: read[at] if at in read else before[at] * coefficient for at, _ in gradients}
+    if len(read) < len(applied) and not all(math.isfinite(norm) for norm in applied.values()):
+        norms_now = fetch(l2_norms([values for _, values in gradients]))
+        applied = {at: norm / scale for (at, _), norm in zip(gradients, norms_now, strict=True)}
+
+    losses = _losses(seen, roots_of(), factors_of(), set(scales_of()))
+    skipped = skipped or any(value > 0 for value in found_inf_of())
+    norms = {position: before.get(position, norm) for position, norm in applied.items()}
+    bad = _exact_look(stream, seen, gradients, applied, norms) if not skipped else ()
+    row = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
+    row[list(norms)] = list(norms.values())
+    names, row = _learning(stream, row)
+    is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
+    # All ranks saw the same suspicion, so all of them ask each other again, or none.
+    elsewhere = joint is not None and any(value > 0 for value in suspect_of()) and _is_elsewhere(is_bad, stream, joint)
+    record = StepRecord(
+        step=stream.step + 1,
+        time=time_s,
+        scalars={
+            "loss": math.fsum(losses) / len(losses) if losses else None,
+            "gradient_norm": global_norm(list(norms.values())) if norms else None,
+            "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
+            "parameter_norm": global_norm(weights_of()) if weigh else None,
+            "learning_rate": _learning_rate(optimizer),
+            "samples": seen.amount(lambda batch: batch.samples),
+            "tokens": seen.amount(lambda batch: batch.tokens),
+            "step_s": max(0.0, time.perf_counter() - seen.began - own_s),
+            "data_wait_s": seen.waited_s,
+            "overflow_share": _overflow_share(stream, seen, gradients, applied),
+            "underflow_share": small.share(small_of()),
+            **scaling.scalars(
+                stream.name,
+                own_of(),
+                before=list(before.values()),
+                applied=[applied[at] for at in before if at in applied],
+                skipped=skipped,
+            ),
+        },
+        gradient_norms=row,
+        skipped=skipped,
+    )
+    return Measurement(losses, record, names, bad, elsewhere, scale)
+
+
+def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Names and norms without parameters that are frozen (``requires_grad`` is False) and have no gradient.
+
+    Fine-tuning hands them to the optimizer all the same, and that they do not move is what was asked for. One that is
+    frozen with a gradient still in it does move.
+    """
+    frozen = [at for at, parameter in enumerate(stream.parameters) if not parameter.requires_grad]
+    still = {at for at in frozen if row[at] == GRADIENT_ABSENT}
+    if len(still) in (0, len(row)):
+        return stream.tensor_names, row
+    kept = [at for at in range(len(row)) if at not in still]
+    return tuple(stream.tensor_names[at] for at in kept), row[kept]
+
+
+class _Look:
+    """Numbers on their devices that are fetched together: what is asked for can be read after :meth:`fetch`."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._values: list[float] = []
+
+    def ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
+        start = len(self._tensors)
+        self._tensors += tensors
+        stop = len(self._tensors)
+        return lambda: self._values[start:stop]
+
+    def fetch(self) -> None:
+        self._values = fetch(self._tensors)
+
+
+def _suspicion(stream: Stream, seen: Seen, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
+    """Whether any of the ranks that step together has a loss or a norm that is not finite."""
+    numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
+    numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
+    all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
+    return [largest((~torch.isfinite(all_of_them)).any(), joint)]
+
+
+def _is_elsewhere(is_bad: bool, stream: Stream, joint: JointSteps) -> bool:
+    """Whether another rank, and not this one, has a value that is not finite."""
+    return float(largest(torch.tensor(float(is_bad), device=stream.device), joint)) > 0 and not is_bad
+
+
+def _losses(seen: Seen, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:
+    values = iter(factors)
+    terms = [[(next(values), factor.power) for factor in term.factors] for term in seen.losses]
+    return tuple(
+        unscaled(root, found, scales=scales, backward_calls=len(roots))
+        for root, found in zip(roots, terms, strict=True)
+    )
+
+
+def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:
+    value = getattr(optimizer, name, None)
+    return [value] if isinstance(value, Tensor) else []
+
+
+def reason(measured: Measurement) -> str:
+    """Why the step is an incident, in a few words."""
+    if not measured.loss_finite:
+        bad = next(loss for loss in measured.losses if not math.isfinite(loss))
+        return f"the loss is {_kind(bad)}"
+    if measured.bad:
+        first = measured.bad[0]
+        more = f" and {len(measured.bad) - 1} more" if len(measured.bad) > 1 else ""
+        return f"the gradient of {first.name}{more} holds {_contents(first)}"
+    return "another rank's loss or gradient is not finite"
+
+
+def _exact_look(
+    stream: Stream,
+    seen: Seen,
+    gradients: Sequence[tuple[int, Tensor]],
+    applied: Mapping[int, float],
+    norms: dict[int, float],
+) -> tuple[BadTensor, ...]:
+    """The tensors that are really not finite; writes their exact norm into ``norms``.
+
+    Clipping by a norm that is NaN makes every gradient NaN. Where the norms before clipping are known, only the
+    tensors that were bad by then are named.
+    """
+    for position, norm in norms.items():
+        if not math.isfinite(norm) and math.isfinite(applied[position]):  # clipped: only the norm had overflowed
+            norms[position] = recorded_norm(seen.clipping.states.get(id(stream.parameters[position]), OVERFLOWED))
+    suspects = [(position, gradient) for position, gradient in gradients if not math.isfinite(applied[position])]
+    if not suspects:
+        return ()
+    before = {at: seen.clipping.states.get(id(stream.parameters[at])) for at, _ in gradients}
+    clip_seen = any(id(stream.parameters[at]) in seen.clipping.norms for at, _ in gradients)
+    bad = []
+    for position, gradient in suspects:
+        state = exact_state(gradient)
+        if state.finite:  # only the norm overflowed
+            norms[position] = recorded_norm(state)
+            continue
+        if clip_seen and math.isfinite(norms[position]):
+            continue
+        state = before[position] or state
+        if state.finite:
+            continue
+        norms[position] = recorded_norm(state)
+        parameter = stream.parameters[position]
+        bad.append(
+            BadTensor(
+                name=stream.tensor_names[position],
+                shape=tuple(parameter.shape),
+                dtype=str(gradient.dtype),
+                nan=state.nan,
+                inf=state.inf,
+                count=state.count,
+            )
+        )
+    if not bad and any(not exact_state(gradient).finite for _, gradient in suspects):
+        # The norm overflowed before clipping and the clip turned finite gradients into NaN: name what is bad now.
+        for position, gradient in suspects:
+            state = exact_state(gradient)
+            if not state.finite:
+                norms[position] = recorded_norm(state)
+                name, shape = stream.tensor_names[position], tuple(gradient.shape)
+                bad.append(BadTensor(name, shape, str(gradient.dtype), state.nan, state.inf, state.count))
+    return tuple(bad)
+
+
+def _overflow_share(
+    stream: Stream, seen: Seen, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
+) -> float | None:
+    """Share of gradient elements that are NaN or Inf, as they were before clipping could spread them."""
+    clipping = seen.clipping
+    unclipped = [(at, values) for at, values in gradients if id(stream.parameters[at]) not in clipping.norms]
+    bad = sum(state.nan + state.inf for state in clipping.states.values())
+    count = sum(values.numel() for _, values in gradients)
+    own = overflow_share(applied, unclipped)
+    own_count = sum(values.numel() for _, values in unclipped)
+    return (bad + (own or 0.0) * own_count) / count if count else None
+
+
+def _gradients(parameters: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
+    found = []
+    for position, parameter in enumerate(parameters):
+        if parameter.grad is not None and (values := dense_values(parameter.grad)) is not None:
+            found.append((position, values))
+    return found
+
+
+def _dense(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [values for parameter in parameters if (values := dense_values(parameter)) is not None]
+
+
+def _learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
+    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(rate, Tensor):
+        return float(rate) if rate.device.type == "cpu" else None
+    return float(rate) if isinstance(rate, (int, float)) else None
+
+
+def _kind(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+
+
+def _contents(tensor: BadTensor) -> str:
+    parts = [f"{count} {word}" for count, word in ((tensor.nan, "NaN"), (tensor.inf, "Inf")) if count]
+    return f"{' and '.join(parts)} of {tensor.count} values"

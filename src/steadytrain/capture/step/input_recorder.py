@@ -1,0 +1,314 @@
+"""What a re-run needs, kept in bounded memory: micro-batches, random state, autocast state and buffers.
+
+Inputs are copied when they are small, so that a script may reuse or change its tensors; large ones are held by
+reference with their version counter, and the note says when they were changed after use. Buffers (BatchNorm
+statistics and the like) are copied before a module's first call in a step.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.step.script_frames import FrameLine, user_frames
+
+COPIED_BYTES_MAX = 16 << 20
+RING_STEPS = 4
+RING_BYTES_MAX = 64 << 20
+BUFFER_BYTES_MAX = 256 << 20
+DEPTH_MAX = 8
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The states of every global random generator: Python's, NumPy's, torch's on the CPU and on each GPU."""
+
+    python: Any
+    numpy: Any
+    torch: Tensor
+    cuda: tuple[Tensor, ...]
+
+    @staticmethod
+    def take() -> RandomState:
+        numpy_random = sys.modules.get("numpy.random")
+        cuda: tuple[Tensor, ...] = ()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            cuda = tuple(torch.cuda.get_rng_state_all())
+        return RandomState(
+            python=random.getstate(),
+            numpy=numpy_random.get_state(legacy=False) if numpy_random is not None else None,
+            torch=torch.get_rng_state(),
+            cuda=cuda,
+        )
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(self.numpy)
+        torch.set_rng_state(self.torch)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(list(self.cuda))
+
+
+@dataclass(frozen=True)
+class AutocastState:
+    """Autocast as it stood when the model was called: the device types looked at, and those that had it on."""
+
+    devices: tuple[str, ...]
+    enabled: tuple[tuple[str, torch.dtype], ...]
+    cache: bool
+
+    @staticmethod
+    def take(devices: Iterable[str]) -> AutocastState:
+        looked_at = tuple(sorted(set(devices)))
+        enabled = tuple(
+            (device, torch.get_autocast_dtype(device)) for device in looked_at if torch.is_autocast_enabled(device)
+        )
+        return AutocastState(looked_at, enabled, torch.is_autocast_cache_enabled())
+
+
+@dataclass
+class MicroBatch:
+    """One call of a root module with gradients on: enough to call it again."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    random: RandomState
+    random_before: RandomState | None
+    autocast: AutocastState
+    size_bytes: int
+    samples: int
+    tokens: int | None
+    frames: tuple[FrameLine, ...]
+    references: tuple[tuple[Tensor, int], ...] = ()
+    scalar_outputs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Sequence number of the graph node of each one-element output -> where it stands in the output."""
+
+    def changed_since(self) -> bool:
+        """Whether an input held by reference was modified in place after it was recorded."""
+        return any(tensor._version != version for tensor, version in self.references)
+
+
+def record_call(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], random_before: RandomState | None
+) -> MicroBatch:
+    """Freeze one call of ``module``, about to be made.
+
+    ``random_before`` is the random state at the end of the forward before this one: a script that draws its batches
+    itself draws them between the two.
+    """
+    tensors = list(tensors_in((args, dict(kwargs))))
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    references: list[tuple[Tensor, int]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        if size_bytes <= COPIED_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
+            return tensor.clone()
+        references.append((tensor, tensor._version))
+        return tensor
+
+    kept_args, kept_kwargs = map_tensors((tuple(args), dict(kwargs)), keep)
+    first = next((tensor for tensor in tensors if tensor.dim() > 0), None)
+    ids = [t for t in tensors if t.dim() == 2 and not t.is_floating_point() and t.dtype != torch.bool]
+    return MicroBatch(
+        module=module,
+        args=kept_args,
+        kwargs=kept_kwargs,
+        random=RandomState.take(),
+        random_before=random_before,
+        autocast=AutocastState.take({"cpu", *(tensor.device.type for tensor in tensors)}),
+        size_bytes=size_bytes,
+        samples=int(first.shape[0]) if first is not None else 0,
+        tokens=int(ids[0].numel()) if ids else None,
+        frames=user_frames(),
+        references=tuple(references),
+    )
+
+
+class BatchRing:
+    """The micro-batches of the last ``RING_STEPS`` steps, within ``RING_BYTES_MAX``; the newest step always stays."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, list[MicroBatch]]] = deque()
+
+    def add(self, step: int, batches: list[MicroBatch]) -> None:
+        self._steps.append((step, batches))
+        while len(self._steps) > 1 and (len(self._steps) > RING_STEPS or self.size_bytes > RING_BYTES_MAX):
+            self._steps.popleft()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for _, batches in self._steps for batch in batches)
+
+    def steps(self) -> list[tuple[int, list[MicroBatch]]]:
+        return list(self._steps)
+
+
+@dataclass
+class KeptBuffer:
+    """A buffer of ``owner`` with a copy of its values; ``restore`` also undoes that a new tensor took its place."""
+
+    owner: nn.Module
+    name: str
+    buffer: Tensor
+    version: int
+    values: Tensor
+
+    @staticmethod
+    def take(owner: nn.Module, name: str, buffer: Tensor) -> KeptBuffer:
+        return KeptBuffer(owner, name, buffer, buffer._version, buffer.detach().clone())
+
+    def restore(self) -> None:
+        self.owner._buffers[self.name] = self.buffer
+        if not torch.equal(self.buffer, self.values):
+            # Past the version counter: a graph that saved the buffer finds what it saved.
+            self.buffer.data.copy_(self.values)
+
+
+class BufferKeeper:
+    """The buffers of the modules that the script calls, as they were before their first call in the step.
+
+    Constant integer tables are copied once. Floating-point buffers are copied in every step, because their version
+    counter tells nothing: batch normalisation and code that writes through ``.data`` pass it by.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], KeptBuffer] = {}
+        self._roots: set[int] = set()
+        self._this_step: dict[tuple[int, str], KeptBuffer] = {}
+        self._size_bytes = 0
+
+    def keep(self, root: nn.Module) -> None:
+        """Copy the buffers of ``root``, which is about to be called, if this is its first call in the step."""
+        if id(root) in self._roots:
+            return
+        self._roots.add(id(root))
+        moving: list[KeptBuffer] = []
+        for owner in root.modules():
+            for name, buffer in owner._buffers.items():
+                key = (id(owner), name)
+                if buffer is None or key in self._this_step or not _can_be_kept(buffer):
+                    continue
+                self._size_bytes += buffer.numel() * buffer.element_size()
+                if self._size_bytes > BUFFER_BYTES_MAX:
+                    continue
+                kept = self._kept.get(key)
+                if kept is None or kept.buffer is not buffer or kept.values.shape != buffer.shape:
+                    kept = self._kept[key] = KeptBuffer.take(owner, name, buffer)
+                elif buffer.is_floating_point() or kept.version != buffer._version:
+                    moving.append(kept)
+                self._this_step[key] = kept
+        if moving:
+            torch._foreach_copy_([kept.values for kept in moving], [kept.buffer.detach() for kept in moving])
+        for kept in moving:
+            kept.version = kept.buffer._version
+
+    def step_ends(self) -> None:
+        """The next call of a module begins a new step."""
+        if len(self._kept) > len(self._this_step):
+            self._kept = dict(self._this_step)  # modules that are gone must not be kept alive
+        self._roots, self._this_step, self._size_bytes = set(), {}, 0
+
+    def as_now(self) -> list[KeptBuffer]:
+        """The same buffers as they are now, for putting them back to this."""
+        now = ((kept, kept.owner._buffers.get(kept.name)) for kept in self._this_step.values())
+        return [KeptBuffer.take(kept.owner, kept.name, buffer) for kept, buffer in now if buffer is not None]
+
+    def restore(self) -> None:
+        """Put the buffers back to what they were when the step began."""
+        for kept in self._this_step.values():
+            kept.restore()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Hyper-parameters of optimizers and the learning rate schedulers that move them, at one moment."""
+
+    groups: tuple[tuple[dict[str, Any], dict[str, Any]], ...]
+    schedulers: tuple[tuple[Any, dict[str, Any]], ...]
+
+    @staticmethod
+    def take(optimizers: Sequence[torch.optim.Optimizer]) -> Schedule:
+        """Schedulers are searched among all objects of the process, about 50 ms in a large one."""
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        kinds = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+        found = [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+        return Schedule(
+            tuple(
+                (group, {key: _copied(value) for key, value in group.items() if key != "params"}) for group in groups
+            ),
+            tuple((one, {key: _copied(value) for key, value in vars(one).items()}) for one in found),
+        )
+
+    def restore(self) -> None:
+        for group, before in self.groups:
+            for key, value in before.items():
+                if isinstance(value, Tensor) and isinstance(group[key], Tensor):
+                    group[key].copy_(value)
+                else:
+                    group[key] = value
+        for scheduler, before in self.schedulers:
+            vars(scheduler).update(before)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what a scheduler changes in place."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value.copy() if type(value) in (list, dict) else value
+
+
+def _can_be_kept(buffer: Tensor) -> bool:
+    return buffer.layout == torch.strided and buffer.device.type != "meta" and not buffer.is_quantized
+
+
+def tensors_in(value: Any) -> Iterable[Tensor]:
+    """Every tensor in nested lists, tuples, mappings and dataclasses."""
+    found: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(value, keep)
+    return found
+
+
+def named_tensors_in(value: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """The same of lists, tuples and mappings of any kind, by their place: a key or a number, dots between several."""
+    if isinstance(value, Tensor):
+        yield place, value
+        return
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    for key, part in parts if depth < DEPTH_MAX else ():
+        yield from named_tensors_in(part, f"{place}.{key}" if place else str(key), depth + 1)
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:
+    """``value`` with each tensor replaced; containers other than list, tuple, named tuple and dict stay as they are."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if depth >= DEPTH_MAX:
+        return value
+    if type(value) is list:
+        return [map_tensors(entry, change, depth + 1) for entry in value]
+    if type(value) is tuple:
+        return tuple(map_tensors(entry, change, depth + 1) for entry in value)
+    if type(value) is dict:
+        return {key: map_tensors(entry, change, depth + 1) for key, entry in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(entry, change, depth + 1) for entry in value))
+    return value

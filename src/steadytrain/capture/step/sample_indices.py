@@ -1,0 +1,173 @@
+"""Which samples of its data set a batch is made of: what the sampler drew, followed to what the model was called with.
+
+A loader draws ahead of its workers, and trainers fetch ahead of their steps. So what was drawn is followed to its batch
+by the loader's own numbers, and a batch to the call of the model by its content: some bytes of each tensor. Where a
+script changes all of them on the way, their order is taken, as long as there were as many batches as calls.
+
+Not followed: data sets without indices (iterable ones), loaders that give batches out of order, batches that are on a
+device already when the loader gives them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Subset
+
+from steadytrain.capture.snapshots.digests import bytes_of
+from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
+from steadytrain.core.model import Samples
+from steadytrain.storage.recorded_samples import sharing_most
+
+AHEAD_MAX = 4096
+"""Draws of one loader whose batches are not there yet."""
+
+RECENT_MAX = 64
+"""Batches that a call may be made of: trainers fetch all of an accumulated step at once."""
+
+SAMPLES_MAX = 4096
+TENSORS_MAX = 8
+MARK_ELEMENTS = 32
+SUBSETS_MAX = 8
+
+Mark = tuple[tuple[int, ...], str, bytes]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch that was given: the ``number``-th of those with gradients on, over all loaders."""
+
+    number: int
+    samples: Samples
+    tensors: tuple[tuple[str, weakref.ref[Tensor]], ...]
+    marks: frozenset[Mark]
+
+
+class Draws:
+    """Follows all loaders of a process, on the thread that reads from them."""
+
+    def __init__(self) -> None:
+        self._ahead: weakref.WeakKeyDictionary[Any, dict[int, tuple[int, ...]]] = weakref.WeakKeyDictionary()
+        self._recent: deque[Drawn] = deque(maxlen=RECENT_MAX)
+        self._given = 0
+        self._calls = 0
+
+    def drawn(self, iterator: Any, indices: Any) -> None:
+        """The sampler of ``iterator``, an iterator of torch's DataLoader, gave ``indices``."""
+        ahead = self._ahead.setdefault(iterator, {})
+        found = _indices(indices)
+        if found is not None and len(ahead) < AHEAD_MAX:
+            ahead[getattr(iterator, "_send_idx", 0)] = found
+
+    def given(self, iterator: Any, batch: Any) -> Samples | None:
+        """``iterator`` gave ``batch``; returns of what it is made, where that is known."""
+        if not torch.is_grad_enabled():
+            self._take(iterator)
+            return None
+        self._given += 1
+        indices = self._take(iterator)
+        if indices is None:
+            return None
+        tensors = dict(islice(named_tensors_in(batch), TENSORS_MAX))
+        samples = _within(iterator._dataset, indices)
+        self._recent.append(
+            Drawn(
+                number=self._given,
+                samples=samples,
+                tensors=tuple((name, weakref.ref(tensor)) for name, tensor in tensors.items()),
+                marks=frozenset(_marks(tensor for tensor in tensors.values() if tensor.device.type == "cpu")),
+            )
+        )
+        return samples
+
+    def called(self) -> None:
+        """The model is called with gradients on."""
+        self._calls += 1
+
+    def samples_of(self, calls: Sequence[MicroBatch]) -> tuple[Samples, ...]:
+        """Of what the last calls of the model were made, as far as that is known."""
+        found = []
+        for at, call in enumerate(calls):
+            tensors = list(tensors_in((call.args, call.kwargs)))
+            one = self._by_content(tensors)
+            if one is None:
+                tensors = []  # their rows may stand in another order
+                one = self._by_order(self._calls - len(calls) + 1 + at)
+            if one is not None:
+                size = len(one.samples.indices)
+                bad = {field: _bad_rows(held(), size) for field, held in one.tensors}
+                rows = frozenset[int]().union(*bad.values(), *(_bad_rows(tensor, size) for tensor in tensors))
+                fields = tuple(field for field, there in bad.items() if there)
+                found.append(
+                    replace(one.samples, batch=at, nonfinite_rows=tuple(sorted(rows)), nonfinite_fields=fields)
+                )
+        return tuple(found)
+
+    def _take(self, iterator: Any) -> tuple[int, ...] | None:
+        ahead = self._ahead.get(iterator)
+        if not ahead:
+            return None
+        if not hasattr(iterator, "_rcvd_idx"):
+            return ahead.pop(0, None)
+        number = iterator._rcvd_idx - 1
+        for older in [one for one in ahead if one < number or not getattr(iterator, "_in_order", True)]:
+            del ahead[older]
+        return ahead.pop(number, None)
+
+    def _by_content(self, tensors: Sequence[Tensor]) -> Drawn | None:
+        return sharing_most(frozenset(_marks(tensors)), ((one.marks, one) for one in self._recent))
+
+    def _by_order(self, call: int) -> Drawn | None:
+        if self._given != self._calls:
+            return None
+        return next((one for one in self._recent if one.number == call), None)
+
+
+def _indices(indices: Any) -> tuple[int, ...] | None:
+    """A copy; None of what are no whole numbers, and of a batch that is too large."""
+    drawn = (indices,) if isinstance(indices, int) else indices
+    if not isinstance(drawn, (list, tuple)) or not 0 < len(drawn) <= SAMPLES_MAX:
+        return None
+    if all(issubclass(kind, (int, np.integer)) for kind in set(map(type, drawn))):
+        return tuple(map(int, drawn))
+    return None
+
+
+def _marks(tensors: Iterable[Tensor]) -> Iterable[Mark]:
+    """Shape, dtype and some bytes of each tensor: enough to know it again."""
+    for tensor in tensors:
+        if type(tensor) is not Tensor or tensor.layout != torch.strided or tensor.numel() < 2:
+            continue
+        if not tensor.is_contiguous():
+            continue
+        few = tensor.detach().view(-1)[:: max(1, tensor.numel() // MARK_ELEMENTS)]
+        yield tuple(tensor.shape), str(tensor.dtype), bytes_of(few.cpu().contiguous()).tobytes()
+
+
+def _within(dataset: Any, indices: tuple[int, ...]) -> Samples:
+    """The samples by their place in ``dataset``; of a subset, in what it is one of."""
+    found = indices
+    for _ in range(SUBSETS_MAX):
+        if type(dataset) is not Subset:
+            break
+        found = tuple(int(dataset.indices[index]) for index in found)
+        dataset = dataset.dataset
+    return Samples(0, type(dataset).__name__, found)
+
+
+def _bad_rows(tensor: Tensor | None, rows: int) -> frozenset[int]:
+    """Those of ``tensor`` that hold NaN or Inf, where it has so many rows."""
+    if tensor is None or not tensor.is_floating_point() or tensor.layout != torch.strided:
+        return frozenset()
+    if not tensor.dim() or len(tensor) != rows:
+        return frozenset()
+    finite = tensor.detach().reshape(rows, -1).isfinite().all(1)
+    return frozenset(row for row, good in enumerate(finite.tolist()) if not good)

@@ -1,0 +1,69 @@
+"""Which lines of the script are running: of the model's call, of backward, and whether their function is still alive.
+
+Only identities and line numbers are kept between calls, never a frame: a frame would keep all its tensors alive.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+FRAMES_MAX = 64
+USER_FRAMES_MAX = 12
+_TORCH_FOLDER = str(Path(torch.__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True)
+class FrameLine:
+    """A running function at one moment: its identity and the line it was at."""
+
+    frame_id: int
+    code: CodeType
+    line: int
+
+
+@dataclass(frozen=True)
+class LoopLines:
+    """A live function of the script that called the model at ``first_line`` and backward at ``last_line``."""
+
+    frame: FrameType
+    first_line: int
+    last_line: int
+
+
+def user_frames() -> tuple[FrameLine, ...]:
+    """The script's running functions, innermost first, without torch's frames and ours."""
+    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if _is_user(frame))
+    return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
+
+
+def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) -> LoopLines | None:
+    """The innermost function that made both calls and is still running, None where there is none."""
+    alive = {id(frame): frame for frame in running_frames()}
+    forward_lines = {(line.frame_id, line.code): line.line for line in forward}
+    for line in backward:
+        frame = alive.get(line.frame_id)
+        first_line = forward_lines.get((line.frame_id, line.code))
+        if frame is not None and frame.f_code is line.code and first_line is not None:
+            return LoopLines(frame, first_line, line.line)
+    return None
+
+
+def running_frames() -> Iterator[FrameType]:
+    """The frames of this thread, innermost first, from that of the caller on."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _is_user(frame: FrameType) -> bool:
+    return not frame.f_code.co_filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen"))

@@ -1,0 +1,112 @@
+"""Which stream of steps an optimizer belongs to, and the names of its parameters.
+
+One optimizer makes a stream; several that step after the same backward make one together, which the first of them
+leads. Not here: what a stream holds (``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.hooks.hooked_modules import HookedModules
+from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
+from steadytrain.capture.step import ranks
+from steadytrain.capture.step.joint_optimizers import may_join, rest_of
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.detection.earlier_run import history_of
+from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.step_history import History
+
+
+class Leading:
+    """The streams so far, in the order in which they were first seen."""
+
+    def __init__(self, settings: Settings, guard: Guard, modules: HookedModules, note: Callable[[str], None]) -> None:
+        self.streams: list[Stream] = []
+        self._settings = settings
+        self._guard = guard
+        self._modules = modules
+        self._note = note
+        self._stream_of: dict[int, Stream] = {}
+        self._stepped: tuple[Stream, Seen] | None = None
+
+    def stream_of(self, optimizer: torch.optim.Optimizer) -> Stream | None:
+        return self._stream_of.get(id(optimizer))
+
+    def stepped(self, stream: Stream, seen: Seen) -> None:
+        """``stream`` has made its step: what another optimizer may still belong to."""
+        self._stepped = (stream, rest_of(seen))
+
+    def lead(
+        self, optimizer: torch.optim.Optimizer, seen: Seen, *, saw_loss: bool, skipped: bool
+    ) -> tuple[Stream | None, Seen]:
+        """The stream that ``optimizer`` steps for, None when another led this step already; and what was seen of it."""
+        stream = self._stream_of.get(id(optimizer))
+        fresh = bool(seen.losses)
+        if stream is None:
+            led, rest = self._stepped or (None, Seen())
+            same_step = saw_loss and not seen.micro_batches
+            if led is not None and not fresh and (led.own_steps <= 1 or same_step):
+                if skipped or may_join(optimizer):
+                    led.optimizers.append(optimizer)
+                    self._stream_of[id(optimizer)] = led
+                    return None, seen
+                seen = rest
+            name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
+            stream = self._begin_stream(name)
+            if stream.began and _begins_anew(optimizer):
+                self._note(
+                    f"the run goes on from step {stream.began}, but its {type(optimizer).__name__} has no moments: its "
+                    "state was not loaded, they begin at zero"
+                )
+            stream.optimizers.append(optimizer)
+            self.streams.append(stream)
+            self._stream_of[id(optimizer)] = stream
+            return stream, seen
+        followed = saw_loss or optimizer is not stream.optimizers[0]
+        if len(stream.optimizers) > 1 and not fresh and followed:
+            return None, seen  # no new backward: the first optimizer's look covered this one's gradients
+        return stream, seen
+
+    def _begin_stream(self, name: str) -> Stream:
+        history, step = History(stream=name), 0
+        if self._settings.continues is not None:
+            with self._guard.part("reading the steps of the run before"):
+                history, step = history_of(name, self._settings.continues)
+        return Stream(name=name, history=history, step=step, began=step)
+
+    def refresh(self, stream: Stream) -> None:
+        """Parameters may be added to an optimizer mid-run; names are looked up only when they change."""
+        signature = tuple(
+            id(p) for optimizer in stream.optimizers for group in optimizer.param_groups for p in group["params"]
+        )
+        if signature == stream.signature:
+            return
+        stream.parameters = optimizer_parameters(stream.optimizers)
+        model = name_parameters(list(self._modules.called.values()), stream.parameters)
+        if model.nameless or stream.model is None:
+            found = find_model(stream.parameters)
+            if found.roots:
+                model = found
+            if not self._modules.called:
+                self._modules.watch_model(model)
+        stream.model = model
+        stream.tensor_names = tuple(model.names[id(parameter)] for parameter in stream.parameters)
+        stream.joint = ranks.joint_steps(model.roots, stream.parameters)
+        stream.signature = signature
+        if model.nameless and not model.roots:
+            self._note("no torch.nn.Module holds the parameters: they are named by their position in the optimizer")
+        elif model.nameless:
+            self._note(f"{model.nameless} parameters belong to no torch.nn.Module and are named by their position")
+
+
+def _begins_anew(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether one of torch's own optimizers, of a kind that has state after its first step, has none."""
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return False
+    groups = optimizer.param_groups
+    keeps_some = not isinstance(optimizer, torch.optim.SGD) or any(group.get("momentum") for group in groups)
+    return keeps_some and not any(optimizer.state.get(parameter) for group in groups for parameter in group["params"])

@@ -1,0 +1,1 @@
+"""What is measured of tensors beyond the gate's own look, and in which steps."""

@@ -1,0 +1,117 @@
+"""Statistics of one tensor that a module put out, at the moment it did: it may be overwritten right after.
+
+Mean, extremes and finiteness come from one pass over all elements, the rest from a fixed sample. Nothing here waits for
+a GPU, draws a random number, or keeps the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.capture.tensors.statistics import numpy_pass, torch_pass
+from steadytrain.capture.tensors.statistics.histogram import count_bins
+from steadytrain.capture.tensors.statistics.numpy_pass import PARTS
+from steadytrain.capture.tensors.statistics.passes import kernel_for
+from steadytrain.capture.tensors.statistics.sample_chunks import is_dense, plan_for
+
+SAMPLE_MAX = 1 << 13
+"""Elements looked at for kurtosis and zero share: a zero share of one half is then known to 0.006."""
+
+NESTING_MAX = 4
+ENTRIES_MAX = 16
+
+ON_DEVICE = (*PARTS, "sample_std", "kurtosis", "zero_share")
+"""What :func:`look` puts in its vector, in this order; all but ``nonfinite`` over finite elements."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One call's output: ``values`` holds :data:`ON_DEVICE`, ``bins`` a log2 histogram, on the tensor's own device."""
+
+    dtype: torch.dtype
+    values: Tensor
+    bins: Tensor | None
+
+
+def first_floating(output: Any, *, depth: int = 0) -> Tensor | None:
+    """The first tensor of floating or complex numbers in ``output``, which may be nested; None without one."""
+    if isinstance(output, Tensor):
+        return output if output.is_floating_point() or output.is_complex() else None
+    if depth >= NESTING_MAX:
+        return None
+    for entry in entries(output):
+        found = first_floating(entry, depth=depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def entries(output: Any) -> list[Any]:
+    """What a container holds, the first :data:`ENTRIES_MAX`; nothing for what is no container."""
+    if isinstance(output, Mapping):
+        found = list(output.values())
+    elif isinstance(output, (list, tuple)):
+        found = list(output)
+    elif is_dataclass(output) and not isinstance(output, type):
+        found = [getattr(output, field.name, None) for field in fields(output)]
+    else:
+        found = []
+    return found[:ENTRIES_MAX]
+
+
+def plain_values(tensor: Tensor) -> Tensor | None:
+    """The numbers of ``tensor`` as :func:`dense_values` gives them; None also inside vmap, where there are none yet."""
+    return None if torch._C._functorch.is_functorch_wrapped_tensor(tensor) else dense_values(tensor)
+
+
+def look(values: Tensor, *, histogram: bool = False) -> Look:
+    """Statistics of plain values (see :func:`plain_values`) with at least one element."""
+    sample = plan_for(values, SAMPLE_MAX).view(values)
+    if values.device.type == "cpu":
+        found = torch.from_numpy(np.concatenate([numpy_pass.partials([values])[0], _moments_by_numpy(sample)]))
+        return Look(values.dtype, found, count_bins(sample) if histogram else None)
+    std, kurtosis, zero_share = _moments(sample)
+    kernel = kernel_for(values.device, lambda _: None)
+    if kernel is None or values.dtype not in kernel.DTYPES or not is_dense(values):
+        found = torch.cat([torch_pass.partials([values])[0], torch.stack([std, kurtosis, zero_share])])
+        return Look(values.dtype, found, count_bins(sample) if histogram else None)
+    table = kernel.Table([values.numel()], values.dtype, values.device)
+    summaries = table.summarise([values], histogram=histogram)
+    moments = torch.stack([std, kurtosis, summaries.zeros[0] / values.numel()])
+    found = torch.cat([summaries.partials[0], moments.to(summaries.partials.dtype)])
+    return Look(values.dtype, found, summaries.histogram[0] if histogram else None)
+
+
+@np.errstate(all="ignore")  # the script may have had NumPy warn or raise
+def _moments_by_numpy(sample: Tensor) -> NDArray[np.float64]:
+    """Standard deviation, kurtosis and share of zeros; in float64 no fourth power overflows."""
+    wide = sample.reshape(-1).to(torch.float64).numpy()
+    finite = wide if math.isfinite(wide.sum()) else wide[np.isfinite(wide)]
+    if not finite.size:
+        return np.full(3, np.nan)
+    zeros = 1.0 - np.count_nonzero(wide) / wide.size
+    square = (finite - finite.mean()) ** 2
+    variance = square.mean()
+    kurtosis = np.dot(square, square) / square.size / (variance * variance)
+    return np.array([np.sqrt(variance), kurtosis, zeros])
+
+
+def _moments(sample: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without leaving the device."""
+    wide = sample.reshape(-1).to(torch_pass.accumulator(sample.device))
+    finite = torch.isfinite(wide)
+    count = finite.sum()
+    mean = torch.where(finite, wide, 0.0).sum() / count
+    square = torch.where(finite, wide - mean, 0.0).square()
+    variance = square.sum() / count
+    kurtosis = square.square().sum() / count / variance.square()
+    return variance.sqrt(), kurtosis, (wide == 0).to(wide.dtype).mean()

@@ -1,0 +1,97 @@
+"""What a measurement did not see, in words for the run's notes: each kind is told once.
+
+What is merely absent because nothing was there to see (a module that was not called, an output of integers) is no
+news. What the run might be thought to have looked at, and did not, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from torch import nn
+
+from steadytrain.capture.tensors.activations.compiled import MODULES_MAX, Hidden, Place, can_be_called
+
+INSIDE = "`--compiled inside`"
+
+_WHY: dict[Hidden, str] = {
+    "compiled": f"lie inside compiled code; {INSIDE} has the compiled graphs compute them",
+    "compiled-before": f"lie in code that was compiled before steadytrain came: watch first, then compile ({INSIDE})",
+    "traced": "are called inside a compiled function; compile the model itself, and they can be",
+    "scripted": "lie inside TorchScript",
+    "hooked": "carry hooks of the script in a process that compiles; one more could make torch.compile trace again",
+    "guarded": "cannot carry a hook: torch._dynamo.config.skip_nnmodule_hook_guards is off",
+}
+_WHY_NO_SLOT = "lie inside compiled code that gives them no place to write to (CUDA graphs, or moved to a device since)"
+
+NOTHING_SEEN = (
+    "no output of a module was seen in a step in which they were due: the model is called inside a compiled function, "
+    "or in another thread"
+)
+SILENT_SLOTS = (
+    "compiled graphs computed no statistics of the modules inside them, though that was asked for: torch.compile uses "
+    "graphs again that it made for another model of the same class, before steadytrain came"
+)
+FUNCTIONS_LEFT = (
+    "attention entropy, attention logits and the input of cross_entropy are not looked at in a process that uses "
+    "torch.compile: compiled code notices who stands in for a function"
+)
+
+
+class Unseen:
+    """Collects the notes; :meth:`take` gives those that are new."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._new: list[str] = []
+
+    def note(self, kind: str, text: str) -> None:
+        if kind not in self._told:
+            self._told.add(kind)
+            self._new.append(text)
+
+    def take(self) -> list[str]:
+        new, self._new = self._new, []
+        return new
+
+    def note_hidden(self, places: Sequence[Place], seen: Collection[str], *, in_graph: bool) -> None:
+        """Of ``places``, those that no hook could reach and whose paths are not among ``seen``."""
+        hidden: dict[Hidden, list[str]] = {}
+        for place in places:
+            if place.hidden is not None and place.path not in seen and can_be_called(place.module):
+                hidden.setdefault(place.hidden, []).append(place.path)
+        for why, paths in hidden.items():
+            reason = _WHY_NO_SLOT if why == "compiled" and in_graph else _WHY[why]
+            self.note(why, f"outputs of {_some(paths)} are not seen: they {reason}")
+        if len(places) >= MODULES_MAX:
+            self.note("many", f"outputs are looked at for the first {MODULES_MAX} modules only")
+
+    def note_attention(self, places: Sequence[Place], seen: Collection[str], with_heads: Collection[str]) -> None:
+        """Modules of attention that were called, while neither they nor what they hold showed any scores."""
+        outermost: list[str] = []
+        for place in places:
+            if is_attention(place.module) and not any(_is_under(place.path, path) for path in outermost):
+                outermost.append(place.path)
+        blind = [
+            path
+            for path in outermost
+            if path in seen and not any(other == path or _is_under(other, path) for other in with_heads)
+        ]
+        if blind:
+            self.note(
+                "attention",
+                f"attention entropy and logits of {_some(blind)} are not seen: their scores pass neither through "
+                "torch's scaled_dot_product_attention nor through its softmax (a fused kernel, or no softmax at all)",
+            )
+
+
+def is_attention(module: nn.Module) -> bool:
+    return "attention" in type(module).__name__.lower()
+
+
+def _some(paths: Sequence[str]) -> str:
+    return f"{len(paths)} modules (the first: {paths[0] or 'the model'})" if len(paths) > 1 else paths[0] or "the model"
+
+
+def _is_under(path: str, other: str) -> bool:
+    return path.startswith(f"{other}.") if other else bool(path)

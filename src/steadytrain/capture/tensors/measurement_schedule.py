@@ -1,0 +1,226 @@
+"""What is measured of a stream of steps beside the gate's own look, and in which steps.
+
+The level gives the cadences; near a symptom everything is measured in every step, within a bound. Measurements are
+made on the device and read when they have arrived: at once on the CPU, a step later on a GPU. Not here: how a tensor is
+measured (``statistics``), and where readings go (``run_recorder``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.activations import SILENT_SLOTS, Activations, Taken
+from steadytrain.capture.tensors.statistics import Readback, TensorWatch, log2_histogram
+from steadytrain.core.levels import NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level
+from steadytrain.core.model import Reading, Symptom
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.optimizer_streams import Stream
+
+WAITING_MAX = 64
+"""Measurements on their way from a device; the oldest are let go."""
+
+Record = Callable[[int, Reading], None]
+Note = Callable[[str], None]
+Fact = Callable[[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Underway:
+    """What was measured in one step and is on its way to the host."""
+
+    step: int
+    tensors: Readback[Reading] | None = None
+    modules: Readback[Taken] | None = None
+    histograms: Readback[Reading] | None = None
+
+    @property
+    def arrived(self) -> bool:
+        return all(part is None or part.ready() for part in (self.tensors, self.modules, self.histograms))
+
+
+class Instruments:
+    """Of one stream: ``before_update`` comes at the gate, ``after_update`` when the optimizer has stepped.
+
+    Args:
+        level: the cadences.
+        activations: measures outputs of modules; None where another stream has them.
+        record: takes a reading and its step.
+        note: tells the user something once.
+        fact: puts a fact of the run on record.
+        saw_logits: is told of how many classes the logits are.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        activations: Activations | None,
+        guard: Guard,
+        record: Record,
+        note: Note,
+        fact: Fact,
+        saw_logits: Callable[[int], None],
+    ) -> None:
+        self._level = level
+        self._guard = guard
+        self._record = record
+        self._note = note
+        self._fact = fact
+        self._saw_logits = saw_logits
+        self._activations = activations
+        self._formats: dict[str, Any] = {}
+        self._tensors: TensorWatch | None = None
+        self._measured: tuple[int, ...] = ()
+        self._looked_before = False
+        self._waiting: list[Underway] = []
+        self._near_until = 0
+        self._near_steps = 0
+        self._known: set[tuple[str, int]] = set()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that stays in use between readings."""
+        return self._tensors.held_bytes if self._tensors is not None else 0
+
+    def weighs(self, step: int) -> bool:
+        """Whether the gate takes the norm of the weights, and what has underflowed, in ``step``."""
+        return step == 1 or step % self._level.weights_every == 0 or self._is_near(step)
+
+    def before_update(self, stream: Stream, step: int, scale: float) -> None:
+        """At the gate of ``step``, whose gradients are ``scale`` times too large."""
+        self._looked_before = False
+        if not self._is_due(self._level.tensors_every, step):
+            return
+        with self._guard.part("measuring tensors"):
+            self._watch(stream).before_update(scale=scale)
+            self._looked_before = True
+
+    def after_update(self, stream: Stream, step: int) -> None:
+        """The optimizer has stepped: measure what it did, and ask for the outputs of the next step if they are due."""
+        tensors = modules = histograms = None
+        with_histograms = self._is_due(self._level.histograms_every, step, near=False)
+        if self._looked_before:
+            self._looked_before = False
+            with self._guard.part("measuring tensors"):
+                watch = self._watch(stream)
+                tensors = watch.after_update(stream.optimizers)
+                for note in watch.take_notes():
+                    self._note(note)
+        if with_histograms:
+            with self._guard.part("measuring histograms"):
+                histograms = log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters))
+        if self._activations is not None:
+            if self._activations.armed:
+                modules = self._activations.take()
+                for note in self._activations.take_notes():
+                    self._note(note)
+            self._arm(stream, step + 1)
+        if tensors or modules or histograms:
+            self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, tensors, modules, histograms)]
+        if self._is_near(step) and self._near_until:
+            self._near_steps += 1
+        self.read()
+
+    def _arm(self, stream: Stream, step: int) -> None:
+        assert self._activations is not None
+        # Hooks can go on only between steps: the first step whose outputs can be measured is the second.
+        if (step == 2 and self._level.modules_every) or self._is_due(self._level.modules_every, step):
+            histograms = self._is_due(self._level.histograms_every, step, near=False)
+            self._activations.arm(list(stream.roots()), histograms=histograms)
+
+    def skip_update(self) -> None:
+        """The update did not come."""
+        if self._looked_before and self._tensors is not None:
+            self._tensors.forget()
+        self._looked_before = False
+
+    def at_incident(self, stream: Stream, step: int, scale: float) -> None:
+        """The update was refused: gradients, weights and moments as they are; of an update there is nothing to say."""
+        if self._level.tensors_every is None:
+            return
+        with self._guard.part("measuring tensors"):
+            watch = self._watch(stream)
+            watch.before_update(scale=scale)
+            reading = watch.after_update(stream.optimizers).result()
+            of_update = [column.startswith(("update", "unchanged")) for column in reading.columns]
+            values = reading.values.copy()
+            values[:, of_update] = np.nan
+            self._looked_before = False
+            self.finish()
+            self._record(step, replace(reading, values=values))
+
+    def read(self) -> None:
+        """Record what has arrived, in order."""
+        while self._waiting and self._waiting[0].arrived:
+            self._read(self._waiting.pop(0))
+
+    def finish(self) -> None:
+        """The run is over: record what is still on its way."""
+        while self._waiting:
+            self._read(self._waiting.pop(0))
+
+    def _read(self, underway: Underway) -> None:
+        with self._guard.part("recording what was measured"):
+            if underway.tensors is not None:
+                self._record(underway.step, underway.tensors.result())
+            taken = underway.modules.result() if underway.modules is not None else None
+            histograms = underway.histograms.result() if underway.histograms is not None else None
+            if taken is not None:
+                self._record(underway.step, taken.modules)
+                if taken.silent_slots:
+                    self._note(SILENT_SLOTS)
+                self._put_formats(taken)
+                if taken.classes is not None:
+                    self._saw_logits(taken.classes)
+                histograms = _joined(histograms, taken.histograms)
+            if histograms is not None:
+                self._record(underway.step, histograms)
+
+    def _put_formats(self, taken: Taken) -> None:
+        formats = {"outputs": dict(taken.dtypes), "logits": taken.logits, "loss_input": taken.loss_input}
+        if formats != self._formats:
+            self._formats = formats
+            self._fact("output_dtypes", formats)
+
+    def raised(self, symptoms: Sequence[Symptom], step: int) -> None:
+        """Symptoms as they stand: one that was not there before makes the next steps be measured whole."""
+        new = {(symptom.name, symptom.first_step) for symptom in symptoms if symptom.severity != "note"} - self._known
+        if new:
+            self._known |= new
+            self._near_until = step + NEAR_STEPS
+
+    def _is_near(self, step: int) -> bool:
+        return step <= self._near_until and self._near_steps <= NEAR_STEPS + NEAR_STEPS_SHARE_MAX * step
+
+    def _is_due(self, every: int | None, step: int, *, near: bool = True) -> bool:
+        return every is not None and (step == 1 or step % every == 0 or (near and self._is_near(step)))
+
+    def _watch(self, stream: Stream) -> TensorWatch:
+        if self._tensors is None or stream.signature != self._measured:
+            self._tensors = TensorWatch(stream.tensor_names, stream.parameters)
+            self._measured = stream.signature
+        return self._tensors
+
+
+def _histogram_rows(names: Sequence[str], parameters: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    gradients = [
+        (f"gradient:{name}", parameter.grad)
+        for name, parameter in zip(names, parameters, strict=True)
+        if parameter.grad is not None
+    ]
+    return [*gradients, *((f"weight:{name}", parameter) for name, parameter in zip(names, parameters, strict=True))]
+
+
+def _joined(first: Reading | None, second: Reading | None) -> Reading | None:
+    """Two readings of one table at one step as one, so that its rows stay the same from step to step."""
+    if first is None or second is None:
+        return first or second
+    assert first.columns == second.columns
+    values = np.concatenate([first.values, second.values])
+    return Reading(first.table, (*first.rows, *second.rows), first.columns, values)

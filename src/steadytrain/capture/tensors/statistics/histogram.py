@@ -1,0 +1,84 @@
+"""Log2 histograms of magnitudes: how the elements of a tensor spread over powers of two.
+
+One bin for each power of two from 2^-40 to 2^24: what bfloat16 training meets; float16 ends at 2^16 above and 2^-24
+below. Beside the bins stand what is zero, smaller, larger, and not finite. Values are shares of the elements looked at,
+so that tensors of any size compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.capture.tensors.statistics.passes import alike, kernel_for, split_dense
+from steadytrain.capture.tensors.statistics.quiet import quiet
+from steadytrain.capture.tensors.statistics.readback import Readback
+from steadytrain.capture.tensors.statistics.sample_chunks import SAMPLE_MAX, plan_for
+from steadytrain.core.model import Reading
+
+LOWEST, HIGHEST = -40, 24
+"""The bins are [2^k, 2^(k+1)) for k from LOWEST to HIGHEST - 1."""
+
+HISTOGRAM_COLUMNS: tuple[str, ...] = (
+    "zero",
+    "below",
+    *(f"2^{power}" for power in range(LOWEST, HIGHEST)),
+    "above",
+    "nonfinite",
+)
+"""``2^k`` is the share of magnitudes in [2^k, 2^(k+1)); ``below`` and ``above`` are finite and outside, not zero."""
+
+
+def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX) -> Readback[Reading]:
+    """A reading of the table ``histograms``: one row for each (row name, tensor). Shares are over a sample of each,
+    over the whole tensor on a GPU with Triton.
+
+    Tensors without float values (quantised, integers, meta, empty) have no row.
+    """
+    with quiet(tensor for _, tensor in rows):
+        dense = [(name, dense_values(tensor)) for name, tensor in rows]
+        kept = [(name, values) for name, values in dense if values is not None and values.numel()]
+        names = tuple(name for name, _ in kept)
+        groups = list(_counted({row: values for row, (_, values) in enumerate(kept)}, size_max))
+
+    def finish(arrived: list[Tensor]) -> Reading:
+        values = np.zeros((len(names), len(HISTOGRAM_COLUMNS)))
+        for (rows, _), counts in zip(groups, arrived, strict=True):
+            values[rows] = counts.numpy()
+        values /= values.sum(1, keepdims=True)
+        return Reading("histograms", names, HISTOGRAM_COLUMNS, values.astype(np.float32))
+
+    return Readback([counts for _, counts in groups], finish)
+
+
+def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[list[int], Tensor]]:
+    """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the kernel of a GPU."""
+    for (device, dtype), rows in alike(tensors).items():
+        kernel = kernel_for(device, lambda _: None)
+        if kernel is not None and dtype in kernel.DTYPES:
+            whole, rows = split_dense(rows)
+            if whole:
+                table = kernel.Table([tensor.numel() for tensor in whole.values()], dtype, device)
+                yield list(whole), table.summarise(list(whole.values()), histogram=True).histogram
+        if rows:
+            samples = [plan_for(values, size_max).view(values) for values in rows.values()]
+            yield list(rows), torch.stack([count_bins(sample) for sample in samples])
+
+
+def count_bins(values: Tensor) -> Tensor:
+    """How many elements fall into each of :data:`HISTOGRAM_COLUMNS`: int64, on the device of ``values``."""
+    if values.dtype == torch.float64:  # what float32 would round to zero or Inf falls outside of the bins all the same
+        limit = 2.0**HIGHEST
+        small = torch.where(values == 0, 0.0, values.abs().clamp(2.0 ** (LOWEST - 1), limit))
+        values = torch.where(torch.isfinite(values), small, torch.inf)
+    bits = values.to(torch.float32).reshape(-1).contiguous().view(torch.int32) & 0x7FFF_FFFF
+    exponents = (bits >> 23) - 127
+    # 0 is "zero", 1 "below", then the bins; NaN and Inf have the exponent 128.
+    places = exponents.clamp(LOWEST - 1, HIGHEST) + (2 - LOWEST)
+    places = torch.where(exponents == 128, len(HISTOGRAM_COLUMNS) - 1, places)
+    places = torch.where(bits == 0, 0, places)
+    return torch.bincount(places, minlength=len(HISTOGRAM_COLUMNS))

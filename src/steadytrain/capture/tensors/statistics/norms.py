@@ -1,0 +1,136 @@
+"""Norms of many tensors at the price of one look, on any device: what the gate looks at in every step.
+
+The L2 norm is nearly free and carries NaN and Inf with it, so one number a tensor tells both size and finiteness. A
+norm can overflow although its tensor is finite; :func:`exact_state` is the second look that tells them apart and runs
+only on tensors whose norm is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.capture.tensors.statistics.quiet import quiet
+from steadytrain.capture.tensors.statistics.sample_chunks import in_memory_order, is_dense
+
+FLOAT32_MAX = 3.4028235e38
+
+ROW = 1 << 11
+"""Elements of a large tensor on the CPU that are added up in float32. Torch's norm adds up the whole tensor in float32:
+measured on 38.6 M elements it was 0.3 % off for normal values and 1.7 % for equal ones. By rows it is right to 2e-6 and
+costs the same."""
+
+ROWS_FROM = 1 << 14
+"""Elements; smaller tensors are left to torch, all of them in one call."""
+
+EXACT_PIECE = 1 << 22
+"""Elements that the second look widens at a time: 32 MiB of float64."""
+
+
+@dataclass(frozen=True)
+class TensorState:
+    """An exact count over one tensor: NaN and Inf elements, and the finite L2 norm in float64 (of the rest)."""
+
+    nan: int
+    inf: int
+    count: int
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        return self.nan == 0 and self.inf == 0
+
+
+OVERFLOWED = TensorState(0, 0, 0, math.inf)
+"""Of a tensor of which no more is known than that it is finite and its norm is not."""
+
+
+def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """L2 norm of each tensor as a 0-d float32 (float64 for float64 input) on its own device; no synchronisation."""
+    with quiet(tensors):
+        out: list[Tensor | None] = [None] * len(tensors)
+        groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for position, tensor in enumerate(tensors):
+            if tensor.numel() == 0:
+                out[position] = torch.zeros((), dtype=torch.float32, device=tensor.device)
+            elif tensor.dtype.itemsize == 1:  # torch knows no norm of eight-bit floats; bfloat16 holds all their values
+                wide = tensor.to(torch.bfloat16)
+                out[position] = torch.linalg.vector_norm(wide, dtype=torch.float32)
+            elif tensor.device.type == "cpu" and tensor.numel() >= ROWS_FROM and is_dense(tensor):
+                out[position] = _norm_by_rows(in_memory_order(tensor).view(-1))
+            else:
+                groups.setdefault((tensor.device, tensor.dtype), []).append(position)
+        for (_, dtype), positions in groups.items():
+            norms = torch._foreach_norm([tensors[position] for position in positions], 2, dtype=_accumulator(dtype))
+            for position, norm in zip(positions, norms, strict=True):
+                out[position] = norm
+        return [norm for norm in out if norm is not None]
+
+
+def _norm_by_rows(flat: Tensor) -> Tensor:
+    whole = len(flat) // ROW * ROW
+    norms = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1, dtype=_accumulator(flat.dtype))
+    if whole < len(flat):
+        rest = torch.linalg.vector_norm(flat[whole:], dtype=_accumulator(flat.dtype))
+        norms = torch.cat([norms, rest.reshape(1)])
+    whole_norm: Tensor = torch.linalg.vector_norm(norms, dtype=torch.float64)
+    return whole_norm.to(norms.dtype)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def fetch(scalars: Sequence[Tensor]) -> list[float]:
+    """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
+    values = [math.nan] * len(scalars)
+    with quiet(scalars):
+        alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for position, scalar in enumerate(scalars):
+            alike.setdefault((scalar.device, scalar.dtype), []).append(position)
+        by_device: dict[torch.device, list[tuple[list[int], Tensor]]] = {}
+        for (device, _), positions in alike.items():
+            chosen = [scalars[position].detach() for position in positions]
+            stacked = torch.stack([scalar if scalar.dim() == 0 else scalar.reshape(()) for scalar in chosen])
+            by_device.setdefault(device, []).append((positions, stacked))
+        for device, stacks in by_device.items():
+            wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+            together = torch.cat([stacked.to(wide) for _, stacked in stacks])
+            order = [position for positions, _ in stacks for position in positions]
+            for position, value in zip(order, together.tolist(), strict=True):
+                values[position] = value
+    return values
+
+
+def global_norm(norms: Sequence[float]) -> float:
+    """The L2 norm of the whole from the norms of its parts; NaN wins over Inf."""
+    return math.sqrt(sum(norm * norm for norm in norms))
+
+
+def exact_state(tensor: Tensor) -> TensorState:
+    """Count the NaN and Inf of ``tensor`` exactly. Synchronises; only for tensors whose norm is not finite."""
+    values = dense_values(tensor)
+    if values is None:
+        return TensorState(0, 0, tensor.numel(), 0.0)
+    nans = infs = 0
+    norms = []
+    for piece in torch.split(values.reshape(-1), EXACT_PIECE):
+        nan, inf = torch.isnan(piece), torch.isinf(piece)
+        nans, infs = nans + int(nan.sum()), infs + int(inf.sum())
+        rest = torch.where(nan | inf, torch.zeros_like(piece), piece).double()
+        norms.append(float(torch.linalg.vector_norm(rest)))
+    return TensorState(nans, infs, values.numel(), math.hypot(*norms))
+
+
+def recorded_norm(state: TensorState) -> float:
+    """The float that stands for ``state`` in a step record: NaN, Inf, or a finite norm that fits float32."""
+    if state.nan:
+        return math.nan
+    if state.inf:
+        return math.inf
+    return min(state.norm, FLOAT32_MAX)

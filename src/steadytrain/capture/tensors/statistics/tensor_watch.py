@@ -1,0 +1,205 @@
+"""One row of numbers for each parameter, from a look before and a look after the optimizer's step.
+
+    watch = TensorWatch(names, parameters)
+    watch.before_update()              # at the gate: gradients, and a sample of the weights as they still are
+    ...                                # the optimizer steps
+    readback = watch.after_update([optimizer])
+    ...
+    if readback.ready():               # at once on the CPU, a step later on a GPU
+        reading = readback.result()    # of the table "tensors"
+
+Whole tensors are read once each (``passes``); the rest is computed from samples (``sample_statistics``). What is kept
+between the two looks are the samples of weights and gradients. Nothing here writes to a tensor of the user's or draws a
+random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.capture.tensors.optimizer_state import Moments, find_moments
+from steadytrain.capture.tensors.statistics.assemble import Parts
+from steadytrain.capture.tensors.statistics.layout import Group, Layout, lay_out, signature_of
+from steadytrain.capture.tensors.statistics.passes import Passed, Passes
+from steadytrain.capture.tensors.statistics.quiet import quiet
+from steadytrain.capture.tensors.statistics.readback import Readback
+from steadytrain.capture.tensors.statistics.sample_chunks import SAMPLE_MAX
+from steadytrain.capture.tensors.statistics.sample_statistics import Samples, SecondMoment
+from steadytrain.capture.tensors.statistics.tensor_columns import KINDS
+from steadytrain.core.model import Reading
+
+NOTES_MAX = 64
+"""Different notes; whatever comes after them is not told."""
+
+
+class TensorWatch:
+    """Of one stream of steps. Not for several threads at once.
+
+    Args:
+        names: what the rows are called, one for each parameter.
+        parameters: whose values may move, change dtype or shape; which parameters they are stays.
+        sample_max: elements of a sample; fewer where all samples together would hold too much memory.
+    """
+
+    def __init__(self, names: Sequence[str], parameters: Sequence[Tensor], *, sample_max: int = SAMPLE_MAX) -> None:
+        assert len(names) == len(parameters)
+        self._names = tuple(names)
+        self._parameters = list(parameters)
+        self._sample_max = sample_max
+        self._layout = Layout()
+        self._passes = Passes(self._note)
+        self._before: list[tuple[str, Passed]] | None = None
+        self._scale = 1.0
+        self._notes: dict[str, bool] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that stays in use between readings."""
+        return self._layout.held_bytes
+
+    def take_notes(self) -> list[str]:
+        """What is to be told to the user once: what could not be measured, and why."""
+        new = [note for note, told in self._notes.items() if not told]
+        self._notes = dict.fromkeys(self._notes, True)
+        return new
+
+    def before_update(self, *, scale: float = 1.0) -> None:
+        """Look at the gradients, and take a sample of the weights.
+
+        Args:
+            scale: what the gradients are still multiplied with (a fused optimizer divides by it itself).
+        """
+        with quiet(self._parameters):
+            weights = self._weights()
+            if signature_of(weights) != self._layout.signature:
+                self._layout = lay_out(weights, self._sample_max)
+            gradients = {row: values for row in weights if (values := self._gradient(row)) is not None}
+            for group in self._layout.groups:
+                self._keep_samples(group, weights, gradients)
+            self._scale = scale
+            self._before = [("gradient", passed) for passed in self._passes.over("gradient", gradients)]
+
+    def forget(self) -> None:
+        """The update will not come: a skipped or refused step."""
+        self._before = None
+
+    def after_update(
+        self, optimizers: Sequence[torch.optim.Optimizer], *, kinds: Collection[str] = KINDS
+    ) -> Readback[Reading]:
+        """Look at weights, updates and moments. Without a look before, gradients and updates are not in the reading.
+
+        Args:
+            optimizers: those that have stepped.
+            kinds: which of ``KINDS`` are read whole beside the gradient; the exact columns of others are NaN.
+        """
+        with quiet(self._parameters):
+            weights = self._weights()
+            if signature_of(weights) != self._layout.signature:  # changed since the look before: no update to tell of
+                self._layout, self._before = lay_out(weights, self._sample_max), None
+            looked, self._before = self._before, None
+            moments = self._moments(optimizers)
+            tensors = {
+                "weight": weights,
+                "first_moment": {row: found.first for row, found in moments.items() if found.first is not None},
+                "second_moment": {row: found.second for row, found in moments.items() if found.second is not None},
+            }
+            whole = list(looked or [])
+            for kind, of_kind in tensors.items():
+                if kind in kinds:
+                    whole += [(kind, passed) for passed in self._passes.over(kind, of_kind)]
+            groups = self._layout.groups if looked is not None else ()
+            parts = Parts(
+                names=self._names,
+                whole=whole,
+                samples=[(group.rows, self._samples(group, weights, moments).columns()) for group in groups],
+                epsilons={row: epsilon for row, found in moments.items() if (epsilon := self._epsilon(found))},
+                counts={row: values.numel() for row, values in weights.items()},
+                scale=self._scale,
+            )
+            return Readback(parts.tensors(), parts.reading)
+
+    def _weights(self) -> dict[int, Tensor]:
+        weights = {}
+        for row, parameter in enumerate(self._parameters):
+            values = dense_values(parameter)
+            if values is None:
+                kind = f"{parameter.dtype} on {parameter.device.type}"
+                self._note(f"{self._names[row]} holds no plain floats ({kind}): its row stays empty")
+            else:
+                weights[row] = values
+        return weights
+
+    def _gradient(self, row: int) -> Tensor | None:
+        gradient = self._parameters[row].grad
+        return dense_values(gradient) if gradient is not None else None
+
+    def _keep_samples(self, group: Group, weights: Mapping[int, Tensor], gradients: Mapping[int, Tensor]) -> None:
+        group.smallest_normal = []
+        plans, targets, sources = self._layout.plans, [], []
+        for row, held_weights, held_gradient in zip(group.rows, group.weights, group.gradients, strict=True):
+            gradient = gradients.get(row)
+            targets.append(held_weights)
+            sources.append(plans[row].view(weights[row]))
+            if gradient is not None and gradient.shape != weights[row].shape:
+                self._note(f"the gradient of {self._names[row]} is sparse: what is measured element by element is not")
+                gradient = None
+            group.smallest_normal.append(torch.finfo(gradient.dtype).tiny if gradient is not None else None)
+            if gradient is not None:
+                targets.append(held_gradient)
+                sources.append(plans[row].view(gradient))
+        shaped = [target.view(source.shape) for target, source in zip(targets, sources, strict=True)]
+        torch._foreach_copy_(shaped, sources)
+
+    def _moments(self, optimizers: Sequence[torch.optim.Optimizer]) -> dict[int, Moments]:
+        by_id: dict[int, Moments] = {}
+        for optimizer in optimizers:
+            found = find_moments(optimizer)
+            by_id.update(found.moments)
+            for note in found.notes:
+                self._note(note)
+        rows = self._layout.plans
+        return {row: by_id[id(self._parameters[row])] for row in rows if id(self._parameters[row]) in by_id}
+
+    def _samples(self, group: Group, weights: Mapping[int, Tensor], moments: Mapping[int, Moments]) -> Samples:
+        plans = self._layout.plans
+        second: list[SecondMoment | None] = []
+        for row, smallest_normal in zip(group.rows, group.smallest_normal, strict=True):
+            found = moments.get(row, Moments())
+            if smallest_normal is None or found.second is None or not found.ratio_is_defined:
+                second.append(None)
+            else:
+                view = plans[row].view(found.second)
+                second.append(SecondMoment(view, found.root_bias(), found.epsilon or 0.0))
+        return Samples(
+            before=group.weights,
+            gradients=group.gradients,
+            after=[plans[row].view(weights[row]) for row in group.rows],
+            counts=[plans[row].count for row in group.rows],
+            smallest_normal=group.smallest_normal,
+            second=second,
+            scale=self._scale,
+        )
+
+    def _epsilon(self, found: Moments) -> float | None:
+        """Epsilon as the dtype of the second moment holds it; None where it is not there or zero."""
+        if found.second is None or not found.epsilon:
+            return None
+        held = _as_held(found.epsilon, found.second.dtype)
+        if held == 0.0:
+            self._note(f"epsilon {found.epsilon:g} is zero in {found.second.dtype}, the dtype of the second moments")
+            return None
+        return held
+
+    def _note(self, note: str) -> None:
+        if len(self._notes) < NOTES_MAX:
+            self._notes.setdefault(note, False)
+
+
+@lru_cache(maxsize=64)
+def _as_held(epsilon: float, dtype: torch.dtype) -> float:
+    return float(torch.tensor(epsilon, dtype=dtype, device="cpu"))

@@ -1,0 +1,58 @@
+"""Checkpoints of all makers as one value: one file a format.
+
+They stand in the live half, because reading tensors needs torch, and in the lab, because only commands use them, never
+a run that is watched. No reader runs code from a checkpoint: pickles are read by torch's weights-only loader, or by one
+that knows a dozen classes of torch's own (``distributed.py``). A checkpoint that asks for more is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from steadytrain.checkpoints import distributed, folders, own_states, safetensors_files, sharded, single_files
+from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.core.errors import UsageError
+
+
+class Form(Protocol):
+    """What a file of this package is to the others."""
+
+    def claims(self, path: Path) -> bool: ...
+    def read(self, path: Path, names: Sequence[str] | None) -> Holding: ...
+
+
+FORMATS: tuple[Form, ...] = (sharded, own_states, distributed, folders, safetensors_files, single_files)
+"""Asked in turn; the first that claims a path reads it."""
+
+
+def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Holding:
+    """What the checkpoint at ``path`` holds.
+
+    ``names`` are the parameters in the order of the optimizer that was saved, where a run tells them; without them an
+    optimizer's state is told by position unless the checkpoint itself says more.
+
+    Raises:
+        UsageError: no checkpoint of a known format, damaged, or one that would run code.
+    """
+    try:
+        if not path.exists():
+            raise UsageError(f"{path}: no such checkpoint")
+        if path.is_file() and not path.stat().st_size:
+            raise UsageError(f"{path}: an empty file, no checkpoint; its writing was cut off")
+        for form in FORMATS:
+            if form.claims(path):
+                return form.read(path, names)
+    except UsageError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        # What a stranger wrote may be of any shape at any place; no list of checks would be whole.
+        told = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
+        raise UsageError(f"{path}: not in the form that such checkpoints have ({told})") from None
+    raise UsageError(
+        f"{path}: no checkpoint here; known are files of torch.save and safetensors, Lightning checkpoints, and "
+        "folders of the Hugging Face Trainer, Accelerate and torch.distributed.checkpoint"
+    )

@@ -1,0 +1,61 @@
+"""``torch.load`` without running code, and its errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+
+from steadytrain.core.errors import UsageError
+
+_ASKED = re.compile(r"GLOBAL (\S+)|Unsupported (?:global|class) (\S+)|class (\S+) that is not an allowed")
+
+
+def load(source: Path | BinaryIO, told: Path) -> Any:
+    """The values of a file of ``torch.save``, on the host; large ones stay on disk until they are looked at.
+
+    Raises:
+        UsageError: not such a file, damaged, or it asks for code to be run; ``told`` is the path to tell of.
+    """
+    how: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
+    if isinstance(source, Path) and _is_zip(source):
+        how["mmap"] = True
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(_harmless()):
+            warnings.simplefilter("ignore")
+            return torch.load(source, **how)
+    except OSError:
+        raise
+    except Exception as error:
+        text = str(error)
+        asked = _ASKED.search(text)
+        if asked:
+            name = next(filter(None, asked.groups())).strip("`'.,")
+            raise UsageError(
+                f"{told}: refused: to load it would run or build {name}; only plain state is read"
+            ) from None
+        if "weights_only" in text.lower() or "Weights only load failed" in text:
+            reason = text.split("WeightsUnpickler error:")[-1].strip().splitlines()[0][:160]
+            raise UsageError(f"{told}: refused: not plain state ({reason or 'a pickle with code in it'})") from None
+        reason = (text.strip().splitlines() or [type(error).__name__])[0][:160]
+        raise UsageError(f"{told}: not a checkpoint that can be read ({reason})") from None
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _harmless() -> list[Any]:
+    """What checkpoints hold beside tensors and can do nothing: arrays of NumPy's generator, paths, plain namespaces."""
+    core = getattr(np, "_core", None) or np.core
+    kinds = {type(np.dtype(name)) for name in ("u4", "u8", "i4", "i8", "f4", "f8", "bool")}
+    paths = (pathlib.PosixPath, pathlib.PurePosixPath)
+    arrays = (core.multiarray._reconstruct, core.multiarray.scalar, np.ndarray, np.dtype)
+    return [*arrays, *kinds, *paths, argparse.Namespace]

@@ -1,0 +1,40 @@
+"""Files of safetensors: weights alone, by name and without an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from steadytrain.checkpoints.assembling import Loose, assemble
+from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.core.errors import UsageError
+
+
+def claims(path: Path) -> bool:
+    return path.is_file() and path.suffix == ".safetensors"
+
+
+def read(path: Path, names: Sequence[str] | None) -> Holding:
+    """The tensors of one file.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    loose = Loose(weights=tensors_of(path), notes=["a file of safetensors: it holds weights and nothing else"])
+    return assemble(str(path), "safetensors", loose, names)
+
+
+def tensors_of(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file, by name.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise UsageError(f"{path}: not a safetensors file that can be read ({str(error)[:160]})") from None

@@ -1,0 +1,95 @@
+"""Rows that are there more than once."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part, graded
+from steadytrain.checks.data.seen_rows import Seen, digests_of
+
+WARN_SHARE, FAIL_SHARE = 0.01, 0.3
+"""Chosen: a few repeats are in all data (boilerplate, short answers); a third of it was put together twice."""
+
+
+@final
+class ExactDuplicates(DataCheck):
+    """Rows are not repeated.
+
+    Means:
+        Rows that are equal to an earlier one are learned by heart: the loss on them falls below what the rest allows,
+        and where they come in bulk (data repeated after a resume, shards read twice) it falls and jumps back. Compared
+        are digests of 64 bits in a table of fixed size; the numbers say how many rows found no place in it.
+
+    Next:
+        Remove duplicates before the split into training and test. If whole shards repeat, look at how files are listed.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        super().__init__(circumstances)
+        self._seen = Seen()
+        self._rows = self._repeated = 0
+        self._examples = Examples()
+
+    def look(self, part: Part) -> None:
+        contents = row_contents(part)
+        if not contents:
+            return
+        # Empty rows are all alike; they have a check of their own.
+        places = np.array([place for place, content in enumerate(contents) if content], np.int64)
+        if not len(places):
+            return
+        numbers = np.array([part.rows[place].number for place in places], np.int64)
+        first = self._seen.first_rows(digests_of([contents[place] for place in places]), numbers)
+        self._rows += len(places)
+        repeated = np.flatnonzero(first >= 0)
+        self._repeated += len(repeated)
+        for place in repeated[: 5 - len(self._examples.kept)]:
+            self._examples.add(part, [int(places[place])], f"equal to row {first[place]}")
+
+    def judge(self) -> Judgement:
+        if not self._rows:
+            return Judgement("not-run", "no row could be read")
+        share = self._repeated / self._rows
+        pairs = self._rows**2 / 2.0**65
+        numbers = {
+            "rows": float(self._rows),
+            "repeated": float(self._repeated),
+            "share": share,
+            "not_compared": float(self._seen.without_place),
+            "false_pairs_expected": pairs,
+        }
+        if not self._repeated:
+            return Judgement("pass", f"no two of {self._rows:,} rows are equal", numbers)
+        status = graded(share, warn=WARN_SHARE, fail=FAIL_SHARE)
+        message = f"{self._repeated:,} of {self._rows:,} rows are equal to an earlier one ({share:.2%})"
+        return Judgement(status, message, numbers, self._examples.kept)
+
+
+def row_contents(part: Part) -> list[bytes]:
+    """What makes a row what it is, as bytes: its text, else its tokens, else all of its fields but its own id."""
+    if part.texts is not None:
+        extra = part.classes or [None] * len(part.texts)
+        return [
+            f"{text}\x00{label}".encode("utf-8", "surrogatepass") if text else b""
+            for text, label in zip(part.texts, extra, strict=True)
+        ]
+    if part.tokens is not None:
+        labels = part.labels
+        return [
+            part.tokens.row(place).tobytes() + (labels.row(place).tobytes() if labels is not None else b"")
+            for place in range(len(part.tokens))
+        ]
+    contents = []
+    for row in part.rows:
+        fields = {name: value for name, value in (row.fields or {}).items() if name != part.identity}
+        contents.append(
+            b"\x00".join(
+                name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+                for name, value in sorted(fields.items())
+            )
+        )
+    return contents

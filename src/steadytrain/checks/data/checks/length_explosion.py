@@ -1,0 +1,66 @@
+"""How long rows are, and whether a few are far longer than all others."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example, Judgement, Part
+from steadytrain.checks.data.spread import Spread
+
+TIMES_MAX = 16.0
+LONG_MIN = 8192
+ROWS_MIN = 100
+
+
+@final
+class LengthExplosion(DataCheck):
+    """No row is many times longer than nearly all others.
+
+    Means:
+        A row that is sixteen times as long as 99 % of all rows decides the padding, and with it time and memory, of its
+        batch: out of memory in step 30,000. Most often several documents were joined, or binary content became text.
+
+    Next:
+        Look at the longest row. Cut or drop, or sort rows of like length into batches.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        super().__init__(circumstances)
+        self._spread = Spread()
+        self._unit = ""
+        self._longest: Example | None = None
+
+    def look(self, part: Part) -> None:
+        if part.tokens is not None:
+            lengths, self._unit = part.tokens.lengths, "tokens"
+        elif part.texts is not None:
+            lengths, self._unit = np.array([len(text) for text in part.texts], np.int64), "characters"
+        else:
+            return
+        if len(lengths) and lengths.max() > self._spread.largest:
+            place = int(lengths.argmax())
+            self._longest = part.example(place, f"{lengths[place]:,} {self._unit}")
+        self._spread.add(lengths)
+
+    def judge(self) -> Judgement:
+        spread = self._spread
+        if not self._unit:
+            return Judgement("not-run", "no field with text or tokens")
+        if spread.count < ROWS_MIN:
+            return Judgement("not-run", f"fewer than {ROWS_MIN} rows")
+        most = spread.quantile(0.99)
+        numbers = {
+            "mean": spread.mean,
+            "p50": spread.quantile(0.5),
+            "p90": spread.quantile(0.9),
+            "p99": most,
+            "longest": spread.largest,
+        }
+        told = f"{numbers['p50']:,.0f} {self._unit} in the middle, {most:,.0f} at 99 %, {spread.largest:,.0f} at most"
+        long = spread.largest > LONG_MIN and spread.largest > TIMES_MAX * max(most, 1.0)
+        examples = [self._longest] if long and self._longest is not None else []
+        return Judgement("warn" if long else "pass", told, numbers, examples)

@@ -1,0 +1,272 @@
+"""What a check of data is given, what it gives, and what a format of data is held to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from steadytrain.checks.data.tokenizing import Tokenizer
+from steadytrain.core.model import FloatArray, IntArray
+
+Status: TypeAlias = Literal["pass", "warn", "fail", "not-run"]
+STATUSES: tuple[Status, ...] = ("fail", "warn", "not-run", "pass")
+
+IGNORED = -100
+"""The label that every loss of PyTorch leaves out by default."""
+
+EXAMPLES_MAX = 5
+"""Rows that a finding shows: enough to see a pattern, few enough to read."""
+
+EXCERPT_CHARACTERS_MAX = 160
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Told how far a file is read: its name, how much is done, how much there is (0: not known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as a format gives it. ``number`` counts from 0 over the whole source, ``place`` says where it stands.
+
+    ``fields`` is None where the row could not be read; ``broken`` then says why. ``odd_bytes``: it was no UTF-8.
+    """
+
+    number: int
+    place: str
+    fields: Mapping[str, Any] | None
+    broken: str = ""
+    odd_bytes: bool = False
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths behind each other: row *i* is ``values[offsets[i]:offsets[i + 1]]``."""
+
+    values: IntArray
+    offsets: IntArray
+
+    @staticmethod
+    def of(rows: Sequence[Any]) -> Ragged:
+        arrays = [np.asarray(row, np.int64).reshape(-1) for row in rows]
+        offsets = np.zeros(len(arrays) + 1, np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        return Ragged(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> IntArray:
+        return np.diff(self.offsets)
+
+    def row(self, place: int) -> IntArray:
+        return self.values[self.offsets[place] : self.offsets[place + 1]]
+
+    def counts(self, chosen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> IntArray:
+        """How many of the ``chosen`` values each row holds."""
+        sums = np.zeros(len(self.values) + 1, np.int64)
+        np.cumsum(chosen, out=sums[1:])
+        return sums[self.offsets[1:]] - sums[self.offsets[:-1]]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a field, all rows behind each other; ``owners`` are the places of the rows they belong to."""
+
+    values: FloatArray
+    owners: IntArray
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows, as columns. A column that the source does not have is None (``features``: empty).
+
+    ``texts``, ``tokens``, ``labels`` (one a token), ``attention``, ``classes`` (one a row) and ``features`` belong to
+    ``rows``, the rows that could be read. ``prompts`` is how many of a row's first tokens are not learned from.
+    """
+
+    every: Sequence[Row]
+    rows: Sequence[Row]
+    texts: Sequence[str] | None = None
+    tokens: Ragged | None = None
+    labels: Ragged | None = None
+    attention: Ragged | None = None
+    prompts: IntArray | None = None
+    classes: Sequence[Any] | None = None
+    sources: Sequence[Any] | None = None
+    features: Mapping[str, Numbers] = field(default_factory=dict)
+    identity: str | None = None
+    tokenizer: Tokenizer | None = None
+
+    def has(self, what: str) -> bool:
+        value = getattr(self, what)
+        return value is not None and (what != "features" or bool(value))
+
+    def example(self, place: int, why: str = "", *, tokens: IntArray | None = None) -> Example:
+        """The row at ``place`` of ``rows``, with its text or what ``tokens`` (by default its own) mean."""
+        row = self.rows[place]
+        if tokens is None and self.texts is not None:
+            text = self.texts[place]
+        else:
+            ids = tokens if tokens is not None else self.tokens.row(place) if self.tokens is not None else None
+            text = self._decoded(ids) if ids is not None else str(row.fields)
+        return Example(row.number, row.place, excerpt(text), why, self._identity(row))
+
+    def _decoded(self, ids: IntArray) -> str:
+        shown = [int(value) for value in ids[:EXCERPT_CHARACTERS_MAX]]
+        if self.tokenizer is None:
+            return " ".join(map(str, shown))
+        return self.tokenizer.shown(shown)
+
+    def _identity(self, row: Row) -> str | None:
+        if self.identity is None or row.fields is None or self.identity not in row.fields:
+            return None
+        return excerpt(str(row.fields[self.identity]))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row that shows what a finding means: its number, where it stands, its text (cut), its id where it has one."""
+
+    row: int
+    place: str
+    text: str
+    why: str = ""
+    identity: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"row": self.row, "place": self.place, "id": self.identity, "text": self.text, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a check says of all that it saw."""
+
+    status: Status
+    message: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    examples: Sequence[Example] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A judgement with the name of its check, what it means and what to do."""
+
+    check: str
+    judgement: Judgement
+    means: str
+    next: str
+
+    def to_json(self) -> dict[str, Any]:
+        judgement = self.judgement
+        return {
+            "check": self.check,
+            "status": judgement.status,
+            "message": judgement.message,
+            "numbers": {name: finite(value) for name, value in judgement.numbers.items()},
+            "rows": [example.to_json() for example in judgement.examples],
+            "means": self.means,
+            "next": self.next,
+        }
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a check may know besides the rows. ``vocabulary`` is how many ids there are, ``length`` the context."""
+
+    tokenizer: Tokenizer | None = None
+    vocabulary: int | None = None
+    length: int | None = None
+
+
+class DataCheck(ABC):
+    """The contract of a check of data. Subclasses are final; each pass makes a new one, which gathers what it needs.
+
+    ``reads`` names the columns of a ``Part`` that it cannot do without; where a source has them not, the check is not
+    run. Memory is bounded, whatever the number of rows. The docstring is the documentation: its first sentence, then
+    ``Means`` and ``Next``.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        self.circumstances = circumstances
+
+    def cannot(self) -> str | None:
+        """Why this check cannot say anything here, besides what it ``reads``; None where it can."""
+        return None
+
+    @abstractmethod
+    def look(self, part: Part) -> None:
+        """Gather from some rows. Every column that ``reads`` names is there."""
+
+    @abstractmethod
+    def judge(self) -> Judgement:
+        """What all rows together show. Asked once, after the last part."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said of files that do not say it themselves."""
+
+    dtype: str | None = None
+    length: int | None = None
+
+
+class DataFormat(ABC):
+    """The contract of a format. Subclasses are final and have no state.
+
+    ``suffixes`` are the ends of file names that are looked for in a folder of shards.
+    """
+
+    kind: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+    whole_folder: ClassVar[bool] = False
+    """Whether it reads folders as one, and not a file by itself."""
+
+    @abstractmethod
+    def claims(self, path: Path, head: bytes) -> bool:
+        """Whether ``path`` is of this format. ``head`` is the file's beginning, unpacked; empty for a folder."""
+
+    @abstractmethod
+    def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
+        """The rows of one file, some at a time, numbered from 0.
+
+        Raises:
+            UsageError: the file cannot be read at all. A row that cannot be read is a ``Row`` that says so.
+        """
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """What was assumed about the file, in sentences."""
+        return ()
+
+
+def graded(share: float, *, warn: float, fail: float) -> Status:
+    """The status of a fault in this share of the rows."""
+    return "fail" if share >= fail else "warn" if share >= warn else "pass"
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text in one line, with what does not print made visible."""
+    cut = text[: EXCERPT_CHARACTERS_MAX + 1]
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+    return shown if len(shown) <= EXCERPT_CHARACTERS_MAX else shown[: EXCERPT_CHARACTERS_MAX - 3] + "..."
+
+
+def finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+class Examples:
+    """The first few rows that show something."""
+
+    def __init__(self) -> None:
+        self.kept: list[Example] = []
+
+    def add(self, part: Part, places: Sequence[int] | IntArray, why: str = "") -> None:
+        for place in places[: EXAMPLES_MAX - len(self.kept)]:
+            self.kept.append(part.example(int(place), why))

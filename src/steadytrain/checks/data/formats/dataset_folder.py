@@ -1,0 +1,100 @@
+"""A folder that ``Dataset.save_to_disk`` of Hugging Face's datasets wrote, in the order that it says.
+
+Read by pyarrow alone. Of a ``DatasetDict`` the split ``train`` is read, or the first; name another split's folder to
+have that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from steadytrain.checks.data.arrow_rows import pyarrow_for, rows_of
+from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.checks.data.formats.arrow_file import ROWS_AT_ONCE, ArrowFile
+from steadytrain.core.errors import UsageError
+
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+
+
+@final
+class DatasetFolder(DataFormat):
+    kind = "dataset-on-disk"
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    whole_folder: ClassVar[bool] = True
+
+    def claims(self, path: Path, head: bytes) -> bool:
+        return path.is_dir() and ((path / _SPLITS).is_file() or _is_state(path / _STATE))
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        if not (path / _SPLITS).is_file():
+            return ()
+        splits = _splits(path)
+        return (f"Of the splits {', '.join(splits)}, {_chosen(splits)} is looked at.",)
+
+    def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
+        if (path / _SPLITS).is_file():
+            path = path / _chosen(_splits(path))
+        pyarrow_for(path)
+        state = _document(path / _STATE)
+        files = [path / str(entry["filename"]) for entry in state.get("_data_files") or ()]
+        indices = [path / str(entry["filename"]) for entry in state.get("_indices_files") or ()]
+        if not files:
+            raise UsageError(f"{path}: its state.json names no data files; save the dataset again")
+        if indices:
+            yield from _by_indices(files, indices, tell)
+            return
+        first = 0
+        for file in files:
+            count = 0
+            for rows in ArrowFile().rows(file, options, tell):
+                yield [Row(first + row.number, row.place, row.fields) for row in rows]
+                count += len(rows)
+            first += count
+
+
+def _by_indices(files: Sequence[Path], indices: Sequence[Path], tell: Tell) -> Iterator[list[Row]]:
+    """Rows in the order of an index, out of mapped files: a shuffled or filtered dataset."""
+    import pyarrow
+
+    try:
+        table = pyarrow.concat_tables([_mapped(file) for file in files])
+        order = pyarrow.concat_tables([_mapped(file) for file in indices]).column(0)
+        for begin in range(0, len(order), ROWS_AT_ONCE):
+            chosen = order.slice(begin, ROWS_AT_ONCE)
+            for batch in table.take(chosen).combine_chunks().to_batches():
+                yield rows_of(batch, begin, files[0].parent.name)
+            tell(files[0].parent.name, begin + len(chosen), len(order))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(f"{files[0].parent}: cannot be read ({str(error).splitlines()[0][:160]})") from None
+
+
+def _mapped(file: Path) -> Any:
+    import pyarrow
+
+    return pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+
+
+def _is_state(path: Path) -> bool:
+    return path.is_file() and "_data_files" in _document(path)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({error})") from None
+    return read if isinstance(read, dict) else {}
+
+
+def _splits(path: Path) -> list[str]:
+    splits = [str(name) for name in _document(path / _SPLITS).get("splits") or ()]
+    if not splits:
+        raise UsageError(f"{path / _SPLITS}: names no splits; save the dataset again")
+    return splits
+
+
+def _chosen(splits: Sequence[str]) -> str:
+    return "train" if "train" in splits else splits[0]

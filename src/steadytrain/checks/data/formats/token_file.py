@@ -1,0 +1,98 @@
+"""Tokens in one long file: raw ``.bin`` with or without a short header, and ``.npy``.
+
+A row is ``--length`` tokens, as a loader would cut them. An ``.npy`` of two axes has rows of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.checks.data.formats.indexed_tokens import MARK, mark_of
+from steadytrain.core.errors import UsageError
+
+LENGTH = 1024
+"""Tokens in a row where the user names no length: any number would do, this is a usual context."""
+
+ROWS_AT_ONCE = 512
+NUMBERS_AT_ONCE = 1 << 20
+DTYPES = ("uint8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+_HEADERS = {20240520: "uint16", 20240801: "uint32"}
+"""Magic numbers of llm.c's token files (256 numbers of 32 bits, then tokens), and how wide the tokens are."""
+
+_HEADER_BYTES = 1024
+
+
+@final
+class TokenFile(DataFormat):
+    kind = "token-file"
+    suffixes: ClassVar[tuple[str, ...]] = (".bin", ".npy")
+
+    def claims(self, path: Path, head: bytes) -> bool:
+        return head.startswith(b"\x93NUMPY") or (path.suffix == ".bin" and mark_of(path.with_suffix(".idx")) != MARK)
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        if path.suffix == ".npy":
+            return ()
+        return (f"{path.name} says nothing of its numbers; --dtype does (uint16 is assumed).",)
+
+    def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
+        numbers = _mapped(path, options)
+        length = options.length or LENGTH
+        if numbers.ndim > 1:
+            yield from _of_rows(numbers, path, tell)
+            return
+        if numbers.dtype.kind not in "iu":
+            raise UsageError(f"{path}: {numbers.dtype} numbers behind each other; tokens are whole numbers")
+        count = -(-len(numbers) // length)
+        for begin in range(0, count, ROWS_AT_ONCE):
+            places = range(begin, min(begin + ROWS_AT_ONCE, count))
+            yield [
+                Row(
+                    place,
+                    f"{path.name}:{place * length}",
+                    {"input_ids": np.array(numbers[place * length : (place + 1) * length], np.int64)},
+                )
+                for place in places
+            ]
+            tell(path.name, places[-1] + 1, count)
+
+
+def _of_rows(numbers: np.ndarray[Any, Any], path: Path, tell: Tell) -> Iterator[list[Row]]:
+    field = "input_ids" if numbers.ndim == 2 and numbers.dtype.kind in "iu" else "values"
+    at_once = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // max(1, int(np.prod(numbers.shape[1:])))))
+    for begin in range(0, len(numbers), at_once):
+        block = np.array(numbers[begin : begin + at_once]).reshape(len(numbers[begin : begin + at_once]), -1)
+        yield [
+            Row(begin + place, f"{path.name}:{begin + place}", {field: values}) for place, values in enumerate(block)
+        ]
+        tell(path.name, begin + len(block), len(numbers))
+
+
+def _mapped(path: Path, options: Options) -> np.ndarray[Any, Any]:
+    try:
+        if path.suffix == ".npy":
+            mapped: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            if mapped.ndim == 0 or mapped.dtype.kind not in "iuf":
+                raise UsageError(f"{path}: an array of {mapped.dtype} with shape {mapped.shape}; numbers are looked at")
+            return mapped
+        with path.open("rb") as file:
+            header = _HEADERS.get(int.from_bytes(file.read(4), "little"))
+        dtype = np.dtype(options.dtype or header or "uint16")
+        offset = _HEADER_BYTES if header is not None else 0
+        size = path.stat().st_size - offset
+        if size <= 0:
+            raise UsageError(f"{path}: no tokens in it")
+        if size % dtype.itemsize:
+            raise UsageError(
+                f"{path}: {size} bytes are no whole number of {dtype} ({dtype.itemsize} bytes); name another --dtype"
+            )
+        return np.memmap(path, dtype, mode="r", offset=offset)
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path}: cannot be read ({error})") from None

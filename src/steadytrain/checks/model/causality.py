@@ -1,0 +1,89 @@
+"""Does a language model see the token that it has to predict?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+
+from steadytrain.checks.subject.inputs import random_weights
+from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.subject.scores import scores_of
+from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.checks.subject.tokens import look_with_leaves, main_embedding
+
+POSITIONS = (0.25, 0.5, 0.75)
+
+
+@final
+@dataclass(frozen=True)
+class Causality(Check):
+    """The prediction at a position depends on the tokens up to it, and on none after it.
+
+    Means:
+        The scores at some positions are differentiated with respect to the embedded tokens, through the attention that
+        the script uses. Every later token must have a gradient of exactly 0, and the token at the position itself must
+        not. A model that sees ahead reaches a very low loss and writes nonsense.
+
+    Causes:
+        - no causal mask, a mask the wrong way round, or one that is off by one
+        - an attention backend that does not get the mask (`is_causal` left out, a mask dropped with padding)
+        - convolutions or norms over time that look both ways
+        - inputs that were shifted as well as the labels: the model does not see the last token
+
+    Next:
+        1. Print the mask as it reaches attention, for 5 tokens.
+        2. Take another attention backend; if the leak goes, that one ignored the mask.
+        3. If the own token is not seen, look for a second shift of inputs or labels: label-alignment tells.
+    """
+
+    cost: ClassVar[Cost] = "seconds"
+    source: ClassVar[str] = "gradient of logits at t with respect to embeddings after t is 0; transformers PR46634"
+
+    leak_share: float = field(
+        default=1e-6, metadata={"about": "of the largest gradient; exactly 0 is right, fused kernels round"}
+    )
+
+    def inspect(self, subject: Subject) -> Outcome:
+        if subject.task != "causal-lm":
+            return not_run(f"the task is {subject.task}: only the next token must not be seen")
+        batch = few_rows(subject.batches[0], 2)
+        with evaluating(subject.model):
+            embedding, _ = main_embedding(subject, batch)
+            seen = look_with_leaves(subject, batch, embedding)
+            assert seen.look is not None
+            scores = scores_of(seen.look, batch.rows)
+            if scores is None or scores.positions < 3:
+                raise CannotError("the scores at each position cannot be told from the loss function's arguments")
+            vectors = seen.vectors[0]
+            length = min(scores.positions, vectors.shape[1])
+            worst, own, largest, last_seen = 0.0, 0.0, 0.0, []
+            for share in POSITIONS:
+                at = max(1, min(length - 2, int(share * length)))
+                part = scores.logits[:, at]
+                (gradient,) = torch.autograd.grad((part * random_weights(part)).sum(), vectors, retain_graph=True)
+                sizes = gradient.detach().abs().amax(dim=(0, 2))
+                worst = max(worst, float(sizes[at + 1 :].max()))
+                own = max(own, float(sizes[at]))
+                largest = max(largest, float(sizes.max()))
+                reached = torch.nonzero(sizes > self.leak_share * sizes.max()).flatten()
+                last_seen.append(int(reached.max()) - at if len(reached) else -at)
+        numbers: dict[str, Any] = {
+            "own": own,
+            "later": worst,
+            "largest": largest,
+            "sees_up_to": last_seen,
+            "positions": length,
+        }
+        if largest == 0.0:
+            return failed("the predictions do not depend on the tokens at all", **numbers)
+        if worst > self.leak_share * largest:
+            ahead = max(last_seen)
+            return failed(f"predictions see up to {ahead} token{'s' if ahead > 1 else ''} ahead", **numbers)
+        if own == 0.0:
+            return failed(
+                f"predictions do not see the token at their own position, only up to {-max(last_seen)} before it",
+                **numbers,
+            )
+        return passed(f"no prediction depends on a later token ({len(POSITIONS)} positions, by gradient)", **numbers)

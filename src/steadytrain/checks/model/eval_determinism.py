@@ -1,0 +1,69 @@
+"""Does the model say the same twice in evaluation mode?"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+
+from steadytrain.checks.subject.model_calls import calls_of, difference, outputs_of
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.checks.subject.short_training import evaluating, few_rows
+
+ROWS_MAX = 8
+
+
+@final
+@dataclass(frozen=True)
+class EvalDeterminism(Check):
+    """In evaluation mode the model gives the same output twice, whatever the random numbers.
+
+    Means:
+        The model is called twice in evaluation mode with the same inputs and different random states. Outputs that
+        differ mean that something random is still on: scores of an evaluation are then noise, and lower than they are.
+
+    Causes:
+        - `F.dropout(x, p)` without `training=self.training`: its default is True
+        - noise, sampling or random cropping inside forward that does not ask for the mode
+        - batch statistics that are updated in evaluation mode
+        - kernels that add in a different order each time (small differences, on a GPU)
+
+    Next:
+        1. Pass `training=self.training` to every functional dropout, or use `nn.Dropout`.
+        2. Compare the outputs of the modules of both calls: the first that differs holds the randomness.
+    """
+
+    cost: ClassVar[Cost] = "free"
+    source: ClassVar[str] = "PyTorch documentation of torch.nn.functional.dropout: training defaults to True"
+
+    rounding_share: float = field(
+        default=1e-5, metadata={"about": "of the largest output: what sums in another order may differ by"}
+    )
+
+    def inspect(self, subject: Subject) -> Outcome:
+        calls = calls_of(subject, few_rows(subject.batches[0], ROWS_MAX))
+        with contextlib.ExitStack() as modes:
+            for module in (subject.model, *(call[0] for call in calls)):
+                modes.enter_context(evaluating(module))
+            torch.manual_seed(1)
+            one = [tensor for call in calls for tensor in outputs_of(call)]
+            torch.manual_seed(2)
+            two = [tensor for call in calls for tensor in outputs_of(call)]
+        if not one:
+            return not_run("the model returns no floating-point tensor")
+        worst, largest = difference(one, two)
+        numbers: dict[str, Any] = {"difference": worst, "largest": largest}
+        if worst > self.rounding_share * max(largest, 1e-12):
+            return failed(
+                f"two calls in evaluation mode differ by {worst:.2g} (largest value {largest:.2g})", **numbers
+            )
+        if worst > 0.0:
+            return warned(
+                f"two calls in evaluation mode differ by rounding ({worst:.2g})",
+                meaning="A kernel adds in a different order each time. It is no fault; exact replays are not possible.",
+                next="torch.use_deterministic_algorithms(True) names the operation.",
+                **numbers,
+            )
+        return passed("two calls in evaluation mode are the same to the last bit", **numbers)

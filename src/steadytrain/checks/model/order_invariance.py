@@ -1,0 +1,62 @@
+"""Does the order of the rows matter?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+
+from steadytrain.checks.subject.inputs import rows_or_refuse, time_may_come_first
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.subject.short_training import evaluating, few_rows
+
+
+@final
+@dataclass(frozen=True)
+class OrderInvariance(Check):
+    """The loss of a batch does not depend on the order of its rows.
+
+    Means:
+        The rows of the first batch are turned round and the loss is computed again, in evaluation mode and with the
+        same random numbers. It must be the same up to rounding: rows are examples, and have no order.
+
+    Causes:
+        - labels and inputs that are not in the same order, or paired by an index that is made anew
+        - a mask, a weight or a position that belongs to the place in the batch and not to the row
+        - a `view` that mixes rows with another dimension
+
+    Next:
+        1. Look for tensors whose first dimension is the batch and that are not part of it (buffers, masks).
+        2. Run batch-leak: if it fails too, look there first.
+    """
+
+    cost: ClassVar[Cost] = "seconds"
+    source: ClassVar[str] = "order invariance: the loss of permuted rows is equal within floating-point tolerance"
+
+    rows_max: int = field(default=16, metadata={"about": "rows that are turned round"})
+    same_share: float = field(default=1e-3, metadata={"about": "of the loss: sums in another order stay far below it"})
+
+    def inspect(self, subject: Subject) -> Outcome:
+        batch = few_rows(subject.batches[0], self.rows_max)
+        rows = rows_or_refuse(batch, 2)
+        turned = batch.taken(range(rows - 1, -1, -1))
+        with evaluating(subject.model), torch.no_grad():
+            losses = []
+            for one in (batch, batch, turned):
+                torch.manual_seed(0)
+                losses.append(float(subject.loss(one)))
+        first, again, other = losses
+        share = abs(other - first) / max(abs(first), 1e-12)
+        numbers: dict[str, Any] = {"loss": first, "turned_round": other, "difference_share": share, "rows": rows}
+        if abs(again - first) > 1e-6 * max(abs(first), 1e-12):
+            return not_run(
+                "the loss of the same rows differs from one call to the next: see eval-determinism", **numbers
+            )
+        if not share <= self.same_share:
+            if time_may_come_first(subject, batch):
+                return not_run(
+                    "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
+                )
+            return failed(f"the loss is {first:.5g}, and {other:.5g} with the rows turned round", **numbers)
+        return passed(f"the loss is the same with the {rows} rows turned round", **numbers)

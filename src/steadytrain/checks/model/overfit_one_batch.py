@@ -1,0 +1,98 @@
+"""Can the model learn a handful of rows by heart?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.checks.subject.scores import lowest_loss
+from steadytrain.checks.subject.short_training import few_rows, fit, trained_parameters, without_dropout
+
+STEPS_MIN = 40
+
+
+@final
+@dataclass(frozen=True)
+class OverfitOneBatch(Check):
+    """The model can learn a few rows by heart, through the script's own loss.
+
+    Means:
+        A few rows of the first batch are trained on again and again, without dropout and weight decay, by Adam at the
+        best of three rates. Any model with its wires in order gets their loss close to 0. One that does not cannot
+        learn from more data either: the fault is in the model, the loss or the labels, and not in the schedule.
+
+    Causes:
+        - parameters that are frozen, detached, or not in the optimizer
+        - labels that do not belong to the inputs, or the same input with different labels
+        - a loss over the wrong axis, over probabilities in place of logits, or with everything masked
+        - activations that are dead, or saturated, from the beginning
+
+    Next:
+        1. Run gradient-coverage and loss-misuse: most causes are named there.
+        2. Print one row of inputs and labels in readable form, as the model gets them.
+        3. Take modules out of the model until the rest can be overfitted.
+    """
+
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
+    source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): overfit one batch"
+
+    rows_max: int = field(default=4, metadata={"about": "rows that are learned; more take longer and say no more"})
+    steps_max: int = field(default=300, metadata={"about": "steps at most; plain models need 30 to 150"})
+    pass_share: float = field(
+        default=0.1, metadata={"about": "of the first loss (above what smoothed labels leave): below it is learned"}
+    )
+    fail_share: float = field(default=0.7, metadata={"about": "of the first loss: above it nothing much was learned"})
+    frozen_share: float = field(
+        default=0.95, metadata={"about": "of the first loss, where most parameters are frozen (adapters)"}
+    )
+    low_nats: float = field(default=0.1, metadata={"about": "a loss this low is learned, however low it began"})
+
+    def inspect(self, subject: Subject) -> Outcome:
+        without_dropout(subject.model)
+        batch = few_rows(subject.batches[0], self.rows_max)
+        look = subject.look(batch)
+        if not look.loss.requires_grad:
+            return failed("the loss does not depend on any parameter: nothing can be learned")
+        known = bool(look.loss_calls)
+        floor = lowest_loss(look.loss_calls[-1]) if known else 0.0
+        first = float(look.loss.detach())
+        del look
+        if not math.isfinite(first):
+            return not_run(f"the first loss is {first:g}: see initial-loss")
+        target = floor + max(0.5 * self.pass_share * (first - floor), 0.0)
+        found = fit(subject, [batch], steps=self.steps_max, seconds=subject.time_left(), stop_below=target)
+        mostly_frozen = _trained_share(subject) < 0.5
+        share = (found.last - floor) / (first - floor) if first > floor else 1.0
+        numbers: dict[str, Any] = {
+            "rows": batch.rows,
+            "first": first,
+            "last": found.last,
+            "lowest_possible": floor,
+            "share_left": share,
+            "steps": len(found.losses),
+            "learning_rate": found.rate,
+        }
+        rows, steps = batch.rows or "some", len(found.losses)
+        text = f"the loss of {rows} rows went from {first:.3g} to {found.last:.3g} in {steps} steps"
+        if not known and found.last < (1.0 - self.pass_share) * abs(first):
+            return passed(f"{text} (how low it can go is not known)", **numbers)
+        if share <= self.pass_share or (found.last - floor < self.low_nats and share < self.fail_share):
+            return passed(text, **numbers)
+        if mostly_frozen and share < self.frozen_share:
+            return passed(f"{text} (most of the model is frozen: how low it can go is not known)", **numbers)
+        if found.cut_off and (len(found.losses) < STEPS_MIN or found.still_falling):
+            if share < 0.5:
+                return passed(f"{text}, when the time was over, and was falling", **numbers)
+            return not_run(f"{text}, when the time was over, and was falling; --full takes longer", **numbers)
+        if share > self.fail_share:
+            return failed(text, **numbers)
+        return warned(f"{text}: it is not learned by heart", **numbers)
+
+
+def _trained_share(subject: Subject) -> float:
+    """The share of the model's values that is trained."""
+    everything = sum(parameter.numel() for parameter in subject.model.parameters())
+    return sum(parameter.numel() for parameter in trained_parameters(subject)) / max(everything, 1)

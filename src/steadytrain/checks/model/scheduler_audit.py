@@ -1,0 +1,140 @@
+"""Whether the learning-rate schedule fits the steps that will happen."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+from torch.optim import lr_scheduler
+
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+
+STEPS_MIN = 2
+"""Optimizer steps that must have been seen, to tell a schedule by steps from one by epochs."""
+
+_LENGTHS = ("num_training_steps", "total_steps", "max_steps", "t_total", "max_iters", "total_iters", "T_max")
+_DEPTH = 4
+
+
+@final
+@dataclass(frozen=True)
+class SchedulerAudit(Check):
+    """The schedule takes one step for each optimizer step, and ends where training ends.
+
+    Means:
+        A schedule that is stepped in every micro-batch, or once for each process, runs out early: the learning rate is
+        at its end when a fraction of training is done, or a cosine comes up again. One that is longer than training
+        never comes down, and the last, largest gain is lost.
+
+    Causes:
+        - ``scheduler.step()`` inside the loop over micro-batches
+        - a scheduler prepared by Accelerate, which steps once for each process, made for the steps of one
+        - a length in epochs where steps are counted, or without division by accumulation
+        - ``scheduler.step()`` before ``optimizer.step()``: the first value is skipped
+
+    Next:
+        1. Step the scheduler right after ``optimizer.step()``, once.
+        2. Make it for the number of optimizer steps: batches x epochs / accumulation, and / processes.
+        3. Print the learning rate of every step of a short run.
+    """
+
+    cost: ClassVar[Cost] = "free"
+    source: ClassVar[str] = "accelerate #2926, #2142; transformers #26827; particulate #22"
+
+    off_share: float = field(
+        default=0.05, metadata={"about": "a length that differs from the planned steps by more than this is told"}
+    )
+
+    def inspect(self, subject: Subject) -> Outcome:
+        if not subject.schedulers:
+            return not_run("no learning-rate scheduler was found")
+        taken = len(subject.observed.get("steps", ()))
+        plateau = [s for s in subject.schedulers if isinstance(s, lr_scheduler.ReduceLROnPlateau)]
+        counted = [s for s in subject.schedulers if not isinstance(s, lr_scheduler.ReduceLROnPlateau)]
+        if plateau and not counted:
+            return not_run("ReduceLROnPlateau follows the loss: it has no length")
+        outer = max(counted, key=lambda scheduler: len(getattr(scheduler, "_schedulers", ())))
+        stepped = int(getattr(outer, "last_epoch", 0))
+        length, planned = _length(outer, 0), subject.planned_steps
+        processes = _processes(subject)
+        numbers: dict[str, Any] = {
+            "scheduler": type(outer).__name__,
+            "scheduler_steps": stepped,
+            "optimizer_steps_before": max(taken - 1, 0),
+            "schedule_length": length,
+            "planned_steps": planned,
+            "accumulation": subject.accumulation,
+            "processes": processes,
+            "learning_rates": [step["learning_rate"] for step in subject.observed.get("steps", ())],
+        }
+        faults, oddities = _stepping(stepped, taken, subject.accumulation)
+        if processes > 1 and length is not None and planned is not None and length <= planned * (1 + self.off_share):
+            faults.append(
+                f"Accelerate steps the schedule {processes} times for each optimizer step: its {length} steps are over "
+                f"after {length // processes} of {planned}"
+            )
+        elif length is not None and planned is not None and stepped > 0:
+            oddities += self._lengths(length, planned)
+        if faults:
+            return failed("; ".join([*faults, *oddities]), **numbers)
+        if oddities:
+            return warned("; ".join(oddities), **numbers)
+        if taken < STEPS_MIN and (length is None or planned is None):
+            return not_run("too few steps were seen to tell how often the schedule is stepped", **numbers)
+        told = "a step of the schedule for each of the optimizer" if stepped else "the schedule was not stepped yet"
+        ends = f"; it ends after {length} of {planned} steps" if length is not None and planned is not None else ""
+        return passed(f"{told}{ends}", **numbers)
+
+    def _lengths(self, length: int, planned: int) -> list[str]:
+        off = abs(length - planned) / planned
+        if off <= self.off_share:
+            return []
+        which = "never comes to its end" if length > planned else "is over, or begins again, before the end"
+        return [f"the schedule has {length} steps and training {planned}: it {which}"]
+
+
+def _stepping(stepped: int, taken: int, accumulation: int) -> tuple[list[str], list[str]]:
+    """What the counts say: ``taken`` optimizer steps began, of which the last has not been done."""
+    done = taken - 1
+    if done < STEPS_MIN - 1 or stepped == 0:
+        return [], []
+    times = stepped / done
+    if times >= 2.0 and (done >= STEPS_MIN or stepped > taken):
+        why = f" (there are {accumulation} micro-batches)" if accumulation > 1 else ""
+        return [f"the schedule has taken {stepped} steps in {done} of the optimizer{why}"], []
+    if stepped == taken:
+        return [], ["the schedule is stepped before the optimizer: its first value is skipped"]
+    return [], []
+
+
+def _length(scheduler: Any, depth: int) -> int | None:
+    """The steps after which a schedule has come to its end, where it says so; None where it has none."""
+    for name in ("total_steps", "T_max", "total_iters"):
+        value = getattr(scheduler, name, None)
+        if isinstance(value, (int, float)) and value > 0:
+            return int(value)
+    milestones = getattr(scheduler, "_milestones", None)
+    parts: Sequence[Any] = getattr(scheduler, "_schedulers", ())
+    if milestones and parts and depth < _DEPTH:
+        last = _length(parts[-1], depth + 1)
+        return int(milestones[-1]) + last if last is not None else None
+    for function in getattr(scheduler, "lr_lambdas", None) or ():
+        if isinstance(function, functools.partial):
+            for name in _LENGTHS:
+                value = function.keywords.get(name)
+                if isinstance(value, (int, float)) and value > 0:
+                    return int(value)
+    return None
+
+
+def _processes(subject: Subject) -> int:
+    """How many steps Accelerate takes of the schedule for each optimizer step."""
+    held = vars(subject.owner).values() if hasattr(subject.owner, "__dict__") else ()
+    for value in [*subject.observed.get("variables", {}).values(), *held]:
+        if type(value).__name__ == "AcceleratedScheduler" and not getattr(value, "split_batches", False):
+            from accelerate.state import AcceleratorState
+
+            return int(AcceleratorState().num_processes) if getattr(value, "step_with_optimizer", True) else 1
+    return 1

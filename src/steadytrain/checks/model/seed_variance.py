@@ -1,0 +1,124 @@
+"""How much the seed decides."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch import nn
+
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.checks.subject.own_steps import Point, at_peak, few_rows, peak_rate, train
+
+SEEDS = (1, 2, 3)
+STEPS_MAX = 200
+STEPS_MIN = 30
+PROBES_MAX = 4
+
+
+@final
+@dataclass(frozen=True)
+class SeedVariance(Check):
+    """Short trainings with other seeds come to about the same loss.
+
+    Means:
+        Three short trainings from the same settings, each with its own order of batches, its own dropout and, where the
+        model can be initialised anew, its own first weights. Where one of them fails, or they end far apart, the
+        settings are at the edge: a comparison of two runs says little, and a longer run fails by chance.
+
+    Causes:
+        - a learning rate near the highest that the model bears
+        - an initialisation with large values, or no normalisation
+        - small batches, or a few rows that decide the gradient
+
+    Next:
+        1. Lower the learning rate by three, or warm up for longer, and look at the spread again.
+        2. Compare changes by several seeds each, never by one.
+    """
+
+    cost: ClassVar[Cost] = "minutes"
+    source: ClassVar[str] = "Mosbach et al. 2021 (2006.04884): unstable fine-tuning; chosen shares"
+
+    spread_share: float = field(
+        default=0.2,
+        metadata={"about": "such a deviation of the final losses, as a share of what was learned, is told"},
+    )
+    failed_times: float = field(
+        default=2.0,
+        metadata={
+            "about": "a seed that ends so many times above the best, and has learned less than half as much, has failed"
+        },
+    )
+    learned_share: float = field(default=0.8, metadata={"about": "a loss below this share of the first has learned"})
+
+    def inspect(self, subject: Subject) -> Outcome:
+        peak_rate(subject)
+        start, batches = Point.take(subject.model), few_rows(subject)
+        began = subject.time_left()
+        finals: list[float] = []
+        steps = STEPS_MAX
+        first = 0.0
+        for number, seed in enumerate(SEEDS):
+            start.restore()
+            torch.manual_seed(seed)
+            fresh = _initialise_anew(subject.model)
+            if number == 0:
+                first = self._probe(subject)
+            order = torch.randint(len(subject.batches), (steps,), generator=torch.Generator().manual_seed(seed))
+            losses: list[float] = []
+            optimizer = at_peak(subject)
+            for begin in range(0, steps, 10):
+                losses += train(subject, optimizer, [batches[place] for place in order[begin : begin + 10]])
+                if not math.isfinite(losses[-1]):
+                    break
+                if number == 0 and len(losses) >= STEPS_MIN and subject.time_left() < began * 2.0 / 3.0:
+                    break
+            if number == 0:
+                if len(losses) < STEPS_MIN and math.isfinite(losses[-1]):
+                    return not_run("there was not enough time for three short trainings")
+                steps = max(len(losses), STEPS_MIN)
+            finals.append(self._probe(subject) if math.isfinite(losses[-1]) else math.inf)
+        return self._judged(finals, first, {"steps": steps, "seeds": list(SEEDS), "initialised_anew": fresh})
+
+    def _probe(self, subject: Subject) -> float:
+        with torch.no_grad():
+            values = [float(subject.loss(batch).detach()) for batch in few_rows(subject)[:PROBES_MAX]]
+        return sum(values) / len(values)
+
+    def _judged(self, finals: list[float], first: float, facts: dict[str, Any]) -> Outcome:
+        numbers = {"losses": finals, "loss_first": first, **facts}
+        finite = [loss for loss in finals if math.isfinite(loss)]
+        told = ", ".join(f"{loss:.4g}" for loss in finals)
+        if not finite:
+            return failed(f"no seed ends with a finite loss after {facts['steps']} steps", **numbers)
+        best = min(finite)
+        learned = best < self.learned_share * first
+        limit = max(self.failed_times * best, (first + best) / 2.0) if learned else sys.float_info.max
+        bad = [loss for loss in finals if not loss <= limit]
+        if bad:
+            return failed(f"{len(bad)} of {len(finals)} seeds fail: they end at {told}", **numbers)
+        # Measured by what was learned: a loss near zero varies by more than its own size in every healthy run.
+        scale = max(first - best, best, 1e-9)
+        spread = statistics.pstdev(finals) / scale
+        numbers["spread_share"] = spread
+        if spread > self.spread_share:
+            return warned(f"the seeds end far apart, at {told}", **numbers)
+        return passed(f"after {facts['steps']} steps the seeds end at {told}", **numbers)
+
+
+def _initialise_anew(model: nn.Module) -> bool:
+    """First weights of another seed, where every module with weights of its own can make them; tells whether."""
+    own = [m for m in model.modules() if any(p is not None for p in m._parameters.values())]
+    if any(not callable(getattr(module, "reset_parameters", None)) for module in own) or hasattr(model, "config"):
+        return False  # weights that were loaded, or made by other code, stay
+    tied = [id(p) for m in own for p in m._parameters.values() if p is not None]
+    if len(tied) != len(set(tied)):
+        return False
+    for module in own:
+        reset: Any = module.reset_parameters
+        reset()
+    return True

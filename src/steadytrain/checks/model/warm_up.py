@@ -1,0 +1,85 @@
+"""What the first steps do at the learning rate that they have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, passed, warned
+from steadytrain.checks.subject.own_steps import at_peak, few_rows, in_turn, peak_rate, train
+
+STEPS = 10
+
+
+@final
+@dataclass(frozen=True)
+class WarmUp(Check):
+    """The first steps do not throw the model away.
+
+    Means:
+        Ten steps are done on the first batches, at the learning rates that the script's schedule gives them. A loss
+        that ends far above where it began was thrown up by the updates. Adam's first updates are of the size of the
+        learning rate whatever the gradient, so without a warm-up they are the largest of all.
+
+    Causes:
+        - a peak learning rate from the first step on, without warm-up
+        - a learning rate that is too high for this model in general
+        - no gradient clipping, with a first gradient that is far larger than later ones
+
+    Next:
+        1. Warm up linearly over at least 100 steps, or some percent of training.
+        2. Lower the peak rate by ten and look again.
+    """
+
+    cost: ClassVar[Cost] = "minutes"
+    quick: ClassVar[bool] = True
+    source: ClassVar[str] = "Gotmare et al. 2018 (1810.13243); Liu et al. 2019 (1908.03265)"
+
+    rise: float = field(default=1.5, metadata={"about": "a loss so many times the first is told"})
+    far: float = field(default=4.0, metadata={"about": "a loss so many times the first fails"})
+
+    def inspect(self, subject: Subject) -> Outcome:
+        peak_rate(subject)
+        optimizer = at_peak(subject)
+        rates, batches = _rates(subject), few_rows(subject)
+        before = _norm(optimizer)
+        losses = train(subject, optimizer, in_turn(batches, STEPS), rates=rates, all_or_none=True)
+        with torch.no_grad():
+            after = [float(subject.loss(batch).detach()) for batch in batches[:2]]
+        first = sum(losses[: len(after)]) / max(len(losses[: len(after)]), 1)
+        last = sum(after) / len(after)
+        numbers: dict[str, Any] = {
+            "losses": losses,
+            "learning_rates": rates,
+            "loss_first": first,
+            "loss_after": last,
+            "weights_norm": [before, _norm(optimizer)],
+        }
+        highest = max(losses)
+        if not all(map(math.isfinite, [*losses, last])):
+            return failed(f"the loss is not finite after {len(losses)} steps at a rate of {rates[0]:.2g}", **numbers)
+        base = max(abs(first), 1e-6)
+        told = f"the loss goes from {first:.3g} to {last:.3g} in {STEPS} steps"
+        if last > first and last > self.far * base:
+            return failed(told, **numbers)
+        if highest > self.rise * base and last > self.rise * base:
+            return warned(told, **numbers)
+        return passed(told, **numbers)
+
+
+def _rates(subject: Subject) -> list[float]:
+    """The learning rates that the script's first steps had, and the last of them from there on."""
+    steps: Sequence[Mapping[str, Any]] = subject.observed.get("steps", ())
+    seen = [float(step["learning_rate"]) for step in steps if step["learning_rate"] is not None]
+    if not seen:
+        seen = [max(float(group["lr"]) for group in subject.optimizers[0].param_groups)]
+    return [*seen, *[seen[-1]] * STEPS][:STEPS]
+
+
+def _norm(optimizer: torch.optim.Optimizer) -> float:
+    parameters = [p.detach().double() for group in optimizer.param_groups for p in group["params"]]
+    return math.sqrt(sum(float(p.square().sum()) for p in parameters))

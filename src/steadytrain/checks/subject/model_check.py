@@ -1,0 +1,336 @@
+"""What a check gets, and what it answers.
+
+::
+
+    script ──► first steps ──► Subject ──► Check.inspect ──► Outcome
+                               (copies)
+
+A :class:`Subject` is the script's own model, whose weights and buffers are copies while a check runs: a check may train
+it, switch its modes and change its values as it likes, and the runner (``preflight_runs``) puts everything back and
+verifies it. Here is no torch at import time: documentation and outcomes are read without it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Status = Literal["pass", "warn", "fail", "not-run"]
+STATUSES: tuple[Status, ...] = ("pass", "warn", "fail", "not-run")
+Cost = Literal["free", "seconds", "minutes"]
+"""``free``: looks at what is there, at most a forward; ``seconds``: some forwards and backwards; ``minutes``: short
+trainings, or new processes. ``--fast`` leaves out what costs minutes and has no quicker form."""
+
+Task = Literal["causal-lm", "masked-lm", "seq2seq", "classification", "regression", "unknown"]
+DEPTH_MAX = 8
+
+
+class CannotError(Exception):
+    """A check cannot be run on this subject; the text says why. The runner makes ``not run: why`` of it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check found.
+
+    Args:
+        status: ``fail``: a fault that was shown; ``warn``: unusual, look at it; ``not-run``: it could not, or does not
+            apply (``message`` says why).
+        message: one sentence with the finding, for this subject.
+        numbers: what was measured, by name: JSON values.
+        meaning: what that means; empty: the ``Means`` of the check's docstring.
+        next: what to do; empty: the first entry of its ``Next``.
+    """
+
+    status: Status
+    message: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    meaning: str = ""
+    next: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "message": self.message,
+            "numbers": dict(self.numbers),
+            "meaning": self.meaning,
+            "next": self.next,
+        }
+
+
+def passed(message: str, **numbers: Any) -> Outcome:
+    return Outcome("pass", message, numbers)
+
+
+def warned(message: str, *, meaning: str = "", next: str = "", **numbers: Any) -> Outcome:
+    return Outcome("warn", message, numbers, meaning, next)
+
+
+def failed(message: str, *, meaning: str = "", next: str = "", **numbers: Any) -> Outcome:
+    return Outcome("fail", message, numbers, meaning, next)
+
+
+def not_run(why: str, **numbers: Any) -> Outcome:
+    return Outcome("not-run", why, numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class LossCall:
+    """A call of one of torch's loss functions: ``function`` is its name (``cross_entropy``).
+
+    ``scores`` and ``targets`` are what it was given, ``options`` its other arguments by name, ``made_by`` names the
+    torch function that made ``scores`` (``softmax``), '' where that is not known.
+    """
+
+    function: str
+    scores: Tensor
+    targets: Any
+    options: Mapping[str, Any]
+    made_by: str
+    result: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One forward of the script, up to its loss: what was seen on the way.
+
+    ``loss`` is what backward would start from, with its graph. ``calls`` are the calls of the script's root modules:
+    (module, args, kwargs, output). ``loss_calls`` are those of torch's loss functions, in order.
+    """
+
+    loss: Tensor
+    calls: Sequence[tuple[nn.Module, tuple[Any, ...], Mapping[str, Any], Any]]
+    loss_calls: Sequence[LossCall]
+
+    @property
+    def output(self) -> Any:
+        """What the last call of a root module returned."""
+        return self.calls[-1][3] if self.calls else None
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One micro-batch, as the script had it.
+
+    Args:
+        step: the optimizer step that it belongs to, from 1.
+        values: what the loss is computed from, by name: variables of the script's own lines (``x``, ``y``, ``batch``),
+            the arguments of a model that returns its loss (``input_ids``, ``labels``; positional ones as ``args[0]``),
+            or what ``training_step`` got. Trees of lists, tuples, mappings and tensors.
+        args: what the model was called with. The tensors are the same objects as in ``values``, where they go in as
+            they are.
+        kwargs: the same, by name.
+        rows: how many examples, the first dimension of what the model got; None where that is not known.
+        raw: what the data loader gave for it, None where there is no loader.
+        way: how its loss is computed; the runner's own.
+    """
+
+    step: int
+    values: Mapping[str, Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    rows: int | None = None
+    raw: Any = None
+    way: Any = field(default=None, repr=False)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Each tensor replaced, the same tensor by the same result in ``values``, ``args`` and ``kwargs``.
+
+        ``rows`` is taken from what becomes of the model's first tensor.
+        """
+        known: dict[int, tuple[Tensor, Tensor]] = {}
+
+        def once(tensor: Tensor) -> Tensor:
+            if id(tensor) not in known:
+                known[id(tensor)] = (tensor, change(tensor))
+            return known[id(tensor)][1]
+
+        args, kwargs = changed_tree(self.args, once), changed_tree(dict(self.kwargs), once)
+        values = changed_tree(dict(self.values), once)
+        rows = self.rows
+        if rows is not None:
+            rows = next((len(t) for t in tensors_of([args, kwargs, values]) if t.dim() > 0), rows)
+        return replace(self, values=values, args=args, kwargs=kwargs, rows=rows)
+
+    def taken(self, rows: Sequence[int]) -> Batch:
+        """Only these rows, in this order; what has no rows stays as it is.
+
+        Raises:
+            CannotError: it is not known what a row is, or there is none.
+        """
+        count = self.rows
+        if count is None or not any(len(t) == count for t in tensors_of(dict(self.values)) if t.dim() > 0):
+            raise CannotError("the rows of the batch cannot be told from its tensors")
+        index = list(rows)
+        return self.mapped(lambda tensor: tensor[index] if tensor.dim() > 0 and len(tensor) == count else tensor)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of ``values`` by their path: ``batch.input_ids``, ``tensors.0``."""
+        found: dict[str, Tensor] = {}
+
+        def walk(value: Any, path: str, depth: int) -> None:
+            if _is_tensor(value):
+                found[path] = value
+            elif depth < DEPTH_MAX and isinstance(value, Mapping):
+                for key, entry in value.items():
+                    walk(entry, f"{path}.{key}" if path else str(key), depth + 1)
+            elif depth < DEPTH_MAX and isinstance(value, (list, tuple)):
+                for key, entry in enumerate(value):
+                    walk(entry, f"{path}.{key}", depth + 1)
+
+        walk(dict(self.values), "", 0)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a preflight is made of. Its parts are the script's own; values that a check changes are put back.
+
+    Args:
+        model: the module that holds what the optimizers train. A check finds the weights of before the first update.
+        batches: the micro-batches of the script's first steps, oldest first; at least one.
+        look_at: runs the script's own code from the model's call to backward on a batch; see :meth:`look`.
+        why_no_loss: why ``look_at`` cannot be, '' where it can.
+        loss_source: in words, what code that is.
+        task: what is learned, as far as it can be told.
+        optimizers: the script's own; a check reads them and steps none (:meth:`new_optimizer`).
+        schedulers: learning-rate schedulers found.
+        scaler: the gradient scaler, where one is in use.
+        tokenizer: found in the script's variables, or given.
+        loader: the data loader that the script reads its training batches from, or None.
+        dataset: its data set, or None.
+        clip_norm: the norm that the script clips gradients to, None where it does not.
+        accumulation: micro-batches for each optimizer step.
+        planned_steps: how many optimizer steps the script plans, where it says so.
+        observed: what was seen in the script's first steps, by name; ``docs/preflight.md`` lists them.
+        owner: the trainer or LightningModule whose code computes the loss, None for a plain loop.
+        thorough: ``--full``: take the time for more steps, more rows.
+        time_left: seconds that this check may still take.
+    """
+
+    model: nn.Module
+    batches: Sequence[Batch]
+    look_at: Callable[[Batch], Look] | None
+    why_no_loss: str = ""
+    loss_source: str = ""
+    task: Task = "unknown"
+    optimizers: Sequence[torch.optim.Optimizer] = ()
+    schedulers: Sequence[Any] = ()
+    scaler: Any = None
+    tokenizer: Any = None
+    loader: Any = None
+    dataset: Any = None
+    clip_norm: float | None = None
+    accumulation: int = 1
+    planned_steps: int | None = None
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    owner: Any = None
+    thorough: bool = False
+    time_left: Callable[[], float] = lambda: 60.0
+
+    def look(self, batch: Batch) -> Look:
+        """Run the script's loss code on ``batch``: the model as it is now (weights, mode), the global random state.
+
+        Raises:
+            CannotError: the loss code cannot be run again, or not on this batch.
+        """
+        if self.look_at is None:
+            raise CannotError(self.why_no_loss or "the code that computes the loss cannot be run again")
+        return self.look_at(batch)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss that backward would start from, with its graph.
+
+        Raises:
+            CannotError: as :meth:`look`.
+        """
+        return self.look(batch).loss
+
+    def new_optimizer(self, **changes: Any) -> torch.optim.Optimizer:
+        """The script's first optimizer over, of the same class and settings: fresh state, groups with ``changes``.
+
+        Raises:
+            CannotError: there is none, or its class cannot be made from its groups.
+        """
+        if not self.optimizers:
+            raise CannotError("no optimizer was found")
+        ours = self.optimizers[0]
+        groups = [{**group, "params": list(group["params"]), **changes} for group in ours.param_groups]
+        for group in groups:
+            group.pop("initial_lr", None)
+        try:
+            made: Any = type(ours)
+            optimizer: torch.optim.Optimizer = made(groups)
+        except Exception as error:
+            kind = type(ours).__qualname__
+            raise CannotError(f"another {kind} could not be made: {type(error).__name__}: {error}") from None
+        return optimizer
+
+    def trainable(self) -> dict[str, Tensor]:
+        """The parameters that the optimizers hold, by name."""
+        held = {id(p) for o in self.optimizers for group in o.param_groups for p in group["params"]}
+        return {name: p for name, p in self.model.named_parameters() if id(p) in held}
+
+
+@dataclass(frozen=True)
+class Check(ABC):
+    """The contract of a check. Subclasses are final; their fields are thresholds, with ``about`` in their metadata.
+
+    ``quick`` tells that a check which costs minutes has a form for ``--fast`` (``subject.thorough`` is False then).
+    ``cost`` and ``source`` (paper, issue, or measurement behind the rule) are shown by ``steadytrain explain``.
+    """
+
+    cost: ClassVar[Cost] = "seconds"
+    quick: ClassVar[bool] = False
+    source: ClassVar[str] = ""
+
+    @abstractmethod
+    def inspect(self, subject: Subject) -> Outcome:
+        """Look at ``subject``. A check that does not apply answers ``not_run``, or raises :class:`CannotError`."""
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Every tensor in nested lists, tuples and mappings, in order."""
+    found: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    changed_tree(value, keep)
+    return found
+
+
+def changed_tree(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:
+    """``value`` with each tensor replaced. Mappings that are no dict (a tokenizer's encoding) keep their class."""
+    if _is_tensor(value):
+        return change(value)
+    if depth >= DEPTH_MAX:
+        return value
+    if isinstance(value, list):
+        return [changed_tree(entry, change, depth + 1) for entry in value]
+    if isinstance(value, tuple):
+        entries = [changed_tree(entry, change, depth + 1) for entry in value]
+        return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
+    if isinstance(value, Mapping):
+        entered = {key: changed_tree(entry, change, depth + 1) for key, entry in value.items()}
+        if type(value) is dict:
+            return entered
+        try:
+            return type(value)(entered)  # type: ignore[call-arg]
+        except Exception:
+            return entered
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    import sys
+
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)

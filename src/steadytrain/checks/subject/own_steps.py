@@ -1,0 +1,204 @@
+"""Short trainings for checks: steps of the script's own optimizer on copies, and a point to go back to.
+
+The runner has put copies in the place of the script's values, so a check may step as it likes. Where it needs the same
+beginning twice, it takes a :class:`Point`. Not here: what a training means.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
+
+ROWS_MAX = {"fast": 4, "full": 16}
+PLAIN = (int, float, str, bool, type(None))
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Values of a model at one moment: parameters, buffers, plain attributes of its modules, and random states."""
+
+    tensors: Sequence[tuple[Tensor, Tensor]]
+    buffers: Sequence[tuple[nn.Module, str, Tensor, Tensor]]
+    attributes: Sequence[tuple[nn.Module, Mapping[str, Any]]]
+    random_states: RandomStates
+
+    @staticmethod
+    def take(model: nn.Module) -> Point:
+        buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        attributes = []
+        for module in model.modules():
+            own: dict[str, Any] = {}
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and not value.requires_grad:
+                    own[name] = value.detach().clone()
+                elif isinstance(value, PLAIN) and name != "training":
+                    own[name] = value
+            attributes.append((module, own))
+        tensors = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+        return Point(tensors, buffers, attributes, RandomStates.take())
+
+    def restore(self) -> None:
+        """Everything as it was, and no gradients."""
+        with torch.no_grad():
+            for tensor, value in self.tensors:
+                tensor.copy_(value)
+                tensor.grad = None
+            for module, name, buffer, value in self.buffers:
+                module._buffers[name] = buffer.copy_(value)  # a forward may have put another tensor there
+        self.restore_attributes()
+        self.random_states.restore()
+
+    def restore_attributes(self) -> None:
+        for module, own in self.attributes:
+            for name, value in own.items():
+                vars(module)[name] = value.clone() if isinstance(value, Tensor) else value
+
+
+@dataclass(frozen=True, eq=False)
+class RandomStates:
+    """The generators that training code draws from."""
+
+    torch_state: Tensor
+    cuda_states: Sequence[Tensor]
+    python_state: Any
+    numpy_state: Any
+
+    @staticmethod
+    def take() -> RandomStates:
+        import numpy
+
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        return RandomStates(torch.get_rng_state(), cuda, random.getstate(), numpy.random.get_state())
+
+    def restore(self) -> None:
+        import numpy
+
+        torch.set_rng_state(self.torch_state)
+        if self.cuda_states:
+            torch.cuda.set_rng_state_all(list(self.cuda_states))
+        random.setstate(self.python_state)
+        numpy.random.set_state(self.numpy_state)
+
+
+def train(
+    subject: Subject,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterable[Batch],
+    *,
+    rates: Iterable[float] | None = None,
+    all_or_none: bool = False,
+) -> list[float]:
+    """A step for each batch, clipped as the script clips: the losses before each update. Ends at one not finite.
+
+    Args:
+        rates: the learning rate of each step, for the group with the largest; the others keep their proportion.
+        all_or_none: fewer steps would tell nothing, so the check is given up when its time is over.
+
+    Raises:
+        CannotError: its time is over.
+    """
+    losses: list[float] = []
+    groups = optimizer.param_groups
+    base = [float(group["lr"]) for group in groups]
+    top = max(base) or 1.0
+    planned = iter(rates) if rates is not None else None
+    for batch in batches:
+        if all_or_none and losses and subject.time_left() < 0.0:
+            more = "" if subject.thorough else "; --full gives more"
+            raise CannotError(f"its time was over after {len(losses)} steps{more}")
+        if planned is not None:
+            rate = next(planned, None)
+            if rate is None:
+                break
+            for group, own in zip(groups, base, strict=True):
+                group["lr"] = rate * (own / top if own else 1.0)
+        optimizer.zero_grad(set_to_none=True)
+        loss = subject.loss(batch)
+        losses.append(float(loss.detach()))
+        if not torch.isfinite(loss.detach()):
+            break
+        loss.backward()  # type: ignore[no-untyped-call]
+        if subject.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], subject.clip_norm)
+        optimizer.step()
+    return losses
+
+
+def few_rows(subject: Subject) -> list[Batch]:
+    """The batches with some of their rows, where these can be told: a step costs a part of the script's own."""
+    most = ROWS_MAX["full" if subject.thorough else "fast"]
+    return [_cut(batch, most) for batch in subject.batches]
+
+
+def _cut(batch: Batch, most: int) -> Batch:
+    if batch.rows is None or batch.rows <= most:
+        return batch
+    try:
+        return batch.taken(range(most))
+    except CannotError:
+        return batch
+
+
+def in_turn(batches: Sequence[Batch], steps: int) -> list[Batch]:
+    """``steps`` batches, over and over from the first."""
+    return [batches[step % len(batches)] for step in range(steps)]
+
+
+def gradients(subject: Subject, batch: Batch) -> dict[str, Tensor]:
+    """The gradient of each trained parameter on a batch, by name; those that get none are left out."""
+    named = dict(subject.model.named_parameters())
+    for parameter in named.values():
+        parameter.grad = None
+    subject.loss(batch).backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad.detach().clone() for name, p in named.items() if p.grad is not None}
+    for parameter in named.values():
+        parameter.grad = None
+    return found
+
+
+def peak_rate(subject: Subject) -> float:
+    """The highest learning rate that the optimizer's settings name: where a schedule began low, its ``initial_lr``.
+
+    Raises:
+        CannotError: there is no optimizer, or its learning rate is 0.
+    """
+    if not subject.optimizers:
+        raise CannotError("no optimizer was found")
+    rates = [
+        max(float(group.get("initial_lr", 0.0)), float(group.get("lr", 0.0)))
+        for optimizer in subject.optimizers
+        for group in optimizer.param_groups
+    ]
+    if not any(rates):
+        raise CannotError("the learning rate of the optimizer is 0")
+    return max(rates)
+
+
+def at_peak(subject: Subject) -> torch.optim.Optimizer:
+    """A new optimizer of the script's kind, each group at its highest rate."""
+    optimizer = subject.new_optimizer()
+    for group, own in zip(optimizer.param_groups, subject.optimizers[0].param_groups, strict=True):
+        group["lr"] = max(float(own.get("initial_lr", 0.0)), float(own.get("lr", 0.0)))
+    return optimizer
+
+
+def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+    """The norm of the difference over the norm of ``one``, over all tensors of both, in float64."""
+    difference = total = 0.0
+    for name in one.keys() & other.keys():
+        a, b = one[name].detach().double(), other[name].detach().double()
+        difference += float((a - b).square().sum())
+        total += float(a.square().sum())
+    return (difference / total) ** 0.5 if total else float(difference > 0.0)

@@ -1,0 +1,161 @@
+"""Short trainings on copies: one batch, or a few, with an optimizer of our own and without dropout."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
+
+RATES = (3e-3, 1e-2, 3e-4)
+"""Learning rates of Adam that are tried; the best of the first steps goes on."""
+
+TRIAL_STEPS = 12
+NORM_MAX = 1.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The losses before each step, the learning rate that went on, and whether the time was over before the end."""
+
+    losses: tuple[float, ...]
+    rate: float
+    cut_off: bool
+
+    @property
+    def first(self) -> float:
+        return self.losses[0]
+
+    @property
+    def last(self) -> float:
+        """The lowest of the last three: a single step may jump."""
+        return min(self.losses[-3:])
+
+    @property
+    def still_falling(self) -> bool:
+        tail = self.losses[-max(4, len(self.losses) // 4) :]
+        half = len(tail) // 2
+        return sum(tail[half:]) / len(tail[half:]) < 0.98 * sum(tail[:half]) / half
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Dropout off, all else in the mode that it has; the workbench puts the modes back."""
+    for module in model.modules():
+        if "Dropout" in type(module).__name__ or "DropPath" in type(module).__name__:
+            module.eval()
+            if type(vars(module).get("p")) is float:
+                setattr(module, "p", 0.0)  # noqa: B010 - read by attention that drops out by itself
+        for name in ("dropout", "attention_dropout", "dropout_p", "dropout_prob", "attn_dropout"):
+            if type(vars(module).get(name)) is float:
+                setattr(module, name, 0.0)
+        if isinstance(module, nn.RNNBase):
+            module.dropout = 0.0
+
+
+def trained_parameters(subject: Subject) -> list[Tensor]:
+    """What the script trains: parameters of its optimizers, or all that want gradients where there is none."""
+    held = list(subject.trainable().values()) if subject.optimizers else list(subject.model.parameters())
+    found = [parameter for parameter in held if parameter.requires_grad]
+    if not found:
+        raise CannotError("no parameter is trained: see gradient-coverage")
+    return found
+
+
+def fit(
+    subject: Subject,
+    batches: Sequence[Batch],
+    *,
+    steps: int,
+    seconds: float,
+    stop_below: float = -math.inf,
+    rates: Sequence[float] = RATES,
+    around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> Fit:
+    """Train on ``batches`` in turn. Each rate of ``rates`` gets a few steps from the beginning, the best goes on.
+
+    Args:
+        subject: its weights are trained as they are, and left trained.
+        batches: in this order, again and again.
+        steps: at most so many with the rate that goes on.
+        seconds: at most, for all.
+        stop_below: ends when the loss is below.
+        rates: of Adam.
+        around: entered around each forward.
+    """
+    parameters = trained_parameters(subject)
+    deadline = time.monotonic() + seconds
+    start = [parameter.detach().clone() for parameter in parameters]
+    buffers = {id(b): (b, b.detach().clone()) for b in subject.model.buffers()}
+
+    def again() -> None:
+        with torch.no_grad():
+            for parameter, values in zip(parameters, start, strict=True):
+                parameter.copy_(values)
+            for buffer, values in buffers.values():
+                buffer.copy_(values)
+
+    ends: dict[float, float] = {}
+    if len(rates) > 1:
+        for rate in rates:
+            trial = _descend(subject, batches, parameters, rate, TRIAL_STEPS, deadline, stop_below, around)
+            ends[rate] = min(trial.losses[-3:]) if all(map(math.isfinite, trial.losses)) else math.inf
+            again()
+            if trial.cut_off:
+                break
+    best = min(ends, key=ends.__getitem__) if ends else rates[0]
+    return _descend(subject, batches, parameters, best, steps, deadline, stop_below, around)
+
+
+def _descend(
+    subject: Subject,
+    batches: Sequence[Batch],
+    parameters: Sequence[Tensor],
+    rate: float,
+    steps: int,
+    deadline: float,
+    stop_below: float,
+    around: Callable[[], contextlib.AbstractContextManager[object]],
+) -> Fit:
+    optimizer = torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98))
+    losses: list[float] = []
+    for step in range(steps):
+        with around():
+            loss = subject.loss(batches[step % len(batches)])
+        losses.append(float(loss.detach()))
+        if not loss.requires_grad or not math.isfinite(losses[-1]) or losses[-1] < stop_below:
+            return Fit(tuple(losses), rate, cut_off=False)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(list(parameters), NORM_MAX)
+        optimizer.step()
+        if time.monotonic() > deadline:
+            return Fit(tuple(losses), rate, cut_off=True)
+    return Fit(tuple(losses), rate, cut_off=False)
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """All modules in evaluation mode, and afterwards as they were."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def few_rows(batch: Batch, rows_max: int) -> Batch:
+    """The first rows of a batch; the batch itself where its rows cannot be told."""
+    if batch.rows is None or batch.rows <= rows_max:
+        return batch
+    try:
+        return batch.taken(range(rows_max))
+    except CannotError:
+        return batch

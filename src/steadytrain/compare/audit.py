@@ -1,0 +1,90 @@
+"""The audit of one checkpoint as a value, and as the document ``steadytrain.audit/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steadytrain.compare.checkpoint_contents import PARTS, Holding
+from steadytrain.compare.consistency import contradictions
+from steadytrain.compare.differences import Compared, Difference, Part, compare
+
+SCHEMA = "steadytrain.audit/1"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found. ``against`` is None where the checkpoint was looked at by itself."""
+
+    found: Holding
+    against: Holding | None
+    parts: tuple[Part, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    loads: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return not self.differences
+
+    def to_json(self) -> dict[str, Any]:
+        against = self.against
+        return {
+            "schema": SCHEMA,
+            "checkpoint": self.found.source,
+            "format": self.found.kind,
+            "step": self.found.step,
+            "against": None if against is None else against.source,
+            "against_format": None if against is None else against.kind,
+            "against_step": None if against is None else against.step,
+            "clean": self.clean,
+            "parts": [part.to_json() for part in self.parts],
+            "differences": [difference.to_json() for difference in self.differences],
+            "loads": [dict(load) for load in self.loads],
+            "notes": list(self.notes),
+        }
+
+
+def audit(
+    found: Holding,
+    expected: Holding | None = None,
+    *,
+    others: Sequence[Holding] = (),
+    notes: Sequence[str] = (),
+    loads: Sequence[Mapping[str, Any]] = (),
+) -> Audit:
+    """``found`` by itself, and against ``expected`` where that is given; the same thing is told once."""
+    alone = contradictions(found)
+    if expected is None:
+        parts = tuple(Part(part, _size(found, part), None, 0) for part in PARTS)
+        compared = Compared(parts, (), ())
+    else:
+        compared = compare(found, expected, others=others)
+    told = {(difference.part, difference.name) for difference in compared.differences}
+    # What contradicts itself and is as the run had it (a parameter that joined later) is no fault of the checkpoint.
+    excused = {part.name for part in compared.parts if part.expected is not None and part.held is not None}
+    differences = [
+        *compared.differences,
+        *(
+            difference
+            for difference in alone
+            if (difference.part, difference.name) not in told
+            and (difference.part not in excused or difference.name == "all" or difference.kind == "stale")
+        ),
+    ]
+    order = list(PARTS)
+    differences.sort(key=lambda difference: order.index(difference.part))
+    return Audit(
+        found=found,
+        against=expected,
+        parts=compared.parts,
+        differences=tuple(differences),
+        notes=(*found.notes, *notes, *compared.notes),
+        loads=tuple(loads),
+    )
+
+
+def _size(held: Holding, part: str) -> int | None:
+    value = getattr(held, part)
+    return None if value is None else len(value)

@@ -1,0 +1,184 @@
+"""What a checkpoint holds, or what a run had when it saved, as an inert value: names, shapes and digests, no tensors.
+
+The half with torch makes these (``capture/snapshots/state_fingerprints.py`` of a live run, ``lab/checkpoints`` of
+files); this half compares them. A part that is None was not looked at or cannot be known from there; an empty one was
+looked at and is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steadytrain.core.model import number_from_json, number_to_json
+
+CARD_FORMAT = "steadytrain.card"
+CARD_VERSION = 1
+
+PARTS: Mapping[str, str] = {
+    "weights": "parameters and persistent buffers of the model",
+    "moments": "tensors that the optimizer keeps beside each parameter",
+    "counters": "the optimizer's count of updates of each parameter",
+    "settings": "hyper-parameters of the optimizer's groups: betas, epsilon, learning rate, weight decay, ...",
+    "scheduler": "state of the learning-rate schedulers",
+    "scaler": "state of the gradient scaler",
+    "random": "states of the random generators",
+    "position": "where the run stood in its steps and its data",
+}
+"""The parts of a checkpoint, in the order in which they are told."""
+
+ENTRIES_MAX = 256
+DEPTH_MAX = 4
+TEXT_MAX = 400
+_NOT_PLAIN: Any = object()
+
+
+@dataclass(frozen=True)
+class Held:
+    """One tensor: ``digest`` changes with every bit and with their order; ``norm`` is its L2 norm in float64.
+
+    ``rounded`` names the shorter float format that all its (sampled) values fit into exactly, None where they do not.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str | None = None
+    norm: float | None = None
+    rounded: str | None = None
+    nonfinite: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "digest": self.digest,
+            "norm": None if self.norm is None else number_to_json(self.norm),
+            "rounded": self.rounded,
+            "nonfinite": self.nonfinite,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Held:
+        return Held(
+            shape=tuple(int(size) for size in data["shape"]),
+            dtype=str(data["dtype"]),
+            digest=data["digest"],
+            norm=None if data["norm"] is None else number_from_json(data["norm"]),
+            rounded=data["rounded"],
+            nonfinite=int(data["nonfinite"]),
+        )
+
+
+Tensors = Mapping[str, Held]
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """All that one checkpoint holds.
+
+    ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry a group,
+    with the names of its parameters under ``parameters``. ``named`` says whether the optimizer's parameters could be
+    called by name; where not, they are ``parameter.<n>`` by their position. ``partial`` is an adapter: weights that it
+    lacks are no loss. ``step`` is None where nothing tells it.
+    """
+
+    source: str
+    kind: str
+    step: int | None = None
+    weights: Tensors | None = None
+    moments: Tensors | None = None
+    counters: Mapping[str, float] | None = None
+    settings: tuple[Values, ...] | None = None
+    scheduler: tuple[Values, ...] | None = None
+    scaler: Values | None = None
+    random: Mapping[str, str] | None = None
+    position: Values | None = None
+    named: bool = True
+    partial: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    def has(self, part: str) -> bool:
+        """Whether this part was looked at."""
+        return getattr(self, part) is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """The card of a run's save, as it lies in ``saved/``."""
+        return {
+            "format": CARD_FORMAT,
+            "version": CARD_VERSION,
+            "source": self.source,
+            "kind": self.kind,
+            "step": self.step,
+            "weights": _tensors_to_json(self.weights),
+            "moments": _tensors_to_json(self.moments),
+            "counters": None if self.counters is None else dict(self.counters),
+            "settings": None if self.settings is None else [dict(group) for group in self.settings],
+            "scheduler": None if self.scheduler is None else [dict(state) for state in self.scheduler],
+            "scaler": None if self.scaler is None else dict(self.scaler),
+            "random": None if self.random is None else dict(self.random),
+            "position": None if self.position is None else dict(self.position),
+            "named": self.named,
+            "notes": list(self.notes),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Holding:
+        """The inverse of :meth:`to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: not such a document, or of a newer version.
+        """
+        if data["format"] != CARD_FORMAT or not isinstance(data["version"], int) or data["version"] > CARD_VERSION:
+            raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
+        settings, scheduler = data["settings"], data["scheduler"]
+        return Holding(
+            source=data["source"],
+            kind=data["kind"],
+            step=data["step"],
+            weights=_tensors_from_json(data["weights"]),
+            moments=_tensors_from_json(data["moments"]),
+            counters=data["counters"],
+            settings=None if settings is None else tuple(settings),
+            scheduler=None if scheduler is None else tuple(scheduler),
+            scaler=data["scaler"],
+            random=data["random"],
+            position=data["position"],
+            named=data["named"],
+            notes=tuple(data["notes"]),
+        )
+
+
+def _tensors_to_json(tensors: Tensors | None) -> dict[str, Any] | None:
+    return None if tensors is None else {name: held.to_json() for name, held in tensors.items()}
+
+
+def _tensors_from_json(data: Mapping[str, Any] | None) -> Tensors | None:
+    return None if data is None else {name: Held.from_json(held) for name, held in data.items()}
+
+
+def plain_state(state: Mapping[Any, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What of ``state`` JSON can say: numbers, words, and short lists and mappings of these; tensors of one element."""
+    found = {str(name): _plain(value, 0) for name, value in state.items() if str(name) not in without}
+    return {name: value for name, value in found.items() if value is not _NOT_PLAIN}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return number_to_json(value)
+    if isinstance(value, str):
+        return value[:TEXT_MAX]
+    if depth >= DEPTH_MAX:
+        return _NOT_PLAIN
+    if isinstance(value, Mapping) and len(value) <= ENTRIES_MAX:
+        entries = {str(name): _plain(entry, depth + 1) for name, entry in value.items()}
+        return {name: entry for name, entry in entries.items() if entry is not _NOT_PLAIN}
+    if isinstance(value, (list, tuple)) and len(value) <= ENTRIES_MAX:
+        plain = [_plain(entry, depth + 1) for entry in value]
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in plain) else plain
+    if hasattr(value, "item") and (value.numel() if hasattr(value, "numel") else getattr(value, "size", 0)) == 1:
+        return _plain(value.item(), depth + 1)
+    return _NOT_PLAIN

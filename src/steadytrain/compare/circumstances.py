@@ -1,0 +1,133 @@
+"""Which entry of configuration or environment two runs differ in: command line, settings, versions, machine, commit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.compare.differences import plainly
+from steadytrain.storage.run_folder import RunRecord
+
+ENTRIES_MAX = 2_000
+DEPTH_MAX = 8
+JSON_BYTES_MAX = 64 << 20
+
+_OF_A_RUN = (
+    *("name", "started", "ended", "ended_at", "pid", "format", "version", "notes", "warnings", "argv", "exit_status"),
+    *("detectors", "machine_notes", "loads", "clipped_before_unscaling", "run_dir", "runs_dir", "output_dtypes"),
+    *("created", "structure"),
+)
+"""Entries that say what became of a run, or when and as what it was started, and not how."""
+
+_OF_A_TRAINING = ("evaluations", "output_dir", "logging_dir", "run_name", "log_history", "stream")
+_OF_A_DIRECTION = (
+    "argv",
+    "trainers",
+    "optimizer",
+    "model",
+    "precision",
+    "versions",
+    "torch",
+    "python",
+    "git",
+    "numerics",
+)
+_SEED = re.compile(r"(^|[._\- ])(data_)?seed$", re.IGNORECASE)
+_OPTION = re.compile(r"^--?([A-Za-z][\w.\-]*)(?:=(.*))?$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry that differs: what each run has, None where it has no such entry."""
+
+    name: str
+    left: str | None
+    right: str | None
+
+    @property
+    def is_seed(self) -> bool:
+        return bool(_SEED.search(self.name))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "left": self.left, "right": self.right, "seed": self.is_seed}
+
+
+def differing(left: RunRecord, right: RunRecord) -> tuple[Entry, ...]:
+    """The entries that differ, what a person sets first, then what the machine is."""
+    ours, theirs = circumstances(left), circumstances(right)
+    names = [*ours, *(name for name in theirs if name not in ours)]
+    found = [Entry(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)]
+    return tuple(sorted(found, key=lambda entry: _rank(entry.name)))
+
+
+def circumstances(run: RunRecord) -> dict[str, str]:
+    """All entries of a run by dotted name, in words."""
+    entries: dict[str, str] = {}
+    for name, value in _arguments(run.description.get("argv")).items():
+        entries[f"argv.{name}"] = value
+    for source in (run.description, run.facts, *_environment(run)):
+        for name, value in source.items():
+            if name not in _OF_A_RUN:
+                _flatten(entries, str(name), value, 0)
+    return entries
+
+
+def seed_of(run: RunRecord) -> str | None:
+    """The seed that the run was given, where its command line or its trainer says."""
+    found = [value for name, value in circumstances(run).items() if _SEED.search(name)]
+    return found[0] if found else None
+
+
+def _rank(name: str) -> int:
+    head = name.split(".", 1)[0]
+    return _OF_A_DIRECTION.index(head) if head in _OF_A_DIRECTION else len(_OF_A_DIRECTION)
+
+
+def _arguments(argv: Any) -> dict[str, str]:
+    """A command line by option: ``--lr 3e-4`` and ``--lr=3e-4`` are the same; the rest by position."""
+    found: dict[str, str] = {}
+    words = [str(word) for word in argv[1:]] if isinstance(argv, list) else []
+    position = 0
+    while words:
+        word = words.pop(0)
+        option = _OPTION.match(word)
+        if option is None:
+            found[f"argument {position}"] = word
+            position += 1
+        elif option[2] is not None:
+            found[option[1]] = option[2]
+        else:
+            takes = bool(words) and not _OPTION.match(words[0])
+            found[option[1]] = words.pop(0) if takes else "given"
+    return found
+
+
+def _environment(run: RunRecord) -> list[Mapping[str, Any]]:
+    """What the run's last incident recorded of its environment, which knows more than the run."""
+    for bundle in reversed(run.incidents):
+        file = Path(bundle) / "environment.json"
+        try:
+            if file.is_file() and not file.is_symlink() and file.stat().st_size <= JSON_BYTES_MAX:
+                data = json.loads(file.read_text(encoding="utf-8"))
+                return [data] if isinstance(data, dict) else []
+        except (OSError, ValueError, RecursionError):
+            continue
+    return []
+
+
+def _flatten(entries: dict[str, str], name: str, value: Any, depth: int) -> None:
+    if len(entries) >= ENTRIES_MAX or depth > DEPTH_MAX or name.rpartition(".")[2] in _OF_A_TRAINING:
+        return
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if str(key) not in _OF_A_RUN:
+                _flatten(entries, f"{name}.{key}", entry, depth + 1)
+    elif isinstance(value, list) and any(isinstance(entry, (Mapping, list)) for entry in value):
+        for index, entry in enumerate(value):
+            _flatten(entries, f"{name}.{index}" if len(value) > 1 else name, entry, depth + 1)
+    else:
+        entries.setdefault(name, plainly(value))

@@ -1,0 +1,456 @@
+"""What one holding lacks or has otherwise than another: missing, swapped, reshaped, cast, stale, changed.
+
+``expected`` is what the run had (or the checkpoint that is trusted), ``found`` the checkpoint under audit. Where the
+two are of different steps, values are bound to differ: then only what must not change between steps is held against
+each other, and what did not move though it had to is called stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from steadytrain.compare.checkpoint_contents import Held, Holding, Tensors, Values
+
+Kind = Literal["missing", "unexpected", "reshaped", "cast", "swapped", "stale", "changed", "inconsistent"]
+
+KINDS: Mapping[str, str] = {
+    "missing": "expected, and not there",
+    "unexpected": "there, and not expected",
+    "reshaped": "of another shape",
+    "cast": "went through another number format",
+    "swapped": "holds what belongs to another name",
+    "stale": "as it was at another step",
+    "changed": "has another value",
+    "inconsistent": "contradicts another part of the same checkpoint",
+}
+
+CAST_TOLERANCE: Mapping[str, float] = {"bfloat16": 2.0**-8, "float16": 2.0**-10, "float8": 2.0**-2}
+"""Relative difference of a norm that rounding each element once stays well below."""
+
+OWN = "steadytrain"
+"""Kind of a state that steadytrain wrote itself."""
+
+UNKNOWN_DTYPE = "?"
+"""Stands for the dtype and the shape of a tensor of which only a norm is on record."""
+
+_MOVING_SETTINGS = ("lr", "step", "momentum_step", "k", "scheduled_lr", "weight_sum", "lr_max")
+CYCLE_MARK = "base_momentum"
+"""What OneCycleLR and CyclicLR put into a group whose momentum, or first beta, they move."""
+
+_MOVING_SCHEDULER = ("last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "num_bad_epochs", "best")
+_UNTOLD = ("_get_lr_called_within_step", "_is_initial", "verbose", "_warned", "foreach", "fused", "capturable")
+"""How an optimizer does its sums and what a scheduler notes for itself: no part of what was trained."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as expected. ``expected`` and ``found`` are in words, None where there is nothing."""
+
+    part: str
+    name: str
+    kind: Kind
+    message: str
+    expected: str | None = None
+    found: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "part": self.part,
+            "name": self.name,
+            "kind": self.kind,
+            "message": self.message,
+            "expected": self.expected,
+            "found": self.found,
+        }
+
+
+@dataclass(frozen=True)
+class Part:
+    """How one part compared: ``held`` and ``expected`` entries (None: not looked at), and how many of them agree."""
+
+    name: str
+    held: int | None
+    expected: int | None
+    agree: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"part": self.name, "held": self.held, "expected": self.expected, "agree": self.agree}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """All parts and all differences, in the order of ``PARTS``."""
+
+    parts: tuple[Part, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def compare(found: Holding, expected: Holding, *, others: Sequence[Holding] = ()) -> Compared:
+    """``found`` against ``expected``. ``others`` are the same run at other steps: what is older is told to be stale."""
+    same_step = found.step is None or expected.step is None or found.step == expected.step
+    notes = []
+    if not same_step:
+        notes.append(
+            f"the steps differ ({found.step} here, {expected.step} there): values are expected to differ, "
+            "and only what may not change between steps is compared"
+        )
+    parts, differences = [], []
+
+    def add(part: str, held: Any, wanted: Any, result: list[Difference]) -> None:
+        counted = [None if side is None else len(side) for side in (held, wanted)]
+        at_fault = len({difference.name for difference in result if difference.kind != "unexpected"})
+        agree = max(0, (counted[1] or 0) - at_fault) if held and wanted else 0
+        parts.append(Part(part, counted[0], counted[1], agree))
+        differences.extend(result)
+
+    for part in ("weights", "moments"):
+        held, wanted = getattr(found, part), getattr(expected, part)
+        if held and wanted:
+            older = [(other.step, tensors) for other in others if (tensors := getattr(other, part))]
+            result = compare_tensors(part, held, wanted, same_step=same_step, older=older)
+            if part == "weights":
+                result = [difference for difference in result if not _no_loss(difference, found, expected)]
+        else:
+            result = _missing_part(part, held, wanted)
+        add(part, held, wanted, result)
+    add("counters", found.counters, expected.counters, _counters(found, expected, same_step=same_step))
+    ours, theirs = _groups_by_name(found.settings), _groups_by_name(expected.settings)
+    add("settings", ours, theirs, _settings(ours, theirs, same_step=same_step))
+    for part, moving in (("scheduler", _MOVING_SCHEDULER), ("scaler", ("scale", "_growth_tracker"))):
+        ours, theirs = _flat(getattr(found, part)), _flat(getattr(expected, part))
+        add(part, ours, theirs, _values(part, ours, theirs, ignored=() if same_step else moving))
+    random = _random(found.random, expected.random, same_step=same_step)
+    add("random", found.random, expected.random, [difference for difference in random if difference.kind != "missing"])
+    # Most loops save none, and train well: it is told, and no fault.
+    without = [difference.name for difference in random if difference.kind == "missing"]
+    if without:
+        notes.append(f"no random state of {', '.join(without)} in the checkpoint: a resume draws otherwise")
+    if expected.position and found.position == {}:
+        notes.append("the checkpoint does not say of which step it is, nor where in its data the run stood")
+    add("position", found.position, expected.position, _position(found.position, expected.position, same_step))
+    return Compared(tuple(parts), tuple(differences), tuple(notes))
+
+
+def _no_loss(difference: Difference, found: Holding, expected: Holding) -> bool:
+    """Whether a weight may be missing: under an adapter, or a buffer of a state of ours, which has them all."""
+    if difference.kind != "missing":
+        return False
+    trained = {name for group in expected.settings or () for name in group.get("parameters", ())}
+    return found.partial or (expected.kind == OWN and difference.name not in trained)
+
+
+def compare_tensors(
+    part: str,
+    found: Tensors,
+    expected: Tensors,
+    *,
+    same_step: bool = True,
+    older: Sequence[tuple[int | None, Tensors]] = (),
+) -> list[Difference]:
+    """Tensors by name; ``older`` are those of the same run at other steps."""
+    found = _aligned(found, expected)
+    differences = []
+    present = {held.digest for name, held in expected.items() if name in found and held.digest}
+    for name, wanted in expected.items():
+        held = found.get(name)
+        if held is None:
+            if wanted.digest is None or wanted.digest not in present or not wanted.shape:  # a tied weight is saved once
+                differences.append(_difference(part, name, "missing", wanted, None))
+        elif held.shape != wanted.shape:
+            differences.append(_difference(part, name, "reshaped", wanted, held))
+        elif _cast(held, wanted):
+            differences.append(_difference(part, name, "cast", wanted, held))
+        elif held.nonfinite and not wanted.nonfinite:
+            why = f"{held.nonfinite:,} NaN or Inf"
+            differences.append(_difference(part, name, "changed", wanted, held, why))
+        elif same_step and differs(held, wanted):
+            differences.append(_other_value(part, name, held, wanted, expected, older))
+        elif not same_step and _unmoved(name, held, wanted, found, expected):
+            why = "has not changed between the two steps, though most others have"
+            differences.append(_difference(part, name, "stale", wanted, held, why))
+    extra = {held.digest for name, held in found.items() if name in expected and held.digest}
+    for name, held in found.items():
+        if name not in expected and (held.digest is None or held.digest not in extra):
+            differences.append(_difference(part, name, "unexpected", None, held))
+    return _with_all_swaps(differences)
+
+
+def differs(held: Held, wanted: Held) -> bool:
+    """Whether the values differ, as far as is known: by digest, else by norm."""
+    if held.digest is not None and wanted.digest is not None and held.dtype == wanted.dtype:
+        return held.digest != wanted.digest
+    if held.norm is None or wanted.norm is None:
+        return False
+    return not _near(held.norm, wanted.norm, 1e-5)
+
+
+def plainly(value: Any) -> str:
+    """A setting in words: 1.0 and 1 are the same, and so are a list and a tuple."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, (int, float)):
+        return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(plainly, value))}]"
+    return str(value)[:200]
+
+
+def _cast(held: Held, wanted: Held) -> bool:
+    if held.dtype != wanted.dtype:
+        return True
+    return held.rounded is not None and held.rounded != wanted.rounded and wanted.rounded is None
+
+
+def _near(one: float, other: float, tolerance: float) -> bool:
+    return one == other or abs(one - other) <= tolerance * max(abs(one), abs(other))
+
+
+def _unmoved(name: str, held: Held, wanted: Held, found: Tensors, expected: Tensors) -> bool:
+    """Whether this tensor stood still between two steps between which more than half of the others moved."""
+    if held.digest is None or held.digest != wanted.digest or not held.norm:
+        return False
+    both = [other for other in found if other in expected and other != name]
+    moved = sum(found[other].digest != expected[other].digest for other in both)
+    return moved * 2 > len(both)
+
+
+def _other_value(
+    part: str,
+    name: str,
+    held: Held,
+    wanted: Held,
+    expected: Tensors,
+    older: Sequence[tuple[int | None, Tensors]],
+) -> Difference:
+    """The value is another: that of another name, that of another step, or any."""
+    owner = next((other for other in _same_kind(name, expected) if _is(held, expected[other])), None)
+    if owner is not None:
+        return _difference(part, name, "swapped", wanted, held, f"holds what belongs to {owner}")
+    for step, tensors in older:
+        if name in tensors and tensors[name].digest is not None and tensors[name].digest == held.digest:
+            return _difference(part, name, "stale", wanted, held, f"as it was at step {step}")
+    if held.norm == 0.0 and wanted.norm:
+        return _difference(part, name, "missing", wanted, held, "all zeros")
+    return _difference(part, name, "changed", wanted, held)
+
+
+def _same_kind(name: str, expected: Tensors) -> list[str]:
+    """Names that the tensor ``name`` could have been mistaken for: of its shape, and the same moment."""
+    _, slash, moment = name.rpartition("/")
+    shape = expected[name].shape
+    return [
+        other
+        for other, held in expected.items()
+        if other != name and held.shape == shape and (not slash or other.endswith(f"/{moment}")) and held.norm
+    ]
+
+
+def _is(held: Held, other: Held) -> bool:
+    if held.digest is not None and other.digest is not None and held.dtype == other.dtype:
+        return held.digest == other.digest
+    return held.norm is not None and other.norm is not None and _near(held.norm, other.norm, 1e-6)
+
+
+def _with_all_swaps(differences: list[Difference]) -> list[Difference]:
+    return sorted(differences, key=lambda difference: difference.kind != "swapped")
+
+
+def _difference(
+    part: str, name: str, kind: Kind, wanted: Held | None, held: Held | None, why: str | None = None
+) -> Difference:
+    if why is None and kind == "cast" and held is not None and wanted is not None:
+        through = held.rounded if held.dtype == wanted.dtype else None
+        why = (
+            f"{held.dtype} values that have been rounded to {through}"
+            if through
+            else f"is {held.dtype}, was {wanted.dtype}"
+        )
+    message = f"{name}: {why or KINDS[kind]}"
+    return Difference(part, name, kind, message, _told(wanted), _told(held))
+
+
+def _told(held: Held | None) -> str | None:
+    if held is None:
+        return None
+    norm = "" if held.norm is None else f", norm {held.norm:.6g}"
+    if held.dtype == UNKNOWN_DTYPE:
+        return norm.removeprefix(", ") or "of unknown size"
+    return f"{held.dtype} {list(held.shape)}{norm}"
+
+
+def _missing_part(part: str, held: Any, wanted: Any) -> list[Difference]:
+    """A whole part that the run had and the checkpoint does not hold; one that its format has no place for is none."""
+    if held is None or held or not wanted:
+        return []
+    return [Difference(part, part, "missing", f"no {part} in the checkpoint", f"{len(wanted)} entries", None)]
+
+
+def _aligned(found: Tensors, expected: Tensors) -> Tensors:
+    """``found`` under the names of ``expected``, where one side has a prefix (``model.``) that the other lacks."""
+    shared = sum(name in expected for name in found)
+    if not found or not expected or shared * 2 >= min(len(found), len(expected)):
+        return found
+    heads = {name.split(".", 1)[0] + "." for name in (*found, *expected) if "." in name}
+    candidates: list[Callable[[str], str]] = []
+    for head in sorted(heads):
+        candidates.append(lambda name, head=head: name.removeprefix(head))  # type: ignore[misc]
+        candidates.append(lambda name, head=head: head + name)  # type: ignore[misc]
+    best = max(candidates, key=lambda rename: sum(rename(name) in expected for name in found), default=None)
+    if best is None or sum(best(name) in expected for name in found) <= shared:
+        return found
+    return {best(name): held for name, held in found.items()}
+
+
+def _counters(found: Holding, expected: Holding, *, same_step: bool) -> list[Difference]:
+    held, wanted = found.counters, expected.counters
+    if not held or not wanted:
+        return _missing_part("counters", held, wanted)
+    shift = 0 if same_step else (found.step or 0) - (expected.step or 0)
+    differences = []
+    for name, count in wanted.items():
+        if name not in held:
+            message = f"{name}: no step counter"
+            differences.append(Difference("counters", name, "missing", message, plainly(count), None))
+        elif held[name] != count + shift:
+            message = f"{name}: updated {plainly(held[name])} times by its counter, {plainly(count + shift)} expected"
+            told = plainly(count + shift), plainly(held[name])
+            differences.append(Difference("counters", name, "stale", message, *told))
+    return differences
+
+
+def _groups_by_name(groups: Sequence[Values] | None) -> dict[str, Any] | None:
+    if groups is None:
+        return None
+    several = len(groups) > 1
+    return {
+        f"group {number}: {name}" if several else name: value
+        for number, group in enumerate(groups)
+        for name, value in group.items()
+        if name not in ("params", "param_names")
+    }
+
+
+def _settings(found: Values | None, expected: Values | None, *, same_step: bool) -> list[Difference]:
+    if not found or not expected:
+        return _missing_part("settings", found, expected)
+    differences = []
+    for name, wanted in expected.items():
+        setting = name.rpartition(": ")[2]
+        if setting in _UNTOLD or (setting in _MOVING_SETTINGS and not same_step):
+            continue
+        if name not in found:
+            if wanted not in (None, False, [], {}):  # what a newer torch has a default for
+                message = f"{name}: not in the checkpoint"
+                differences.append(Difference("settings", name, "missing", message, plainly(wanted), None))
+        elif setting == "parameters":
+            differences += _order(name, found[name], wanted)
+        elif plainly(found[name]) != plainly(wanted):
+            if not same_step and _cycled(name, found, expected):
+                continue
+            message = f"{name}: {plainly(found[name])} here, {plainly(wanted)} expected"
+            told = plainly(wanted), plainly(found[name])
+            differences.append(Difference("settings", name, "changed", message, *told))
+    return differences
+
+
+def _cycled(name: str, found: Values, expected: Values) -> bool:
+    """Whether only what a scheduler with a cycle of momentum moves differs: momentum itself, or Adam's first beta."""
+    group, setting = name.removesuffix(name.rpartition(": ")[2]), name.rpartition(": ")[2]
+    if f"{group}{CYCLE_MARK}" not in found or f"{group}{CYCLE_MARK}" not in expected:
+        return False
+    if setting == "betas":
+        ours, theirs = found[name], expected[name]
+        pairs = isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple))
+        return pairs and plainly(ours[1:]) == plainly(theirs[1:])
+    return setting == "momentum"
+
+
+def _order(name: str, found: Any, wanted: Any) -> list[Difference]:
+    """The parameters of a group, in the order by which an optimizer's state is told apart."""
+    if not isinstance(found, (list, tuple)) or not isinstance(wanted, (list, tuple)):
+        return []
+    if list(found) == list(wanted):
+        return []
+    if sorted(found) == sorted(wanted):
+        first = next(index for index, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1])
+        message = f"{name}: another order from position {first} on ({found[first]} where {wanted[first]} is expected)"
+        return [Difference("settings", name, "swapped", message, str(wanted[first]), str(found[first]))]
+    lost = [parameter for parameter in wanted if parameter not in found]
+    more = [parameter for parameter in found if parameter not in wanted]
+    message = f"{name}: {len(found)} here, {len(wanted)} expected" + (f"; without {lost[0]}" if lost else "")
+    return [Difference("settings", name, "changed", message, ", ".join(lost[:4]) or None, ", ".join(more[:4]) or None)]
+
+
+def _flat(value: Any) -> dict[str, Any] | None:
+    """Nested plain values under dotted names."""
+    if not value:
+        return None if value is None else {}
+    found: dict[str, Any] = {}
+
+    def walk(name: str, node: Any) -> None:
+        if isinstance(node, Mapping):
+            for key, entry in node.items():
+                walk(f"{name}.{key}" if name else str(key), entry)
+        elif isinstance(node, (list, tuple)) and any(isinstance(entry, (Mapping, list, tuple)) for entry in node):
+            for index, entry in enumerate(node):
+                walk(f"{name}.{index}" if name else str(index), entry)
+        else:
+            found[name] = node
+
+    walk("", value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value)
+    return found
+
+
+def _values(part: str, found: Values | None, expected: Values | None, *, ignored: Sequence[str]) -> list[Difference]:
+    if not found or not expected:
+        return _missing_part(part, found, expected)
+    differences = []
+    for name, wanted in expected.items():
+        last = next((piece for piece in reversed(name.split(".")) if not piece.isdigit()), name)
+        if last in ignored or last in _UNTOLD:
+            continue
+        if name not in found:
+            message = f"{part}: {name}: not in the checkpoint"
+            differences.append(Difference(part, name, "missing", message, plainly(wanted), None))
+        elif plainly(found[name]) != plainly(wanted):
+            moving = last in _MOVING_SCHEDULER
+            message = f"{part}: {name} is {plainly(found[name])}, {plainly(wanted)} expected"
+            told = plainly(wanted), plainly(found[name])
+            differences.append(Difference(part, name, "stale" if moving else "changed", message, *told))
+    return differences
+
+
+def _random(
+    found: Mapping[str, str] | None, expected: Mapping[str, str] | None, *, same_step: bool
+) -> list[Difference]:
+    if found is None or expected is None:
+        return []
+    differences = []
+    for name, digest in expected.items():
+        if name not in found:
+            message = f"random state of {name}: not in the checkpoint"
+            differences.append(Difference("random", name, "missing", message, digest, None))
+        elif same_step and found[name] != digest:
+            message = f"random state of {name}: another one than the run had"
+            differences.append(Difference("random", name, "changed", message, digest, found[name]))
+    return differences
+
+
+def _position(found: Values | None, expected: Values | None, same_step: bool) -> list[Difference]:
+    if not found or not expected or not same_step:
+        return []
+    return [
+        Difference(
+            "position",
+            name,
+            "stale",
+            f"{name}: {plainly(found[name])} here, {plainly(wanted)} expected",
+            plainly(wanted),
+            plainly(found[name]),
+        )
+        for name, wanted in expected.items()
+        if name in found and plainly(found[name]) != plainly(wanted)
+    ]

@@ -1,0 +1,206 @@
+"""Runs held against each other as a value, and as the document ``steadytrain.compare/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from steadytrain.compare.circumstances import Entry, differing, seed_of
+from steadytrain.compare.first_difference import Agreement, agreement
+from steadytrain.compare.seed_noise import CONFIDENCE, Noise, seed_noise, tail_mean, tail_steps
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Series, number_to_json
+from steadytrain.storage.run_folder import RunRecord
+
+SCHEMA = "steadytrain.compare/1"
+
+Verdict = Literal["equal", "differ", "no-difference", "cannot-tell"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run that takes part. ``tail`` is its number in a comparison of groups, None where it has none."""
+
+    run: RunRecord
+    loss: Series
+    seed: str | None
+    group: str | None = None
+    tail: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        steps = self.loss.steps
+        return {
+            "run": self.run.name,
+            "path": str(self.run.path),
+            "group": self.group,
+            "seed": self.seed,
+            "steps": len(steps),
+            "first_step": int(steps[0]) if len(steps) else None,
+            "last_step": int(steps[-1]) if len(steps) else None,
+            "ended": self.run.ended,
+            "tail_loss": self.tail,
+        }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A run against the first one. ``left_loss`` and ``right_loss`` are at the last shared step."""
+
+    left: str
+    right: str
+    agreement: Agreement
+    entries: tuple[Entry, ...]
+    last_step: int | None
+    left_loss: float | None
+    right_loss: float | None
+
+    @property
+    def equal(self) -> bool:
+        return self.agreement.first is None
+
+    def to_json(self) -> dict[str, Any]:
+        first = self.agreement.first
+        return {
+            "left": self.left,
+            "right": self.right,
+            "equal": self.equal,
+            "shared_steps": self.agreement.shared_steps,
+            "last_equal_step": self.agreement.last_equal_step,
+            "first_difference": None if first is None else first.to_json(),
+            "entries": [entry.to_json() for entry in self.entries],
+            "last_shared_step": self.last_step,
+            "left_loss": None if self.left_loss is None else number_to_json(self.left_loss),
+            "right_loss": None if self.right_loss is None else number_to_json(self.right_loss),
+            "notes": list(self.agreement.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that ``steadytrain compare`` tells. Of ``pairs`` and ``groups`` one is empty."""
+
+    verdict: Verdict
+    members: tuple[Member, ...]
+    pairs: tuple[Pair, ...]
+    groups: tuple[Noise, ...]
+    entries: tuple[Entry, ...]
+    tail: tuple[int, int] | None
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict,
+            "runs": [member.to_json() for member in self.members],
+            "pairs": [pair.to_json() for pair in self.pairs],
+            "groups": [noise.to_json() for noise in self.groups],
+            "entries": [entry.to_json() for entry in self.entries],
+            "tail_steps": None if self.tail is None else list(self.tail),
+            "notes": list(self.notes),
+        }
+
+
+def compare_runs(runs: Sequence[RunRecord]) -> Comparison:
+    """Every run against the first: equal to the bit, or where they part.
+
+    Raises:
+        UsageError: a run has no steps, or is damaged.
+    """
+    members = [_member(run) for run in runs]
+    first, *others = members
+    pairs = [_pair(first, other) for other in others]
+    notes = []
+    if any(not pair.equal and any(entry.is_seed for entry in pair.entries) for pair in pairs):
+        notes.append(
+            "the runs have different seeds, so they cannot be equal; whether they differ beyond that is told by "
+            "--group A=RUNS --group B=RUNS with three seeds or more each"
+        )
+    verdict: Verdict = "equal" if all(pair.equal for pair in pairs) else "differ"
+    return Comparison(verdict, tuple(members), tuple(pairs), (), (), None, tuple(notes))
+
+
+def compare_groups(groups: Mapping[str, Sequence[RunRecord]]) -> Comparison:
+    """Every group against the first, by the losses at the end of what all runs reached.
+
+    Raises:
+        UsageError: a run has no steps, or all runs together share none.
+    """
+    members = [_member(run, group) for group, runs in groups.items() for run in runs]
+    span = tail_steps([member.loss for member in members])
+    if span is None:
+        raise UsageError("the runs share no steps; groups are compared at the last steps that all of them reached")
+    members = [
+        Member(member.run, member.loss, member.seed, member.group, tail_mean(member.loss, span)) for member in members
+    ]
+    notes = [
+        f"{member.run.name}: its loss is not finite in steps {span[0]:,} to {span[1]:,}; it was left out"
+        for member in members
+        if member.tail is None
+    ]
+    values = {name: _by_seed([member for member in members if member.group == name]) for name in groups}
+    first, *others = groups
+    confidence = 1 - (1 - CONFIDENCE) / len(others)  # several questions at once: Bonferroni
+    answers = tuple(seed_noise(first, other, values[first], values[other], confidence=confidence) for other in others)
+    verdicts = [answer.verdict for answer in answers]
+    verdict: Verdict = (
+        "differ" if "differ" in verdicts else "cannot-tell" if "cannot-tell" in verdicts else "no-difference"
+    )
+    entries = _between_groups([list(runs) for runs in groups.values()])
+    return Comparison(verdict, tuple(members), (), answers, entries, span, tuple(notes))
+
+
+def _member(run: RunRecord, group: str | None = None) -> Member:
+    streams = run.streams()
+    if not streams:
+        raise UsageError(f"{run.path}: has no recorded steps; there is nothing to compare")
+    window = run.scalars(streams[0])
+    here = window.present["loss"] if "loss" in window.present else np.zeros(len(window), bool)
+    if not len(window):
+        raise UsageError(f"{run.path}: has no recorded steps; there is nothing to compare")
+    return Member(run, Series(window.steps[here], window.signals["loss"][here]), seed_of(run), group)
+
+
+def _pair(left: Member, right: Member) -> Pair:
+    steps, at, other = np.intersect1d(left.loss.steps, right.loss.steps, return_indices=True)
+    last = int(steps[-1]) if len(steps) else None
+    found = agreement(left.run, right.run)
+    if not found.shared_steps:
+        raise UsageError(f"{left.run.path} and {right.run.path}: share no recorded step; nothing can be compared")
+    return Pair(
+        left=left.run.name,
+        right=right.run.name,
+        agreement=found,
+        entries=differing(left.run, right.run),
+        last_step=last,
+        left_loss=float(left.loss.values[at[-1]]) if last is not None else None,
+        right_loss=float(right.loss.values[other[-1]]) if last is not None else None,
+    )
+
+
+def _by_seed(members: Sequence[Member]) -> dict[str, float]:
+    """Tails by seed where every run has one of its own, else by the run."""
+    seeds = [member.seed for member in members]
+    by_seed = all(seed is not None for seed in seeds) and len(set(seeds)) == len(seeds)
+    return {
+        f"seed {member.seed}" if by_seed else str(member.run.path): member.tail
+        for member in members
+        if member.tail is not None
+    }
+
+
+def _between_groups(groups: Sequence[Sequence[RunRecord]]) -> tuple[Entry, ...]:
+    """Entries that are one thing in every run of the first group and another in every run of some other."""
+    first = groups[0]
+    found: dict[str, Entry] = {}
+    for other in groups[1:]:
+        pairs = [{entry.name: entry for entry in differing(left, right)} for left in first for right in other]
+        for name, entry in pairs[0].items():
+            same = all(
+                name in pair and (pair[name].left, pair[name].right) == (entry.left, entry.right) for pair in pairs
+            )
+            if same:
+                found.setdefault(name, entry)
+    return tuple(found.values())

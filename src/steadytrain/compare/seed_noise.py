@@ -1,0 +1,212 @@
+"""Whether two groups of runs differ by more than runs of one group differ among themselves.
+
+Each run gives one number: its mean loss over the last tenth of the steps that all runs reached. Runs with the same
+seeds on both sides are paired, which takes out what a seed does to both; others are compared by Welch's test. The
+verdict stands on the confidence interval of the difference; a count of all rearrangements is told beside it, because it
+assumes no distribution. With fewer than three runs (or pairs) a side nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from steadytrain.compare.student_t import quantile, two_sided
+from steadytrain.core.model import Series
+
+RUNS_MIN = 3
+"""With two a side, an interval of one degree of freedom is 12.7 standard errors wide to each side: it says nothing."""
+
+CONFIDENCE = 0.95
+POWER_Z = 1.96 + 0.84
+"""Sum of the normal quantiles for a two-sided 5 % and a power of 80 %."""
+
+TAIL_SHARE = 0.1
+TAIL_STEPS_MIN = 10
+ARRANGEMENTS_MAX = 100_000
+RUNS_NEEDED_MAX = 100_000
+
+Verdict = Literal["differ", "no-difference", "cannot-tell"]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The answer. ``difference`` is mean of the right group minus mean of the left, in the unit of the loss.
+
+    ``effect`` is the difference over the standard deviation between runs (Hedges' g; of the differences where paired).
+    ``smallest`` is the difference that so many runs would show four times in five; ``runs_needed`` how many a side
+    would show the one measured.
+    """
+
+    verdict: Verdict
+    why: str
+    method: Literal["paired", "welch"]
+    left: str
+    right: str
+    left_values: tuple[float, ...]
+    right_values: tuple[float, ...]
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_rearranged: float | None = None
+    effect: float | None = None
+    effect_interval: tuple[float, float] | None = None
+    smallest: float | None = None
+    runs_needed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+
+
+def tail_steps(series: Sequence[Series]) -> tuple[int, int] | None:
+    """First and last step of the tail that all runs reached; None where they share no step."""
+    if any(not len(one) for one in series):
+        return None
+    first = max(int(one.steps[0]) for one in series)
+    last = min(int(one.steps[-1]) for one in series)
+    if last < first:
+        return None
+    length = max(TAIL_STEPS_MIN, math.ceil((last - first + 1) * TAIL_SHARE))
+    return max(first, last - length + 1), last
+
+
+def tail_mean(series: Series, span: tuple[int, int]) -> float | None:
+    """Mean over ``span``; None where a value in it is not finite, or there is none."""
+    values = series.between(*span).values
+    return float(values.mean()) if len(values) and bool(np.isfinite(values).all()) else None
+
+
+def seed_noise(
+    left: str,
+    right: str,
+    left_values: Mapping[str, float],
+    right_values: Mapping[str, float],
+    *,
+    confidence: float = CONFIDENCE,
+) -> Noise:
+    """Compare two groups. Values are keyed by seed where the seed is known, else by the run's own name."""
+    shared = [key for key in left_values if key in right_values]
+    paired = len(shared) == len(left_values) == len(right_values)
+    ours = [left_values[key] for key in (shared if paired else left_values)]
+    theirs = [right_values[key] for key in (shared if paired else right_values)]
+    method: Literal["paired", "welch"] = "paired" if paired else "welch"
+    fewest = min(len(ours), len(theirs))
+    if fewest < RUNS_MIN:
+        what = "pairs" if paired else "runs a side"
+        why = f"{fewest} {what}; at least {RUNS_MIN} are needed to tell a difference from what a seed does"
+        return Noise("cannot-tell", why, method, left, right, tuple(ours), tuple(theirs))
+    return (_paired if paired else _welch)(left, right, np.array(ours), np.array(theirs), confidence)
+
+
+def _paired(left: str, right: str, ours: Any, theirs: Any, confidence: float) -> Noise:
+    differences = theirs - ours
+    count = len(differences)
+    mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
+    error = deviation / math.sqrt(count)
+    signs = itertools.product((1.0, -1.0), repeat=count)
+    p_rearranged = None
+    if 2**count <= ARRANGEMENTS_MAX:
+        sums = np.array(list(signs)) @ differences
+        p_rearranged = float(np.mean(np.abs(sums) >= abs(differences.sum()) * (1 - 1e-12)))
+    effect = _corrected(mean, deviation, count - 1)
+    spread = math.sqrt(1 / count + effect**2 / (2 * count)) if effect is not None else None
+    return _judged(
+        ("paired", left, right, ours, theirs, confidence),
+        (mean, error, count - 1, deviation),
+        p_rearranged,
+        effect,
+        spread,
+        # d is told apart from 0 with n pairs when d = 2.8 * sd / sqrt(n - 2): the small-sample form of the usual rule.
+        smallest=POWER_Z * deviation / math.sqrt(max(1, count - 2)),
+        needed=(POWER_Z * deviation / abs(mean)) ** 2 + 2 if mean else None,
+    )
+
+
+def _welch(left: str, right: str, ours: Any, theirs: Any, confidence: float) -> Noise:
+    sizes = len(ours), len(theirs)
+    variances = float(ours.var(ddof=1)), float(theirs.var(ddof=1))
+    mean = float(theirs.mean() - ours.mean())
+    parts = [variance / size for variance, size in zip(variances, sizes, strict=True)]
+    error = math.sqrt(sum(parts))
+    below = sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    freedom = sum(parts) ** 2 / below if below else float(sum(sizes) - 2)
+    pooled = math.sqrt(
+        sum(variance * (size - 1) for variance, size in zip(variances, sizes, strict=True)) / (sum(sizes) - 2)
+    )
+    p_rearranged = None
+    if math.comb(sum(sizes), sizes[0]) <= ARRANGEMENTS_MAX:
+        p_rearranged = _rearranged(np.concatenate([ours, theirs]), sizes[0])
+    effect = _corrected(mean, pooled, sum(sizes) - 2)
+    spread = (
+        math.sqrt(sum(sizes) / (sizes[0] * sizes[1]) + effect**2 / (2 * sum(sizes))) if effect is not None else None
+    )
+    return _judged(
+        ("welch", left, right, ours, theirs, confidence),
+        (mean, error, freedom, pooled),
+        p_rearranged,
+        effect,
+        spread,
+        smallest=POWER_Z * pooled * math.sqrt(1 / max(1, sizes[0] - 1) + 1 / max(1, sizes[1] - 1)),
+        needed=2 * (POWER_Z * pooled / abs(mean)) ** 2 + 2 if mean else None,
+    )
+
+
+def _judged(
+    what: tuple[Literal["paired", "welch"], str, str, Any, Any, float],
+    numbers: tuple[float, float, float, float],
+    p_rearranged: float | None,
+    effect: float | None,
+    spread: float | None,
+    *,
+    smallest: float,
+    needed: float | None,
+) -> Noise:
+    method, left, right, ours, theirs, confidence = what
+    mean, error, freedom, _ = numbers
+    p = two_sided(mean / error, freedom) if error else (0.0 if mean else 1.0)
+    reach = quantile(confidence, freedom) * error
+    interval = mean - reach, mean + reach
+    differs = interval[0] > 0 or interval[1] < 0
+    side = "higher" if mean > 0 else "lower"
+    if differs:
+        why = f"{right} ends {abs(mean):.4g} {side} than {left}, beyond what seeds do"
+    else:
+        why = f"a difference of {abs(mean):.4g} lies within what seeds do; one of {smallest:.4g} would have shown"
+    return Noise(
+        verdict="differ" if differs else "no-difference",
+        why=why,
+        method=method,
+        left=left,
+        right=right,
+        left_values=tuple(map(float, ours)),
+        right_values=tuple(map(float, theirs)),
+        difference=mean,
+        interval=interval,
+        p=p,
+        p_rearranged=p_rearranged,
+        effect=effect,
+        effect_interval=None if effect is None or spread is None else (effect - 1.96 * spread, effect + 1.96 * spread),
+        smallest=smallest,
+        runs_needed=None if needed is None else min(RUNS_NEEDED_MAX, math.ceil(needed)),
+    )
+
+
+def _corrected(mean: float, deviation: float, freedom: float) -> float | None:
+    """Hedges' g: the standardised difference without the bias of small samples."""
+    return mean / deviation * (1 - 3 / (4 * freedom - 1)) if deviation else None
+
+
+def _rearranged(values: Any, size: int) -> float:
+    """Share of all ways to split the runs that set the two groups at least so far apart."""
+    total, count = values.sum(), len(values)
+    chosen = np.array(list(itertools.combinations(range(count), size)))
+    means = values[chosen].sum(axis=1) / size
+    apart = np.abs((total - means * size) / (count - size) - means)
+    observed = abs(values[size:].mean() - values[:size].mean())
+    return float(np.mean(apart >= observed * (1 - 1e-12)))

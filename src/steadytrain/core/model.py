@@ -1,0 +1,583 @@
+"""The nouns: a run gives steps, a window of steps may show a symptom, a symptom freezes an incident.
+
+Every type here is an inert, frozen value: no torch, no files, no clock. Each knows how to become plain
+JSON (``to_json``) and come back (``from_json``), because the disk is the only thing between the half that
+watches a process and the half that thinks about it.
+
+Trials, evidence, causes and diagnoses are not here yet: they arrive with the first code that makes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+Severity = Literal["note", "warning", "critical"]
+Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
+"""Where an operation ran. ``clip`` is all that is done to gradients between backward and the update: clipping,
+unscaling, averaging."""
+
+Policy = Literal["observe", "stop"]
+IncidentKind = Literal["nonfinite", "symptom"]
+
+SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
+
+SIGNALS: Mapping[str, str] = {
+    "loss": "mean of the micro-batch losses of the step, before division by accumulation and before the loss scale",
+    "gradient_norm": "global L2 norm of the gradients before clipping (as applied where clipping was not seen)",
+    "gradient_norm_applied": "global L2 norm of the gradients that the optimizer was about to apply",
+    "parameter_norm": "global L2 norm of the parameters before the update",
+    "learning_rate": "learning rate of the optimizer's first parameter group",
+    "samples": "rows of the step's micro-batches (first dimension of the first tensor input), summed over the calls of "
+    "one module",
+    "tokens": "elements of the step's two-dimensional integer inputs, summed likewise (absent when there are none)",
+    "step_s": "wall-clock seconds since the end of the previous step, without those that steadytrain spent in between",
+    "data_wait_s": "seconds of step_s that the training thread waited in data loaders, evaluation in between included",
+    "loss_scale": "scale of the gradient scaler that steps this optimizer (absent without one)",
+    "scaler_skips": "steps that the gradient scaler has skipped since the watch began (absent without one)",
+    "clip_coefficient": "norm of the clipped gradients after over before clipping, 1 where it changed nothing (absent "
+    "where no clipping was seen, or the step was skipped)",
+    "clip_count": "steps since the watch began whose clip_coefficient was below 1 (absent until clipping was seen)",
+    "overflow_share": "share of gradient elements that are NaN or Inf",
+    "epoch": "passes over the training data so far, with its fraction (absent where nobody counts)",
+    "underflow_share": "share of gradient elements that are zero or below the smallest normal number of their dtype "
+    "(under a gradient scaler of float16, loss scale included); on a cadence, large tensors sampled",
+}
+"""The scalar signals of a step and what each means. A record may lack any of them."""
+
+FACTS: Mapping[str, str] = {
+    "baseline_loss": "loss of the best prediction that ignores the input (entropy of the label distribution), nats",
+    "vocabulary": "size of the last dimension of the logits of a classification over tokens",
+    "planned_steps": "optimizer steps that the run was planned to make",
+    "optimizers_in_turn": "optimizers that take turns, each after a backward of its own, where there are several",
+    "loss_scale_growth_interval": "steps between two attempts of the gradient scaler to double its scale",
+}
+"""Numbers of a run that detectors may use where they are known, and what each means."""
+
+GRADIENT_ABSENT = -1.0
+"""Per-tensor gradient norm of a parameter that had no gradient in the step."""
+
+TABLES: Mapping[str, str] = {
+    "gradients": "L2 norm of every gradient before clipping, a row a parameter, every step",
+    "tensors": "weights, gradients, updates and optimizer moments, a row a parameter, on a cadence",
+    "modules": "outputs of modules, a row a module, on a cadence",
+    "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
+    "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
+}
+"""The tables of a run beside its scalar signals. What their columns mean stands where they are measured."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measurement of a table: ``values`` has shape ``(rows, columns)``, float32, NaN where nothing was measured."""
+
+    table: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The readings of one table over the steps that have one: ``values`` has shape ``(steps, rows, columns)``, float32.
+
+    A NaN was not measured, or its statistic is not defined there; that a tensor held NaN or Inf is told by the columns
+    that count them. A row that a reading lacks is NaN in it.
+    """
+
+    name: str
+    steps: IntArray
+    time: FloatArray
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def between(self, first_step: int, last_step: int) -> Table:
+        """The readings of these steps, both ends included."""
+        here = (self.steps >= first_step) & (self.steps <= last_step)
+        return replace(self, steps=self.steps[here], time=self.time[here], values=self.values[here])
+
+    def series(self, row: str, column: str) -> Series:
+        """The steps at which this cell was measured.
+
+        Raises:
+            ValueError: no such row or column.
+        """
+        if row not in self.rows or column not in self.columns:
+            raise ValueError(f"the table {self.name} has no cell {row!r}, {column!r}")
+        values = self.values[:, self.rows.index(row), self.columns.index(column)].astype(np.float64)
+        here = ~np.isnan(values)
+        return Series(self.steps[here], values[here])
+
+
+@dataclass(frozen=True)
+class Series:
+    """One signal over the steps that have it: ``values[i]`` belongs to optimizer step ``steps[i]``.
+
+    A NaN or Inf in ``values`` was *measured*; a step that did not log the signal is simply not here.
+    """
+
+    steps: IntArray
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def between(self, first_step: int, last_step: int) -> Series:
+        """The values of these steps, both ends included."""
+        here = (self.steps >= first_step) & (self.steps <= last_step)
+        return Series(self.steps[here], self.values[here])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a table: ``values`` has shape ``(readings, rows)``, float64, NaN where nothing was measured.
+
+    Every reading has at least one value.
+    """
+
+    steps: IntArray
+    rows: tuple[str, ...]
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def row(self, name: str) -> Series:
+        """The readings of one row that have a value."""
+        values = self.values[:, self.rows.index(name)]
+        here = ~np.isnan(values)
+        return Series(self.steps[here], values[here])
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive steps of one run, oldest first: what a detector looks at.
+
+    ``signals[name]`` has one float64 per step; ``present[name]`` is False where the step lacks the signal.
+    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf,
+    ``nan`` for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient.
+    ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
+    ``tables`` holds the readings of these steps by the names of ``TABLES``, ``metrics`` what was logged now and then
+    beside the signals (losses and scores of evaluations) under the names that it was logged with. ``resumed`` are the
+    steps that came first where the run was taken up again, as somebody said or its step numbers show. ``facts`` are
+    numbers that hold for the whole run, by the names of ``FACTS``.
+    """
+
+    steps: IntArray
+    time: FloatArray
+    signals: Mapping[str, FloatArray]
+    present: Mapping[str, NDArray[np.bool_]]
+    skipped: NDArray[np.bool_]
+    refused: NDArray[np.bool_]
+    tensor_names: tuple[str, ...] = ()
+    gradient_norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    stream: str = "main"
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    metrics: Mapping[str, Series] = field(default_factory=dict)
+    resumed: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def series(self, signal: str) -> Series:
+        """The steps that have ``signal``, skipped and refused ones included."""
+        if signal not in self.signals:
+            return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
+        here = self.present[signal]
+        return Series(self.steps[here], self.signals[signal][here])
+
+    def applied(self, signal: str) -> Series:
+        """The finite values of ``signal`` over steps whose update was applied: what may enter a reference."""
+        if signal not in self.signals:
+            return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
+        values = self.signals[signal]
+        here = self.present[signal] & ~self.skipped & ~self.refused & np.isfinite(values)
+        return Series(self.steps[here], values[here])
+
+    def cells(self, table: str, column: str) -> Cells | None:
+        """One column of a table, None where it was not measured in these steps."""
+        held = self.tables.get(table)
+        if held is None or column not in held.columns:
+            return None
+        values = held.values[:, :, held.columns.index(column)].astype(np.float64)
+        here = ~np.isnan(values).all(axis=1) if values.shape[1] else np.zeros(len(held), np.bool_)
+        return Cells(held.steps[here], held.rows, values[here]) if here.any() else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is anything of what a detector may need (``Detector.needs``)."""
+        table, _, column = name.partition(".")
+        if column:
+            held = self.tables.get(table)
+            return held is not None and column in held.columns and len(held) > 0
+        if name == "gradient_norms":
+            return bool(self.tensor_names) and len(self.gradient_norms) > 0
+        if name == "metrics":
+            return bool(self.metrics)
+        return name in self.present and bool(self.present[name].any())
+
+    def last(self, count: int) -> Window:
+        """The newest ``count`` steps."""
+        return self.slice(max(0, len(self) - count), len(self))
+
+    def slice(self, start: int, stop: int) -> Window:
+        """Rows ``start`` to ``stop`` (exclusive), as positions in this window."""
+        cut = slice(start, stop)
+        steps = self.steps[cut]
+        first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (1, 0)
+        return Window(
+            steps=self.steps[cut],
+            time=self.time[cut],
+            signals={name: values[cut] for name, values in self.signals.items()},
+            present={name: values[cut] for name, values in self.present.items()},
+            skipped=self.skipped[cut],
+            refused=self.refused[cut],
+            tensor_names=self.tensor_names,
+            gradient_norms=self.gradient_norms[cut] if len(self.gradient_norms) else self.gradient_norms,
+            stream=self.stream,
+            tables={name: table.between(first, last) for name, table in self.tables.items()},
+            metrics={name: series.between(first, last) for name, series in self.metrics.items()},
+            resumed=self.resumed[(self.resumed >= first) & (self.resumed <= last)],
+            facts=self.facts,
+        )
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Something a detector saw in a window: what, when, how bad, and what carried it.
+
+    ``tensors`` names parameters or modules. ``course`` says what became of it and ``story`` which symptoms belong
+    together; both are given by ``steadytrain.grouping``, not by detectors.
+    """
+
+    name: str
+    severity: Severity
+    first_step: int
+    last_step: int
+    message: str
+    signals: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    stream: str = "main"
+    course: str | None = None
+    story: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "message": self.message,
+            "signals": list(self.signals),
+            "tensors": list(self.tensors),
+            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
+            "stream": self.stream,
+            "course": self.course,
+            "story": self.story,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Symptom:
+        return Symptom(
+            name=data["name"],
+            severity=data["severity"],
+            first_step=data["first_step"],
+            last_step=data["last_step"],
+            message=data["message"],
+            signals=tuple(data["signals"]),
+            tensors=tuple(data["tensors"]),
+            numbers={name: number_from_json(value) for name, value in data["numbers"].items()},
+            stream=data["stream"],
+            course=data.get("course"),
+            story=data.get("story"),
+        )
+
+
+@dataclass(frozen=True)
+class OperandRange:
+    """One input of an operation, summed up: what a person needs to see why the result was not finite.
+
+    ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
+    of an input that is no tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    device: str | None = None
+    smallest: float | None = None
+    largest: float | None = None
+    zeros: int = 0
+    nan: int = 0
+    inf: int = 0
+    text: str | None = None
+
+    def summary(self) -> str:
+        """The operand in a line, without its name: ``float32 [32, 10], 0 to 0.981, 14 zeros``."""
+        if self.text is not None:
+            return self.text
+        shape = str(list(self.shape)) if self.shape is not None else ""
+        parts = [" ".join(filter(None, [(self.dtype or "").removeprefix("torch."), shape]))]
+        if self.smallest is not None and self.largest is not None:
+            parts.append(f"{self.smallest:.4g} to {self.largest:.4g}")
+        counts = ((self.zeros, "zeros"), (self.nan, "NaN"), (self.inf, "Inf"))
+        parts += [f"{count:,} {what}" for count, what in counts if count]
+        return ", ".join(filter(None, parts))
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["shape"] = list(self.shape) if self.shape is not None else None
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OperandRange:
+        shape = data["shape"]
+        return OperandRange(**{**data, "shape": tuple(shape) if shape is not None else None})
+
+
+@dataclass(frozen=True)
+class Located:
+    """The first bad operation: where a value stopped being finite and went on into the loss or a gradient.
+
+    ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
+    inside the model ("" outside it), ``file``/``line``/``code`` the line of Python that asked for it; for a
+    backward operation that is the line of the forward that it differentiates. ``chain`` lists the operations
+    that carried the value on, first to last. ``method`` says which re-run found it.
+    """
+
+    phase: Phase
+    operation: str
+    produced: Literal["nan", "inf"]
+    module: str
+    file: str | None
+    line: int | None
+    code: str | None
+    inputs: tuple[OperandRange, ...]
+    chain: tuple[str, ...]
+    reached: str
+    method: str
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["inputs"] = [operand.to_json() for operand in self.inputs]
+        data["chain"] = list(self.chain)
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Located:
+        return Located(
+            **{
+                **data,
+                "inputs": tuple(OperandRange.from_json(operand) for operand in data["inputs"]),
+                "chain": tuple(data["chain"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search for the first bad operation gave: the operation, or why there is none."""
+
+    located: Located | None
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"located": self.located.to_json() if self.located else None, "why": self.why}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Finding:
+        located = data["located"]
+        return Finding(Located.from_json(located) if located else None, data["why"])
+
+
+@dataclass(frozen=True)
+class BadTensor:
+    """A parameter whose gradient was not finite: how many NaN and Inf among ``count`` elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nan: int
+    inf: int
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "shape": list(self.shape)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> BadTensor:
+        return BadTensor(**{**data, "shape": tuple(data["shape"])})
+
+
+@dataclass(frozen=True)
+class Action:
+    """One line of the ledger: what steadytrain did to the run, or let happen."""
+
+    step: int
+    policy: Policy
+    what: Literal["refused-update", "refused-rest-of-update", "observed"]
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Action:
+        return Action(**data)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Of which samples of its data set a batch was made, row by row, as the loader's sampler drew them.
+
+    ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf in them,
+    ``nonfinite_fields`` where in the batch that is (a key, or a number), as far as the script still had it.
+    """
+
+    batch: int
+    dataset: str
+    indices: tuple[int, ...]
+    nonfinite_rows: tuple[int, ...] = ()
+    nonfinite_fields: tuple[str, ...] = ()
+
+    def named(self, row: int) -> str:
+        """The sample in that row as it is got from the data set."""
+        return f"{self.dataset}[{self.indices[row]}]"
+
+    def to_json(self) -> dict[str, Any]:
+        lists = ("indices", "nonfinite_rows", "nonfinite_fields")
+        return asdict(self) | {name: list(getattr(self, name)) for name in lists}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Samples:
+        indices, rows = tuple(map(int, data["indices"])), tuple(map(int, data["nonfinite_rows"]))
+        rows = tuple(row for row in rows if 0 <= row < len(indices))
+        fields = tuple(map(str, data["nonfinite_fields"]))
+        return Samples(int(data["batch"]), str(data["dataset"]), indices, rows, fields)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle.
+
+    ``kind`` is ``nonfinite`` where the gate saw a loss or gradient that is not finite: the step was frozen before its
+    update, with batch and state. It is ``symptom`` where detectors raised ``symptoms[0]``: ``step`` is the last that
+    they saw, training went on, and batches and states are on the recording.
+    """
+
+    run: str
+    step: int
+    stream: str
+    created: str
+    symptoms: tuple[Symptom, ...]
+    parameters: tuple[BadTensor, ...]
+    action: Action
+    finding: Finding
+    losses: tuple[float, ...]
+    loss_origin: str | None
+    micro_batches: int
+    batch_note: str
+    state_note: str
+    kind: IncidentKind = "nonfinite"
+    samples: tuple[Samples, ...] = ()
+
+    @property
+    def onset_step(self) -> int:
+        """Where what it is about began."""
+        return self.symptoms[0].first_step if self.kind == "symptom" and self.symptoms else self.step
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``steadytrain.incident/1`` document, without what the bundle holds as files of their own."""
+        return {
+            "schema": "steadytrain.incident/1",
+            "kind": self.kind,
+            "run": self.run,
+            "step": self.step,
+            "stream": self.stream,
+            "created": self.created,
+            "symptoms": [symptom.to_json() for symptom in self.symptoms],
+            "located": self.finding.located.to_json() if self.finding.located else None,
+            "why": self.finding.why,
+            "parameters": [tensor.to_json() for tensor in self.parameters],
+            "action": self.action.to_json(),
+            "losses": [number_to_json(loss) for loss in self.losses],
+            "loss_origin": self.loss_origin,
+            "micro_batches": self.micro_batches,
+            "batch_note": self.batch_note,
+            "state_note": self.state_note,
+            "samples": [one.to_json() for one in self.samples],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Incident:
+        return Incident(
+            run=data["run"],
+            step=data["step"],
+            stream=data["stream"],
+            created=data["created"],
+            symptoms=tuple(Symptom.from_json(symptom) for symptom in data["symptoms"]),
+            parameters=tuple(BadTensor.from_json(tensor) for tensor in data["parameters"]),
+            action=Action.from_json(data["action"]),
+            finding=Finding.from_json({"located": data["located"], "why": data["why"]}),
+            losses=tuple(number_from_json(loss) for loss in data["losses"]),
+            loss_origin=data["loss_origin"],
+            micro_batches=data["micro_batches"],
+            batch_note=data["batch_note"],
+            state_note=data["state_note"],
+            kind=data.get("kind", "nonfinite"),
+            samples=tuple(Samples.from_json(one) for one in data.get("samples", ())),
+        )
+
+
+NO_PROGRESS = frozenset(
+    {
+        "no-learning",
+        "plateau",
+        "frozen-parameters",
+        "lost-updates",
+        "vanishing-gradients",
+        "dead-units",
+        "representation-collapse",
+    }
+)
+"""Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
+
+
+def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
+    """The order of a run's incidents: what is not finite first, then by severity, then by step.
+
+    Among those of one severity what rises comes before what does not get better: that it is removed shows in a few
+    steps.
+    """
+    severity = worst([symptom.severity for symptom in incident.symptoms])
+    slow = bool(incident.symptoms) and all(symptom.name in NO_PROGRESS for symptom in incident.symptoms)
+    grade = len(SEVERITIES) if severity is None else len(SEVERITIES) - 1 - SEVERITIES.index(severity)
+    return incident.kind != "nonfinite", grade, slow, incident.step
+
+
+def number_to_json(value: float) -> float | str:
+    """A float as strict JSON: NaN and the infinities become the strings ``nan``, ``inf`` and ``-inf``."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def number_from_json(value: float | str) -> float:
+    """The inverse of :func:`number_to_json`."""
+    return float(value)
+
+
+def worst(severities: Sequence[Severity]) -> Severity | None:
+    """The gravest of ``severities``, None when there are none."""
+    return max(severities, key=SEVERITIES.index, default=None)

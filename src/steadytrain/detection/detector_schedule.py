@@ -1,0 +1,94 @@
+"""Whose turn it is to look: the detectors beside training, spread over the steps so that none waits for all of them.
+
+A look is at the steps up to the last multiple of 16, and its detectors take turns in the 16 steps after it, two or so a
+step. All see the same window, so what one works out of a signal the next one finds ready. Not here: what becomes of a
+symptom (``run_recorder``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.core.model import Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.grouping import classified
+from steadytrain.grouping.catalog import detector_name
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.optimizer_streams import Stream
+
+LOOK_STEPS = 16
+
+
+class Looks:
+    """The detectors that still work: one that raises is told of once and asked no more."""
+
+    def __init__(self, detectors: Sequence[Detector], guard: Guard) -> None:
+        # Those of one signal stand together: it is followed once for all of them.
+        self._detectors = sorted(detectors, key=lambda detector: detector.needs[:1])
+        self._guard = guard
+        self._read: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._windows: dict[str, Window] = {}
+        self.looked: set[str] = set()
+
+    def turn(self, stream: Stream) -> tuple[Window, list[Symptom]]:
+        """What the detectors see whose turn is at this step of ``stream``, and the scalars of the steps they saw."""
+        turn = stream.step % LOOK_STEPS
+        count = len(self._detectors)
+        first, last = -(-turn * count // LOOK_STEPS), -(-(turn + 1) * count // LOOK_STEPS)
+        until = stream.step - turn
+        scalars = self._windows.get(stream.name)
+        if scalars is None or not len(scalars) or int(scalars.steps[-1]) != until:
+            scalars = self._windows[stream.name] = stream.history.window(until=until)
+        return scalars, self._ask(stream, self._detectors[first:last], scalars)
+
+    def all(self, stream: Stream) -> tuple[Window, list[Symptom]]:
+        """What every detector sees now."""
+        self._read.clear()
+        scalars = stream.history.window()
+        return scalars, self._ask(stream, list(self._detectors), scalars)
+
+    def _ask(self, stream: Stream, asked: list[Detector], scalars: Window) -> list[Symptom]:
+        found: list[Symptom] = []
+        tensors: Window | None = None
+        for detector in asked if len(scalars) else ():
+            window = scalars
+            if "gradient_norms" in detector.needs:
+                window = tensors = tensors or stream.history.recent(until=int(scalars.steps[-1]))
+            if not self._has_news(detector, window):
+                continue
+            self.looked.add(detector_name(type(detector)))
+            try:
+                seen = detector.check(window)
+            except Exception as error:
+                self._detectors.remove(detector)
+                self._guard.report(f"the detector {type(detector).__name__}", error)
+                continue
+            found += [replace(classified(scalars, symptom), stream=stream.name) for symptom in seen]
+        return found
+
+    def _has_news(self, detector: Detector, window: Window) -> bool:
+        """Whether there is something to look at. Of tables alone only where one was read since this detector looked."""
+        if not detector.needs:
+            return True
+        if not any(window.has(need) for need in detector.needs):
+            return False
+        newest = tuple(_readings(detector, window))
+        if len(newest) < len(detector.needs):
+            return True
+        key = (window.stream, detector_name(type(detector)))
+        known, self._read[key] = self._read.get(key), newest
+        return known != newest
+
+
+def _readings(detector: Detector, window: Window) -> Iterator[int]:
+    """For each need that is no signal the step of its newest reading, -1 where there is none."""
+    for need in detector.needs:
+        table = window.tables.get(need.partition(".")[0])
+        if "." in need:
+            yield int(table.steps[-1]) if table is not None and len(table) else -1
+        elif need == "metrics":
+            yield max((int(series.steps[-1]) for series in window.metrics.values() if len(series)), default=-1)

@@ -1,0 +1,337 @@
+"""The run's books: its steps, its symptoms, its ledger, in memory and in the run folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from steadytrain.capture.hooks.fail_open import Guard, Tell
+from steadytrain.capture.incident import environment
+from steadytrain.capture.machine import MachineSampler, Sample
+from steadytrain.capture.step import ranks
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
+from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
+from steadytrain.detection.detector_schedule import Looks
+from steadytrain.detection.sink import Sink
+from steadytrain.detectors import Detector
+from steadytrain.grouping.courses import OPEN
+from steadytrain.grouping.stories import Story, tell
+from steadytrain.storage.retention import Keeper
+from steadytrain.storage.run_folder import RUN_FILE, RunWriter
+from steadytrain.storage.segments import SegmentWriter
+from steadytrain.storage.tables import TableWriter
+
+STATE_BYTES_MAX_DEFAULT = 4 << 30
+REWIND_BYTES_DEFAULT = 4096 * 1_000_000
+"""Disk for the tape and the snapshots of a run, while it runs."""
+
+RECENT_STEPS = 64
+"""A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
+
+VOCABULARY_MIN = 256
+"""Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
+the classes of a whole text."""
+
+_NO_TENSORS = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
+    what their modules put out (``Activations``). ``continues``: the run that this one goes on from (``earlier_run``).
+    ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no such thing; ``keep_rewind``: it stays although
+    the run ended well."""
+
+    run_dir: Path
+    run_name: str
+    policy: Policy = "stop"
+    level: Level = LEVELS[LEVEL_DEFAULT]
+    state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
+    in_graph: bool = False
+    continues: Mapping[str, Any] | None = None
+    rewind_bytes_max: int = REWIND_BYTES_DEFAULT
+    keep_rewind: bool = False
+    description: dict[str, Any] = field(default_factory=dict)
+    diff: str | None = None
+
+
+class Books:
+    """Writes what is seen, and runs the detectors over it. An error of a disk is told once; then nothing is written."""
+
+    def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector], sink: Sink) -> None:
+        self.settings = settings
+        self.symptoms: dict[tuple[str, str, int], Symptom] = {}
+        self.stories: list[Story] = []
+        self.recording = True
+        self._guard = guard
+        self._tell = tell
+        self._told: dict[tuple[str, str, int], str] = {}
+        self._looks = Looks(detectors, guard)
+        self._run: RunWriter | None = None
+        self._sink = sink
+        self._machine: MachineSampler | None = None
+        self._keeper: Keeper | None = None
+        self._facts_waiting: dict[str, Any] = {}
+        self._known: dict[str, float] = {}  # facts that detectors read
+        self._classes = 0
+        self._looked = 0
+
+    @property
+    def detector_names(self) -> list[str]:
+        """The detectors that have found something to look at, by the name that `explain` knows."""
+        return sorted(self._looks.looked)
+
+    def open(self, stream: Stream) -> RunWriter:
+        """The run folder, made when the first step of ``stream`` is seen and not before."""
+        if self._run is None:
+            run = self.begin()
+            facts = {
+                "model": environment.model_facts(list(stream.roots()), stream.parameters),
+                "optimizer": environment.optimizer_facts(stream.optimizers[0]),
+            }
+            with self._guard.part("reading the environment"):
+                facts |= {"versions": environment.versions(), "numerics": environment.numerics()}
+            for name, value in facts.items():
+                run.set_fact(name, value)
+            with self._guard.part("reading the machine"):
+                every_s = self.settings.level.machine_every_s
+                self._machine = MachineSampler(run.path, every_s=every_s, guard=self._guard)
+                self._machine.start()
+            with self._guard.part("keeping the run folder small"):
+                self._keeper = Keeper(run.path, lambda error: self._guard.report("keeping the run folder small", error))
+                self._keeper.start()
+            with self._guard.part("exporting"):
+                self._sink.open(run.path, {**self.settings.description, **_rank_facts(), **facts})
+        return self.begin()
+
+    def begin(self) -> RunWriter:
+        """The run folder, made if it is not there: also for a run that failed before its first step."""
+        if self._run is None:
+            self._run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
+            self._run.set_fact("torch", torch.__version__)
+            for name, value in self._facts_waiting.items():
+                self._run.set_fact(name, value)
+        return self._run
+
+    @property
+    def machine_samples(self) -> list[Sample]:
+        """The last readings of the machine, oldest first."""
+        return self._machine.recent() if self._machine is not None else []
+
+    @property
+    def begun(self) -> bool:
+        """Whether this process has a run folder."""
+        return self._run is not None
+
+    def _own_folder(self) -> Path:
+        """The run folder for the first process that trains; a folder under ``ranks`` for the others."""
+        rank = ranks.rank()
+        if rank:
+            return self.settings.run_dir / "ranks" / f"{rank:04d}"
+        if (self.settings.run_dir / RUN_FILE).exists():
+            return self.settings.run_dir / "ranks" / f"process-{os.getpid()}"
+        return self.settings.run_dir
+
+    def commit(self, stream: Stream, measured: Measurement) -> None:
+        """Put a step into memory and on disk, once."""
+        if measured.committed:
+            return
+        measured.committed = True
+        if self._classes >= VOCABULARY_MIN and measured.record.scalars.get("tokens"):
+            self.set_fact("vocabulary", self._classes)
+        stream.history.facts = self._known
+        stream.history.append(measured.record, measured.tensor_names)
+        if not self.recording:
+            return
+        try:
+            run = self.open(stream)
+            if stream.writer is None:
+                stream.writer = SegmentWriter(run.path / "steps" / stream.name, stream=stream.name)
+            stream.writer.append(replace(measured.record, gradient_norms=_NO_TENSORS), ())
+        except Exception as error:
+            self._give_up(error)
+            return
+        record = measured.record
+        norms = Reading("gradients", measured.tensor_names, ("norm",), record.gradient_norms[:, None])
+        self.read(stream, record.step, record.time, norms)
+        self._read_machine(stream, record.step)
+        with self._guard.part("exporting"):
+            self._sink.step(stream.name, record, measured.tensor_names)
+
+    def _read_machine(self, stream: Stream, step: int) -> None:
+        for sample in self._machine.take() if self._machine is not None else ():
+            self.read(stream, step, sample.time, sample.reading)
+
+    def read(self, stream: Stream, step: int, time: float, reading: Reading) -> None:
+        """Put one reading of a table into memory, for the detectors, and on disk."""
+        stream.history.read(step, time, reading)
+        if not self.recording:
+            return
+        try:
+            if reading.table not in stream.tables:
+                folder = self.open(stream).path / "tables" / stream.name
+                stream.tables[reading.table] = TableWriter(folder, reading.table)
+            stream.tables[reading.table].append(step, time, reading)
+        except Exception as error:
+            self._give_up(error)
+            return
+        if reading.table != "gradients":  # the sink has those with the step
+            with self._guard.part("exporting"):
+                self._sink.reading(stream.name, step, time, reading)
+
+    def add_incident(self, path: Path, incident: Incident) -> None:
+        """The bundle at ``path`` is sealed, with its finding."""
+        with self._guard.part("exporting"):
+            self._sink.incident(path, incident)
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """One more fact of the run; kept until there is a folder to write it to. Of ``FACTS``, detectors get it."""
+        if name in FACTS:
+            if self._known.get(name) == float(value):
+                return
+            self._known[name] = float(value)
+        if self._run is None:
+            self._facts_waiting[name] = value
+        elif self.recording:
+            try:
+                self._run.set_fact(name, value)
+            except Exception as error:
+                self._give_up(error)
+
+    def saw_logits(self, classes: int) -> None:
+        """How many classes the model tells apart: its vocabulary, if it is trained on tokens."""
+        self._classes = classes
+
+    def forget(self) -> None:
+        """In a forked child: nothing of this is its own."""
+        self._sink.forget()
+
+    def _give_up(self, error: Exception) -> None:
+        self.recording = False
+        self._guard.report("recording to the run folder", error)
+
+    def look(self, stream: Stream) -> list[Symptom]:
+        """Let the detectors look whose turn it is, and record what is new or has grown. Gravest first."""
+        return self._record(stream, *self._looks.turn(stream))
+
+    def detect(self, stream: Stream) -> list[Symptom]:
+        """Let every detector look now. Gravest first; at the same severity the loss leads."""
+        return self._record(stream, *self._looks.all(stream))
+
+    def _record(self, stream: Stream, window: Window, seen: Sequence[Symptom]) -> list[Symptom]:
+        if len(self._looks.looked) > self._looked:
+            self._looked = len(self._looks.looked)
+            self.set_fact("detectors", self.detector_names)
+        newest = int(window.steps[-1]) if len(window) else 0
+        # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
+        known = {(symptom.name, symptom.first_step) for symptom in seen}
+        recent = (symptom for symptom in seen if symptom.last_step > stream.began and self._is_recent(symptom, newest))
+        found = [self._as_known(symptom, known) for symptom in recent]
+        for symptom in found:
+            key = (symptom.name, symptom.stream, symptom.first_step)
+            if self.symptoms.get(key) != symptom:
+                self.symptoms[key] = symptom
+                with self._guard.part("recording a symptom"):
+                    self.open(stream).raise_symptom(symptom)
+                with self._guard.part("exporting"):
+                    self._sink.symptom(symptom)
+        return sorted(found, key=_by_weight)
+
+    def _is_recent(self, symptom: Symptom, newest: int) -> bool:
+        """Whether ``symptom`` is not over, or what becomes of it is about to be known."""
+        if symptom.last_step > newest - RECENT_STEPS:
+            return True
+        known = self.symptoms.get((symptom.name, symptom.stream, symptom.first_step))
+        return known is not None and known.course == OPEN and symptom.last_step > newest - 2 * RECENT_STEPS
+
+    def _as_known(self, symptom: Symptom, seen: Collection[tuple[str, int]]) -> Symptom:
+        """``symptom`` under the first step that it is on record with, where it began in the middle of such a one.
+
+        The edge of a window that slides may cut an episode, and what is left of it is no new one.
+        """
+        if (symptom.name, symptom.stream, symptom.first_step) in self.symptoms:
+            return symptom
+        for known in reversed(self.symptoms.values()):
+            same = (known.name, known.stream) == (symptom.name, symptom.stream)
+            cut = known.first_step < symptom.first_step <= known.last_step
+            if same and cut and (known.name, known.first_step) not in seen:
+                message = symptom.message if symptom.severity != known.severity else known.message
+                last_step = max(known.last_step, symptom.last_step)
+                return replace(symptom, first_step=known.first_step, last_step=last_step, message=message)
+        return symptom
+
+    def tell_symptoms(self, found: Sequence[Symptom]) -> None:
+        """Say each once, and again when it has become graver. A note is for the report only."""
+        for symptom in found:
+            key = (symptom.name, symptom.stream, symptom.first_step)
+            if symptom.severity != "note" and self._told.get(key) != symptom.severity:
+                self._told[key] = symptom.severity
+                self._tell(f"{symptom.severity}: {symptom.message}")
+
+    def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
+        """Close the segments and the folder, with how the run ended."""
+        with self._guard.part("telling stories"):
+            self._tell_stories(streams)
+        if self._machine is not None:
+            with self._guard.part("reading the machine"):
+                self._machine.close()
+                facts = {**facts, "machine": self._machine.facts, "machine_notes": self._machine.notes}
+            if streams:
+                self._read_machine(streams[0], streams[0].step)
+        for stream in streams:
+            for writer in (stream.writer, *stream.tables.values()):
+                if writer is not None:
+                    with self._guard.part("closing a segment"):
+                        writer.close()
+        if self._keeper is not None:
+            with self._guard.part("keeping the run folder small"):
+                self._keeper.close()
+        if self._run is not None:
+            with self._guard.part("exporting"):
+                self._sink.close(str(facts.get("ended")))
+            for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
+                self._run.set_fact(name, value)
+            self._run.close()
+
+    def _tell_stories(self, streams: Sequence[Stream]) -> None:
+        """Which symptoms belong together is known when all are; put it on record."""
+        for stream in streams:
+            own = [symptom for symptom in self.symptoms.values() if symptom.stream == stream.name]
+            for story in tell(own, stream.history.window()):
+                self.stories.append(story)
+                for symptom in story.symptoms:
+                    self.symptoms[symptom.name, symptom.stream, symptom.first_step] = symptom
+                    if self._run is not None and self.recording:
+                        self._run.raise_symptom(symptom)
+
+
+def utc_now() -> str:
+    """The time as it stands in every document."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def started_at(settings: Settings) -> float:
+    """When the run began, in seconds since the epoch; 0 where its description does not say."""
+    started = settings.description.get("started")
+    return datetime.fromisoformat(started).timestamp() if isinstance(started, str) else 0.0
+
+
+def _rank_facts() -> dict[str, Any]:
+    return {"rank": ranks.rank(), "world_size": ranks.world_size(), "pid": os.getpid()}
+
+
+def _by_weight(symptom: Symptom) -> tuple[int, int, int]:
+    """Gravest first, then the newest, then in the order in which a step computes the signals."""
+    order = (
+        list(SIGNALS).index(symptom.signals[0]) if symptom.signals and symptom.signals[0] in SIGNALS else len(SIGNALS)
+    )
+    return -SEVERITIES.index(symptom.severity), -symptom.last_step, order

@@ -1,0 +1,37 @@
+"""One file per symptom detector, found by walking this package.
+
+A detector is a frozen dataclass: its fields are its thresholds, ``needs`` names what it reads, and ``check(window)``
+is a pure function of the window. It has no memory; history belongs to the window. Its docstring is its
+documentation: first sentence, then ``Means``, ``Causes`` and ``Next`` (``steadytrain explain NAME``).
+
+Detectors do not know each other. What belongs together is told together in ``steadytrain.grouping``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from steadytrain.core.model import Symptom, Window
+
+
+@dataclass(frozen=True)
+class Detector(ABC):
+    """The contract of a symptom detector. Subclasses are final.
+
+    ``needs`` holds names of ``model.SIGNALS``, ``gradient_norms``, columns of tables as ``table.column``
+    (``tensors.update_ratio``), or ``metrics`` (numbers logged now and then). It can say something where at least one
+    of them is there; which of them it cannot do without is its own to check.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        """All that ``window`` shows, oldest first.
+
+        A window may be the last steps of a live run, which has slid along and is looked at every few steps, or a whole
+        log. An episode that lies in two windows must come out of both with the same ``first_step``: that is its name.
+        A persistent fault is one symptom, not one a step.
+        """

@@ -1,0 +1,95 @@
+"""Attention logits grow beyond what a softmax can use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes
+
+
+@final
+@dataclass(frozen=True)
+class AttentionLogitGrowth(Detector):
+    """The largest attention logit grows far beyond what a softmax can use.
+
+    Means:
+        A softmax that sees a logit 100 above the others gives it everything, and its gradient is zero: the head cannot
+        learn its way back. From there queries and keys keep growing, hundreds to thousands of steps before the loss
+        shows it. Above 100 is worth a look (the bound that QK-clip holds); a warning if it has grown to that in view,
+        or above 1,000; critical above 10,000, where small models diverged (2302.05442, 2309.14322).
+
+    Causes:
+        - a learning rate that is too high for the query and key projections: their product grows with the square
+        - no QK-norm, softcap or QK-clip in a large or long-trained model: it is structural then, and no optimizer or
+          rebuilt state cured it for long (Kimi K2, 2507.20534; Marin 32B)
+        - scores that are not divided by the square root of the head's width, or twice multiplied by a scale
+        - biased rounding of attention in low precision (2510.04212)
+
+    Next:
+        1. See which layers began, and whether their entropy falls (attention-entropy-collapse).
+        2. For a run that must go on: QK-clip (tau 100) or a smaller learning rate for query and key projections.
+        3. For the next one: QK-norm, or a softcap of 50 on the logits.
+        4. Check the scale: at the first step the largest logit should be of the order of one.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("modules.attention_logit_max",)
+
+    watch_logit_max: float = field(
+        default=100.0, metadata={"about": "worth a look above this: the tau that QK-clip holds (2507.20534)"}
+    )
+    warning_logit_max: float = field(
+        default=1e3, metadata={"about": "a warning whether it grew in view or not: what Kimi K2 saw without QK-clip"}
+    )
+    critical_logit_max: float = field(
+        default=1e4, metadata={"about": "critical: small models diverged from there on (2309.14322)"}
+    )
+    growth_ratio: float = field(
+        default=4.0,
+        metadata={
+            "about": "above 100 it is a warning if it became this many times the smallest reading in view: chosen, so "
+            "that pretrained models that live there are only a note"
+        },
+    )
+    sustained_readings: int = field(
+        default=3, metadata={"about": "readings in a row, 16 steps apart or more: the maximum of one batch is noisy"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        cells = applied_cells(window, "modules", "attention_logit_max", apart_steps=APART_STEPS)
+        if cells is None:
+            return ()
+        # An infinite logit is beyond every bound; what made it is told by nonfinite-activation.
+        found = episodes(window, cells, cells.values > self.watch_logit_max, readings=self.sustained_readings)
+        return tuple(self._symptom(cells, episode) for episode in found)
+
+    def _symptom(self, cells: Cells, episode: Episode) -> Symptom:
+        values = cells.values[episode.first : episode.last + 1][:, episode.positions]
+        # What held for as many readings as a symptom needs, so that one batch alone does not raise the severity.
+        peak = np.sort(np.nanmax(values, axis=1))[-min(self.sustained_readings, len(values))]
+        smallest = np.nanmin(cells.values[:, episode.positions], axis=0)
+        grew = bool((np.nanmax(values, axis=0) >= self.growth_ratio * np.maximum(smallest, 1.0)).any())
+        severity: Severity = "critical" if peak > self.critical_logit_max else "note"
+        if severity == "note" and (peak > self.warning_logit_max or grew):
+            severity = "warning"
+        return Symptom(
+            name="attention-logit-growth",
+            severity=severity,
+            first_step=episode.first_step,
+            last_step=episode.last_step,
+            message=f"the largest attention logit of {episode.who('modules')} stood above {self.watch_logit_max:g} "
+            f"{episode.when()} and reached {np.nanmax(values):.4g}",
+            signals=("modules.attention_logit_max",),
+            tensors=episode.names,
+            numbers={
+                "logit_max": float(np.nanmax(values)),
+                "logit_max_sustained": float(peak),
+                "logit_max_smallest_in_view": float(smallest.min()),
+                "modules": float(len(episode.rows)),
+                "modules_measured": float((~np.isnan(cells.values)).any(axis=0).sum()),
+            },
+        )

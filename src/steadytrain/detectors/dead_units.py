@@ -1,0 +1,146 @@
+"""Units put out nothing but zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.layer_names import embeddings_among, experts_among
+from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change, loss_jump
+
+
+@final
+@dataclass(frozen=True)
+class DeadUnits(Detector):
+    """Units of a layer put out nothing but zeros, whatever the input, and get no gradient.
+
+    Means:
+        A ReLU below zero for every input has no gradient and cannot come back. That half of the outputs of a ReLU are
+        zero is health, and so are 97 % in a large transformer (2210.06313): other inputs wake other units. So two
+        other things are looked for: a module whose whole output is zero, and parameters of which most elements have no
+        gradient at all in a batch where they had one before. For a bias that share is the share of dead units. While
+        the loss falls it is a note, unless they died in a jump of the loss; "critical" means that the loss went up and
+        most units are gone.
+
+    Causes:
+        - one update that was far too large, from a learning rate that is too high or a bad batch: it pushed biases
+          far below zero
+        - an initialisation with biases that are too negative, or weights that are too large for the depth
+        - inputs that are not centred: all of one sign and large
+        - a branch that is multiplied by zero, or masked, for good
+
+    Next:
+        1. Look at the learning rate and the update norms at `first_step`.
+        2. Go back before it with a third of the learning rate, warm-up, or clipping. Dead units stay dead.
+        3. LeakyReLU or GELU instead of ReLU; a norm before the activation.
+        4. If it was so from the first step: check the initialisation with one batch and no training.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")
+
+    silent_share: float = field(
+        default=0.99,
+        metadata={"about": "zeros in a module's output from which it is silent: above the sparsest healthy layers"},
+    )
+    dead_share: float = field(
+        default=0.5,
+        metadata={"about": "elements of a parameter without a gradient: half of the units (AutoTrainer warns there)"},
+    )
+    critical_share: float = field(
+        default=0.7, metadata={"about": "the same of a critical one (AutoTrainer's bound for dying ReLU)"}
+    )
+    rise_share: float = field(
+        default=0.3,
+        metadata={
+            "about": "by how much a weight's share must have risen in view: inputs that are always zero (the border of "
+            "an image) take the gradient of their weights from the start. A bias needs no rise"
+        },
+    )
+    sustained_readings: int = field(
+        default=3, metadata={"about": "readings in a row, 16 steps apart or more: outputs that start at zero move on"}
+    )
+    loss_scales: float = field(
+        default=1.0,
+        metadata={
+            "about": "robust standard deviations by which the loss must lie below that before for it to be falling"
+        },
+    )
+    jump_scales: float = field(
+        default=8.0,
+        metadata={
+            "about": "robust standard deviations that make a jump of the loss. Units that die in a jump stay dead when "
+            "the rest learns on, so that a falling loss does not excuse them"
+        },
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        found = [*self._silent(window), *self._dead(window)]
+        found.sort(key=lambda symptom: (symptom.first_step, symptom.signals))
+        told: list[Symptom] = []
+        for symptom in found:  # a dead layer shows in both tables: one symptom
+            if not told or symptom.first_step > told[-1].last_step:
+                told.append(symptom)
+        return tuple(told)
+
+    def _silent(self, window: Window) -> list[Symptom]:
+        """Modules that put out nothing."""
+        cells = applied_cells(window, "modules", "zero_share", apart_steps=APART_STEPS)
+        if cells is None or not (cells.values >= self.silent_share).any():
+            return []
+        beyond = cells.values >= self.silent_share
+        beyond &= ~experts_among(cells.rows)  # they only answer the tokens they get
+        always = (beyond | np.isnan(cells.values)).all(axis=0)
+        if holds_start(window.steps, stride=stride_of(window.steps)):
+            beyond &= ~always  # was made so: a branch that is switched off
+        found = episodes(window, cells, beyond, readings=self.sustained_readings)
+        return [self._symptom(window, cells, episode, "modules.zero_share") for episode in found]
+
+    def _dead(self, window: Window) -> list[Symptom]:
+        """Parameters most of which have no gradient any more."""
+        cells = applied_cells(window, "tensors", "gradient_zero_share", apart_steps=APART_STEPS)
+        if cells is None:
+            return []
+        beyond = cells.values > self.dead_share
+        if not beyond.any():
+            return []
+        beyond &= ~(embeddings_among(cells.rows) | experts_among(cells.rows))
+        beyond &= self._alive_elsewhere(cells)
+        lowest = np.nanmin(np.where(np.isnan(cells.values).all(axis=0), 1.0, cells.values), axis=0)
+        biases = np.array([row.endswith("bias") for row in cells.rows])
+        beyond &= (cells.values - lowest >= self.rise_share) | biases
+        found = episodes(window, cells, beyond, readings=self.sustained_readings)
+        return [self._symptom(window, cells, episode, "tensors.gradient_zero_share") for episode in found]
+
+    def _alive_elsewhere(self, cells: Cells) -> NDArray[np.bool_]:
+        """Readings in which some parameter has a gradient: where none has, the loss is at rest and nothing is dead."""
+        lowest: FloatArray = np.nan_to_num(cells.values, nan=1.0).min(axis=1, keepdims=True)
+        return lowest < self.dead_share
+
+    def _symptom(self, window: Window, cells: Cells, episode: Episode, signal: str) -> Symptom:
+        values = cells.values[episode.first : episode.last + 1][:, episode.positions]
+        share = float(np.nanmax(np.nanmedian(values, axis=0)))
+        change = loss_change(window, episode.seen_step, episode.last_step)
+        before = int(cells.steps[max(0, episode.first - 1)])
+        jumped = loss_jump(window, before, int(cells.steps[episode.first])) > self.jump_scales
+        severity: Severity = "note" if change < -self.loss_scales and not jumped else "warning"
+        if change > self.loss_scales and share > self.critical_share:
+            severity = "critical"
+        silent = signal.startswith("modules")
+        return Symptom(
+            name="dead-units",
+            severity=severity,
+            first_step=episode.first_step,
+            last_step=episode.last_step,
+            message=f"{episode.who('modules' if silent else 'parameters')} "
+            f"{'put out nothing but zeros' if silent else f'had no gradient in {share:.0%} of the elements'} "
+            f"{episode.when()}",
+            signals=(signal,),
+            tensors=episode.names,
+            numbers={"share": share, "rows": float(len(episode.rows)), "loss_change_scales": change},
+        )

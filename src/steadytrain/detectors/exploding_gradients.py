@@ -1,0 +1,197 @@
+"""Gradients grow without bound, over time or along the depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.layer_names import profiles
+from steadytrain.statistics.rolling_baseline import stride_of
+from steadytrain.statistics.table_episodes import (
+    APART_STEPS,
+    NAMES_MAX,
+    episodes,
+    known_first_reading,
+    loss_change,
+    stretches,
+)
+
+BLOCK_STEPS = 16
+"""Steps of which the median is looked at: a spike of less than eight steps is none of this."""
+
+
+@final
+@dataclass(frozen=True)
+class ExplodingGradients(Detector):
+    """Gradient norms grow and keep growing, with a loss that rises, or are a thousandfold along the depth.
+
+    Means:
+        Over time: the median norm of 16 steps rises through 200 steps, threefold in all, or stands ten times above
+        what it was 64 to 320 steps earlier, and the loss rises too. Clipping hides it in the update and delays the end.
+        A norm that grows while the loss falls is no fault: near the end of a decaying learning rate it does so by
+        nature (2506.02285). Along the depth: the first block's gradient is a thousand times the last one's, which
+        training may survive with Adam and does not with SGD.
+
+    Causes:
+        - a learning rate above the edge of stability, or the end of a warm-up that leads there (2103.00065)
+        - recurrent or very deep stacks without norms, initialised too large
+        - attention logits, output logits or activations that grow (their own symptoms say so)
+        - optimizer state that was lost or is of other parameters
+        - for a ratio along depth: residual branches that are not scaled down, post-norm
+
+    Next:
+        1. Compare `first_step` with the schedule, and with the first tensors whose norm grew.
+        2. Train on from before it at a third of the learning rate. If that cures it, look for stability, not for data.
+        3. Clip by norm at about the healthy median; if it only comes later, the cause is still there.
+        4. For depth: smaller initialisation by the square root of the number of blocks, pre-norm.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient_norm", "gradient_norms", "tensors.gradient_norm")
+
+    trend_steps: int = field(
+        default=200,
+        metadata={"about": "steps through which the log of the norm must rise, block by block (AutoTrainer)"},
+    )
+    trend_ratio: float = field(
+        default=3.0,
+        metadata={"about": "by how much in all: medians of 16 healthy steps wander by less than half of it"},
+    )
+    trend_order_share: float = field(
+        default=0.85,
+        metadata={
+            "about": "share of the pairs of medians in them of which the later one is larger: a step up has at most "
+            "three quarters of them, noise a half"
+        },
+    )
+    level_ratio: float = field(
+        default=10.0, metadata={"about": "median norm over the one before, with a rising loss: chosen"}
+    )
+    least_share: float = field(
+        default=1e-3,
+        metadata={
+            "about": "of the largest median before: a run whose gradients have fallen further has converged, and what "
+            "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)"
+        },
+    )
+    critical_ratio: float = field(default=100.0, metadata={"about": "the same of a critical one: chosen"})
+    depth_ratio: float = field(
+        default=1e3, metadata={"about": "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)"}
+    )
+    loss_scales: float = field(
+        default=4.0, metadata={"about": "robust standard deviations by which the loss must have risen meanwhile"}
+    )
+    sustained_readings: int = field(
+        default=4, metadata={"about": "readings of the ratio along depth, 16 steps apart or more, in a row"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        return tuple(sorted((*self._over_time(window), *self._along_depth(window)), key=lambda found: found.first_step))
+
+    def _over_time(self, window: Window) -> list[Symptom]:
+        norms = window.applied("gradient_norm")
+        stride = stride_of(window.steps)
+        steps, medians = _medians(norms, BLOCK_STEPS * stride)
+        back = max(3, -(-self.trend_steps // (BLOCK_STEPS * stride)))
+        if len(steps) < 4 or medians.max() < self.trend_ratio * medians.min():
+            return []
+        # The median of 16 blocks that ended 4 blocks ago; where the run has just begun its first block fills in.
+        filled = np.concatenate([np.full(20, medians[0]), medians])
+        before = np.median(sliding_window_view(filled, 16)[: len(medians)], axis=1)
+        above = medians > self.level_ratio * before
+        rising = _rising(medians, back, self.trend_ratio, self.trend_order_share)
+        found = []
+        for start, stop in stretches(above | rising, hole_max=2):
+            first = start
+            if rising[start] and not above[start]:  # the growth began at the lowest block of those it took
+                first = start - back + int(np.argmin(medians[start - back : start]))
+            first_step = known_first_reading(window, steps, first, last=stop - 1)
+            if first == start and first_step == steps[first]:
+                first_step = _first_above(norms, first_step, self.level_ratio * float(before[start]))
+            last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
+            change = loss_change(window, first_step, last_step)
+            converged = medians[start:stop].max() < self.least_share * medians[: start + 1].max()
+            if change < self.loss_scales or converged:
+                continue
+            level = before[start]
+            ratio = float(medians[start:stop].max() / level)
+            found.append(
+                Symptom(
+                    name="exploding-gradients",
+                    severity="critical" if ratio > self.critical_ratio else "warning",
+                    first_step=first_step,
+                    last_step=last_step,
+                    message=f"the gradient norm grew to {medians[start:stop].max():.3g} from step {first_step} to "
+                    f"{last_step}, {ratio:.3g} times what it was before, and the loss rises",
+                    signals=("gradient_norm", "loss"),
+                    numbers={"ratio": ratio, "norm_before": float(level), "loss_change_scales": change},
+                )
+            )
+        return found
+
+    def _along_depth(self, window: Window) -> list[Symptom]:
+        found = []
+        for profile in profiles(window, apart_steps=APART_STEPS):
+            ratio = profile.first_to_last()
+            cells = Cells(profile.steps, (profile.stack.name,), ratio[:, None])
+            for episode in episodes(window, cells, cells.values > self.depth_ratio, readings=self.sustained_readings):
+                typical = float(np.nanmedian(ratio[episode.first : episode.last + 1]))
+                norms = np.nanmedian(profile.norms[episode.first : episode.last + 1], axis=0)
+                large = [profile.stack.block(at) for at in np.flatnonzero(norms > self.depth_ratio * norms[-1])]
+                found.append(
+                    Symptom(
+                        name="exploding-gradients",
+                        severity="warning",
+                        first_step=episode.first_step,
+                        last_step=episode.last_step,
+                        message=f"the gradient of {profile.stack.spoken(0)} was {typical:.3g} times that of "
+                        f"{profile.stack.spoken(len(norms) - 1)} {episode.when()}",
+                        signals=("gradient_norms",),
+                        tensors=tuple(large[:NAMES_MAX]),
+                        numbers={"ratio": typical, "blocks": float(len(norms)), "blocks_above": float(len(large))},
+                    )
+                )
+        return found
+
+
+def _rising(medians: FloatArray, back: int, ratio: float, order_share: float) -> NDArray[np.bool_]:
+    """Blocks up to which the median has risen through ``back`` blocks, by ``ratio`` in all and in order."""
+    rising = np.zeros(len(medians), np.bool_)
+    if len(medians) <= back:
+        return rising
+    ends = back + np.flatnonzero(medians[back:] > ratio * medians[:-back])
+    runs = sliding_window_view(medians, back + 1)[ends - back]
+    later = sum((runs[:, lag:] > runs[:, :-lag]).sum(axis=1) for lag in range(1, back + 1))
+    rising[ends] = later >= order_share * (back * (back + 1) / 2)
+    return rising
+
+
+def _first_above(norms: Series, step: int, bound: float) -> int:
+    """The first step above ``bound`` of the block that begins at ``step``, or of those right before it that are, too:
+    half of a block is enough for its median. ``step`` itself where none is."""
+    row = int(np.searchsorted(norms.steps, step))
+    found = np.flatnonzero(norms.values[row : row + BLOCK_STEPS] > bound)
+    if not len(found):
+        return step
+    at = row + int(found[0])
+    while at > 0 and at > row - BLOCK_STEPS and norms.values[at - 1] > bound:
+        at -= 1
+    return int(norms.steps[at])
+
+
+def _medians(norms: Series, block_steps: int) -> tuple[IntArray, FloatArray]:
+    """First steps and medians of the whole blocks of ``block_steps`` steps, counted from step 0."""
+    if not len(norms):
+        return np.zeros(0, np.int64), np.zeros(0)
+    block = norms.steps // block_steps
+    starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
+    counts = np.diff(np.append(starts, len(norms)))
+    ordered = norms.values[np.lexsort((norms.values, block))]
+    medians = np.maximum(ordered[starts + counts // 2], 1e-300)
+    whole = counts >= np.median(counts) / 2
+    return norms.steps[starts[whole]], medians[whole]

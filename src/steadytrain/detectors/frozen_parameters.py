@@ -1,0 +1,157 @@
+"""Parameters that should learn do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.model import GRADIENT_ABSENT, Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.layer_names import experts_among
+from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.table_episodes import (
+    APART_STEPS,
+    Episode,
+    apart,
+    applied_cells,
+    episodes,
+    is_coarse,
+    stretches,
+)
+
+
+@final
+@dataclass(frozen=True)
+class FrozenParameters(Detector):
+    """Parameters that the optimizer holds do not move: no gradient, a gradient of zero, or no update.
+
+    Means:
+        For 100 steps these parameters had no gradient at all, or one that is exactly zero, or an update that is, while
+        others learned. Only parameters that were handed to the optimizer are looked at, so a base that was frozen and
+        left out is not among them; nor is, in a watched run, a parameter whose `requires_grad` is False. Where more
+        than half of them never had a gradient in view, and from the start, a frozen base was handed over by design: a
+        note. Poolers that no loss uses are one, too. "critical" means that most of the model stopped after it had
+        learned.
+
+    Causes:
+        - a part of the model that the forward pass does not use, or whose output nothing reads
+        - `detach`, `no_grad`, `.data` or an integer conversion between these parameters and the loss
+        - a layer above that is dead (see dead-units), or a gate, mask or scale of zero
+        - an optimizer made before parameters were replaced, or before the model was moved or wrapped
+        - a learning rate of zero in their parameter group
+
+    Next:
+        1. No gradient at all: follow the named module in `forward`; is it called, is its output used?
+        2. A gradient of zero: look for the first layer towards the loss that still has one; the cut is there.
+        3. A gradient, but no update: compare the parameters of the optimizer's groups with `model.parameters()`.
+        4. Meant to be frozen: set `requires_grad` to False and leave them out of the optimizer.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
+
+    frozen_steps: int = field(
+        default=100, metadata={"about": "steps without any movement; less may be a branch that is used now and then"}
+    )
+    sustained_readings: int = field(
+        default=3, metadata={"about": "readings in these steps, 16 steps apart or more, that must all say so"}
+    )
+    design_share: float = field(
+        default=0.5,
+        metadata={
+            "about": "share of parameters without a gradient from the start above which it is by design: in "
+            "transfer learning the base is most of the model. Chosen"
+        },
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        return tuple(sorted((*self._without_gradient(window), *self._without_update(window)), key=_first_step))
+
+    def _without_gradient(self, window: Window) -> list[Symptom]:
+        cells = _norms(window)
+        if cells is None:
+            return []
+        still = cells.values <= 0.0  # absent ones are -1
+        if not still.any():
+            return []
+        absent = still & (cells.values == GRADIENT_ABSENT)
+        still &= (cells.values > 0.0).any(axis=1, keepdims=True)  # nothing has a gradient: the loss is at rest
+        symptoms = []
+        for kind, beyond in (("no gradient", absent), ("a gradient of zero", still & ~absent)):
+            for episode in self._episodes(window, cells, beyond):
+                always = holds_start(window.steps, stride=stride_of(window.steps)) and episode.first == 0
+                share = len(episode.rows) / len(cells.rows)
+                pooler = all("pooler" in row for row in episode.rows)
+                severity: Severity = "critical" if share > self.design_share and not always else "warning"
+                if kind == "no gradient" and (pooler or (share > self.design_share and episode.first == 0)):
+                    severity = "note"
+                symptoms.append(_symptom(cells, episode, severity, kind, "gradient_norms"))
+        return symptoms
+
+    def _without_update(self, window: Window) -> list[Symptom]:
+        cells = applied_cells(window, "tensors", "update_norm", apart_steps=APART_STEPS)
+        if cells is None or not (cells.values == 0.0).any():
+            return []
+        norms = applied_cells(window, "tensors", "gradient_norm", apart_steps=APART_STEPS)
+        if norms is None or len(cells) != len(norms):
+            return []
+        beyond = (cells.values == 0.0) & (norms.values > 0.0) & (cells.values > 0.0).any(axis=1, keepdims=True)
+        if not beyond.any() or is_coarse(window):  # rounding is told by lost-updates
+            return []
+        found = self._episodes(window, cells, beyond)
+        return [
+            _symptom(cells, episode, "warning", "a gradient, but no update", "tensors.update_norm") for episode in found
+        ]
+
+    def _episodes(self, window: Window, cells: Cells, beyond: NDArray[np.bool_]) -> list[Episode]:
+        """Episodes of the rows that were still for long enough."""
+        beyond = beyond & ~experts_among(cells.rows)
+        kept = np.zeros_like(beyond)
+        for row in np.flatnonzero(beyond.sum(axis=0) >= self.sustained_readings):
+            measured = np.flatnonzero(~np.isnan(cells.values[:, row]))
+            for start, stop in stretches(beyond[measured, row]):
+                first, last = measured[start], measured[stop - 1]
+                if (
+                    stop - start >= self.sustained_readings
+                    and cells.steps[last] - cells.steps[first] >= self.frozen_steps - APART_STEPS
+                ):
+                    kept[first : last + 1, row] = True
+        return episodes(window, cells, kept)
+
+
+def _norms(window: Window) -> Cells | None:
+    """Gradient norms, ``GRADIENT_ABSENT`` where a parameter has none: of every step where there are, or of readings."""
+    if window.tensor_names and len(window.gradient_norms) == len(window):
+        if not (window.gradient_norms <= 0.0).any():
+            return None  # every gradient moved at every step
+        applied = ~(window.skipped | window.refused)
+        steps, norms = window.steps[applied], window.gradient_norms[applied]
+        if not len(steps):
+            return None
+        starts = apart(steps, APART_STEPS)  # the largest of each stretch: a branch that is used now and then is alive
+        return Cells(steps[starts], window.tensor_names, np.maximum.reduceat(norms, starts, axis=0).astype(np.float64))
+    cells = applied_cells(window, "tensors", "gradient_norm", apart_steps=APART_STEPS)
+    weights = applied_cells(window, "tensors", "weight_norm", apart_steps=APART_STEPS)
+    if cells is None or weights is None or len(cells) != len(weights):
+        return cells
+    values: FloatArray = np.where(np.isnan(cells.values) & ~np.isnan(weights.values), GRADIENT_ABSENT, cells.values)
+    return Cells(cells.steps, cells.rows, values)
+
+
+def _symptom(cells: Cells, episode: Episode, severity: Severity, kind: str, signal: str) -> Symptom:
+    return Symptom(
+        name="frozen-parameters",
+        severity=severity,
+        first_step=episode.first_step,
+        last_step=episode.last_step,
+        message=f"{episode.who('parameters')} had {kind} {episode.when()}, while others learned",
+        signals=(signal,),
+        tensors=episode.names,
+        numbers={"tensors": float(len(episode.rows)), "tensors_measured": float(len(cells.rows))},
+    )
+
+
+def _first_step(symptom: Symptom) -> int:
+    return symptom.first_step

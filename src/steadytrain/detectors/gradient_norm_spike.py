@@ -1,0 +1,138 @@
+"""The gradient norm of a step stands far above the norm of a while ago."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.calibration import Z_MIN, thresholds
+from steadytrain.statistics.rolling_baseline import Track, follow, known_first_step
+from steadytrain.statistics.table_episodes import stretches
+
+LOSS_MOVED_Z = 6.0
+
+
+@final
+@dataclass(frozen=True)
+class GradientNormSpike(Detector):
+    """The gradient norm jumps far above its level, by the yardstick of its logarithm.
+
+    Means:
+        A batch, or the weights that it met, gave a gradient many times the usual one. It often leads the loss: Adam's
+        second moment does not know it yet, and the updates that follow are too large. A jump that is clipped and gone
+        after a few steps, with a loss that does not move, is common and told as a note. Norms are skewed, so the
+        distance z is counted on the logarithm. Only a jump counts: growth that took more than 16 steps does not.
+
+    Causes:
+        - a bad batch, or one that is mostly padding, so that few tokens carry all of the loss
+        - Adam's second moment lagged the gradient (2304.13013), or beta2 is too high for this batch size
+        - attention or output logits that have grown until a small change tips them (2309.14322)
+        - embedding gradients that spike first (GLM-130B, 2210.02414): look at the tensors
+        - a learning rate above the edge of stability
+
+    Next:
+        1. See whether the loss followed. If not, and the norm is back: note it and go on.
+        2. Open the incident or `steadytrain show`: which tensors rose, and whether one alone did.
+        3. Clip at about the usual norm. That is a guard, not a cure, when spikes recur.
+        4. If they recur, compare Adam's beta2 at 0.95, or a third of the learning rate.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient_norm",)
+
+    z: float = field(
+        default=12.0,
+        metadata={
+            "about": "a spike stands above this many robust standard deviations of the logarithm until the run's own "
+            "tail is known, and never below 5. Higher than for the loss: norms are skewed even so"
+        },
+    )
+    jump_ratio: float = field(
+        default=3.0,
+        metadata={
+            "about": "and above this many times the median norm of the 16 steps before: late growth under a decaying "
+            "learning rate (2506.02285) is slow and healthy, and a quiet norm makes any step large in z"
+        },
+    )
+    jump_steps: int = field(default=16, metadata={"about": "logged steps of that median: one refresh of the reference"})
+    hole_steps_max: int = field(
+        default=16, metadata={"about": "lower steps that a spike may hold and still be one, as for the loss"}
+    )
+    lasting_steps: int = field(
+        default=16,
+        metadata={
+            "about": "a spike whose steps span fewer than these, while the loss stays below z = 6, is a note: clipping "
+            "is there for it"
+        },
+    )
+    warm_up_steps: int = field(
+        default=500, metadata={"about": "up to this step of the run a spike is only a note, as for the loss"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        norms = window.applied("gradient_norm")
+        positive = norms.values > 0.0
+        logs = Series(norms.steps[positive], np.log(norms.values[positive]))
+        if not self._jumps(logs.values):
+            return ()
+        track = follow(logs)
+        far = np.flatnonzero(track.z > Z_MIN)
+        if not len(far):
+            return ()
+        far = far[track.z[far] > thresholds(track, far, before=self.z)]
+        spiked = np.zeros(len(track), np.bool_)
+        spiked[far] = track.values[far] > track.level[far] + np.log(self.jump_ratio)
+        loss = follow(window.applied("loss")) if spiked.any() else None
+        found = []
+        for start, stop in stretches(spiked, hole_max=self.hole_steps_max):
+            before = logs.values[max(0, track.begin + start - self.jump_steps) : track.begin + start]
+            jumped = track.values[start : min(stop, start + self.jump_steps)].max()
+            if len(before) and jumped < np.median(before) + np.log(self.jump_ratio):
+                continue
+            assert loss is not None
+            found.append(self._symptom(track, loss, spiked, start, stop))
+        return tuple(found)
+
+    def _jumps(self, logs: FloatArray) -> bool:
+        """Whether any value stands high enough above one shortly before it: most windows need no track.
+
+        A jump may take ``jump_steps`` and is held against as many before it: all within two blocks of twice as many.
+        """
+        whole = len(logs) - len(logs) % (2 * self.jump_steps)
+        blocks = logs[len(logs) - whole :].reshape(-1, 2 * self.jump_steps)
+        if len(blocks) < 2:
+            return False
+        highest, lowest = blocks.max(axis=1), blocks.min(axis=1)
+        return bool((highest[1:] - np.minimum(lowest[1:], lowest[:-1])).max() >= np.log(self.jump_ratio))
+
+    def _symptom(self, track: Track, loss: Track, spiked: np.ndarray, start: int, stop: int) -> Symptom:
+        first_step = known_first_step(
+            track.steps, start, first_seen=track.first_seen, stride=track.stride, last_row=stop - 1
+        )
+        last_step = int(track.steps[stop - 1])
+        peak = start + int(np.argmax(track.z[start:stop]))
+        near = slice(*np.searchsorted(loss.steps, [first_step, last_step + self.lasting_steps * track.stride + 1]))
+        loss_z = float(loss.z[near].max()) if len(loss.z[near]) else 0.0
+        grave = stop - start >= self.lasting_steps or loss_z > LOSS_MOVED_Z
+        when = f"at step {first_step}" if first_step == last_step else f"from step {first_step} to {last_step}"
+        norm, usual = float(np.exp(track.values[peak])), float(np.exp(track.level[peak]))
+        return Symptom(
+            name="gradient-norm-spike",
+            severity="warning" if grave and last_step > self.warm_up_steps else "note",
+            first_step=first_step,
+            last_step=last_step,
+            message=f"the gradient norm jumped to {norm:.4g} {when}, {norm / usual:.3g} times its level of {usual:.4g}"
+            + ("; the loss moved with it" if loss_z > LOSS_MOVED_Z else ""),
+            signals=("gradient_norm",),
+            numbers={
+                "z": float(track.z[peak]),
+                "gradient_norm": norm,
+                "reference_level": usual,
+                "peak_step": float(track.steps[peak]),
+                "loss_z": loss_z,
+                "steps": float(spiked[start:stop].sum()),
+            },
+        )

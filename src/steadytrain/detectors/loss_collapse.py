@@ -1,0 +1,157 @@
+"""The loss has become a constant, or nothing at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.rolling_baseline import holds_start, known_first_step, stride_of
+from steadytrain.statistics.table_episodes import stretches
+
+INITIAL_ROWS = 5
+GRADIENT_ROWS = 64
+
+
+@final
+@dataclass(frozen=True)
+class LossCollapse(Detector):
+    """The loss takes the same value at every step, or falls to nothing faster than language can be learned.
+
+    Means:
+        No two batches cost exactly the same: a loss that repeats itself to six digits no longer depends on them. And
+        text has an entropy: a loss below 0.05 nats a token in the first pass over it means that the model sees the
+        answer. A loss of exactly 0.0 beside a gradient norm that is NaN is told as nonfinite-loss. Where the gradient
+        goes on as before it is a note: then the loss that is logged is not the one that is trained (policy gradients).
+
+    Causes:
+        - every unit dead or saturated: the output is a constant
+        - all labels masked, or one label everywhere; an empty reduction
+        - the logged number is not updated any more
+        - labels that are not shifted, or a mask that lets a token see itself: the model copies (no-shift, causal leak)
+        - the training data holds the answers; a data set so small that it is repeated within the first steps
+
+    Next:
+        1. Print a batch: inputs, labels, how many labels count.
+        2. Check the mask: the gradient of a logit with respect to later tokens must be exactly zero.
+        3. Look for the first step with a gradient norm of zero, or with dead units.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+
+    same_steps: int = field(
+        default=32,
+        metadata={"about": "logged steps in a row with the same loss; two batches cost the same by chance never"},
+    )
+    same_share: float = field(
+        default=1e-6, metadata={"about": "relative difference below which two losses are the same: float32 has 6e-8"}
+    )
+    distinct_min: int = field(
+        default=8,
+        metadata={
+            "about": "different values that the loss must have had before, so that one logged with two digits is not "
+            "called constant"
+        },
+    )
+    copied_nats: float = field(
+        default=0.05,
+        metadata={"about": "a token of text costs no less than about 0.5 nats; below a tenth of that it is copied"},
+    )
+    copied_steps: int = field(
+        default=2000,
+        metadata={"about": "up to this step, or in the first epoch where epochs are counted; later it may be memory"},
+    )
+    vocabulary_min: int = field(
+        default=256, metadata={"about": "classes from which on a task with tokens is taken for text: bytes"}
+    )
+    gradient_share: float = field(
+        default=1e-3, metadata={"about": "a gradient norm below this share of the one before has died with the loss"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        loss = window.applied("loss")
+        if len(loss) < self.same_steps:
+            return ()
+        found = self._constant(window, loss)
+        copied = self._copied(window, loss)
+        return tuple(sorted([*found, *copied], key=lambda symptom: symptom.first_step))
+
+    def _constant(self, window: Window, loss: Series) -> list[Symptom]:
+        same = np.abs(np.diff(loss.values)) <= self.same_share * np.abs(loss.values[1:])
+        if not same.any():
+            return []
+        found = []
+        for start, stop in stretches(same):
+            if stop - start + 1 < self.same_steps:
+                continue
+            before = loss.values[max(0, start - 4 * self.same_steps) : start]
+            if start > 0 and len(np.unique(before)) < min(self.distinct_min, len(before)):
+                continue
+            first_step = known_first_step(
+                loss.steps,
+                start,
+                first_seen=int(window.steps[0]),
+                stride=stride_of(window.steps),
+                last_row=stop,
+            )
+            last_step = int(loss.steps[stop])
+            if self._hidden_nan(window, first_step, last_step):
+                continue
+            trained = self._gradient_goes_on(window, int(loss.steps[start]), last_step)
+            found.append(
+                Symptom(
+                    name="loss-collapse",
+                    severity="note" if trained else "warning",
+                    first_step=first_step,
+                    last_step=last_step,
+                    message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "
+                    f"{first_step} to {last_step}" + ("; the gradient goes on as before" if trained else ""),
+                    signals=("loss",),
+                    numbers={"loss": float(loss.values[start]), "steps": float(stop - start + 1)},
+                )
+            )
+        return found
+
+    def _hidden_nan(self, window: Window, first_step: int, last_step: int) -> bool:
+        norms = window.series("gradient_norm").between(first_step, last_step).values
+        return bool(len(norms)) and not np.isfinite(norms).any()
+
+    def _gradient_goes_on(self, window: Window, first_step: int, last_step: int) -> bool:
+        norms = window.applied("gradient_norm")
+        during = norms.between(first_step, last_step).values
+        before = norms.between(0, first_step - 1).values[-GRADIENT_ROWS:]
+        if not len(during):
+            return False
+        usual = float(np.median(before)) if len(before) else 0.0
+        return float(np.median(during)) > self.gradient_share * usual and float(np.median(during)) > 0.0
+
+    def _copied(self, window: Window, loss: Series) -> list[Symptom]:
+        text = window.facts.get("vocabulary", 0.0) >= self.vocabulary_min
+        if not text or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return []
+        if float(np.median(loss.values[:INITIAL_ROWS])) < 1.0:
+            return []
+        epoch = window.applied("epoch")
+        limit = int(epoch.steps[epoch.values < 1.0][-1]) if (epoch.values < 1.0).any() else self.copied_steps
+        low = (loss.values < self.copied_nats) & (loss.values != 0.0) & (loss.steps <= limit)
+        for start, stop in stretches(low, hole_max=1):
+            if stop - start >= self.same_steps:
+                return [
+                    Symptom(
+                        name="loss-collapse",
+                        severity="warning",
+                        first_step=int(loss.steps[start]),
+                        last_step=int(loss.steps[stop - 1]),
+                        message=f"the loss is below {self.copied_nats:g} nats from step {loss.steps[start]} on, in the "
+                        "first pass over the text: the model sees the answer",
+                        signals=("loss",),
+                        numbers={
+                            "loss": float(np.median(loss.values[start:stop])),
+                            "steps": float(stop - start),
+                        },
+                    )
+                ]
+        return []

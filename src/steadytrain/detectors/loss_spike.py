@@ -1,0 +1,229 @@
+"""A step's loss stands far above the loss of a while ago."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.benign_changes import planned_change
+from steadytrain.statistics.calibration import Z_MIN, thresholds
+from steadytrain.statistics.rolling_baseline import (
+    GAP_STEPS,
+    MAD_TO_SIGMA,
+    REFERENCE_STEPS,
+    SCALE_FLOOR_RELATIVE,
+    Track,
+    follow,
+    has_slid,
+    known_first_step,
+)
+from steadytrain.statistics.table_episodes import stretches
+
+SHORT_ROWS, SHORT_ROWS_MIN = 16, 6
+"""Where there is no reference yet, a value is held against the last ones: up to, and at least, so many."""
+
+
+@final
+@dataclass(frozen=True)
+class LossSpike(Detector):
+    """The loss of a step stands far above that of the steps before.
+
+    Means:
+        One batch, or a few in a row, cost far more than the run's own noise explains. Most spikes are gone within 64
+        steps and cost little; one that does not come back is reported as divergence as well. The distance z is
+        counted from the median of 512 steps that ended 64 steps earlier, in robust standard deviations.
+
+    Causes:
+        - a bad batch: repeated n-grams, another language, a corrupt file (OLMo 2, 2501.00656)
+        - the update before it was too large: the second moment of Adam lagged the gradient (2304.13013), or the
+          learning rate stands at the edge of stability (2103.00065)
+        - a learning rate that jumped: a restart of the schedule, a resume that lost optimizer state
+        - a change of data at an epoch or stage boundary; the end of a repeated stretch looks like a jump as well
+        - heavy-tailed loss on small batches: then it recurs and does no harm
+
+    Next:
+        1. Look at the 64 steps after it. Back at the old level: note it and go on.
+        2. Look at the gradient norm and the learning rate of the steps just before, not only at the spike.
+        3. Replay the step unchanged before you blame its batch: the batches of known spikes were harmless from another
+           state (PaLM, 2204.02311; Molybog et al., 2304.09871).
+        4. If spikes recur, compare them at a third of the learning rate and with Adam's beta2 at 0.95.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+
+    z: float = field(
+        default=10.0,
+        metadata={
+            "about": "a spike stands above this many robust standard deviations until the run's own tail is known; "
+            "never below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
+            "Student's t with 5 degrees of freedom, 25 times on strongly skewed noise and 67 times on t with 3 degrees "
+            "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 5 (calibration.py)"
+        },
+    )
+    log_z: float = field(
+        default=4.5,
+        metadata={
+            "about": "a positive loss must also stand this far out on a logarithmic scale, where skewed noise is "
+            "straight: a Gaussian passes it 3 times in a million"
+        },
+    )
+    early_ratio: float = field(
+        default=1.5,
+        metadata={
+            "about": "before there is a reference (192 logged steps), a spike is higher than the last 16 values by "
+            "this factor, and than their median by its square"
+        },
+    )
+    early_log_z: float = field(
+        default=4.0,
+        metadata={
+            "about": "the same as `log_z` where there is no reference, together with both factors. No alarm on 28 logs "
+            "of real runs that show no spike, of 15 to 1,657 rows"
+        },
+    )
+    early_warning_ratio: float = field(
+        default=10.0,
+        metadata={
+            "about": "in warm-up, higher than everything before by this factor is a warning all the same: start-up "
+            "transients of healthy logs stay below 4, a healthy run of the zoo with single outliers below 8"
+        },
+    )
+    hole_steps_max: int = field(
+        default=16,
+        metadata={
+            "about": "lower steps that a spike may hold and still be one: chosen as one refresh of the reference, so "
+            "that an oscillating fault is one symptom"
+        },
+    )
+    warm_up_steps: int = field(
+        default=500,
+        metadata={"about": "up to this step of the run a spike is only a note: early loss falls and jumps by nature"},
+    )
+
+    def __post_init__(self) -> None:
+        if not self.z >= Z_MIN:
+            raise ValueError(
+                f"z={self.z}: a spike threshold below {Z_MIN:g} marks healthy steps; use {Z_MIN:g} or more"
+            )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        loss = window.applied("loss")
+        track = follow(loss)
+        return (*self._early(loss, track), *self._against_reference(window, loss, track))
+
+    def _against_reference(self, window: Window, loss: Series, track: Track) -> list[Symptom]:
+        far = np.flatnonzero(track.z > Z_MIN)
+        if not len(far):
+            return []
+        threshold = np.full(len(track), np.inf)
+        threshold[far] = thresholds(track, far, before=self.z)
+        far = far[track.z[far] > threshold[far]]
+        spiked = np.zeros(len(track), np.bool_)
+        spiked[far] = _log_z(loss.values, track, far) > self.log_z
+        return [
+            self._symptom(window, track, spiked, threshold, start, stop - 1)
+            for start, stop in stretches(spiked, hole_max=self.hole_steps_max)
+        ]
+
+    def _symptom(
+        self, window: Window, track: Track, spiked: np.ndarray, threshold: FloatArray, first: int, last: int
+    ) -> Symptom:
+        last_step = int(track.steps[last])
+        first_step = known_first_step(
+            track.steps, first, first_seen=track.first_seen, stride=track.stride, last_row=last
+        )
+        peak = first + int(np.argmax(track.z[first : last + 1]))
+        planned = planned_change(window, first_step, last_step)
+        return Symptom(
+            name="loss-spike",
+            severity="note" if planned or last_step <= self.warm_up_steps else "warning",
+            first_step=first_step,
+            last_step=last_step,
+            message=f"the loss spiked to {track.values[peak]:.4g} {_when(first_step, last_step)}, {track.z[peak]:.3g} "
+            f"robust standard deviations above its level of {track.level[peak]:.4g}"
+            + (f"; {planned}" if planned else ""),
+            signals=("loss",),
+            numbers={
+                "z": float(track.z[peak]),
+                "z_threshold": float(threshold[peak]),
+                "loss": float(track.values[peak]),
+                "peak_step": float(track.steps[peak]),
+                "reference_level": float(track.level[peak]),
+                "reference_scale": float(track.scale[peak]),
+                "steps": float(spiked[first : last + 1].sum()),
+            },
+        )
+
+    def _early(self, loss: Series, track: Track) -> list[Symptom]:
+        """Spikes among the values that no reference judges, in a log that is short or at its beginning."""
+        values = loss.values[: track.begin]
+        if len(values) <= SHORT_ROWS_MIN or has_slid(loss.steps, stride=track.stride):
+            return []
+        before = np.lib.stride_tricks.sliding_window_view(values, SHORT_ROWS_MIN)[:-1]
+        rows = SHORT_ROWS_MIN + np.flatnonzero(values[SHORT_ROWS_MIN:] > self.early_ratio * before.max(axis=1))
+        spiked = np.zeros(len(values), np.bool_)
+        for row in rows.tolist():
+            spiked[row] = self._stands_out(values[:row][~spiked[:row]], float(values[row]))
+        found = []
+        for start, stop in stretches(spiked, hole_max=self.hole_steps_max):
+            peak = start + int(np.argmax(values[start:stop]))
+            first_step, last_step = int(loss.steps[start]), int(loss.steps[stop - 1])
+            huge = values[peak] > self.early_warning_ratio * values[:start].max()
+            usual = float(np.median(values[max(0, start - SHORT_ROWS) : start]))
+            found.append(
+                Symptom(
+                    name="loss-spike",
+                    severity="warning" if huge or last_step > self.warm_up_steps else "note",
+                    first_step=first_step,
+                    last_step=last_step,
+                    message=f"the loss spiked to {values[peak]:.4g} {_when(first_step, last_step)}, from a median of "
+                    f"{usual:.4g} before",
+                    signals=("loss",),
+                    numbers={
+                        "loss": float(values[peak]),
+                        "peak_step": float(loss.steps[peak]),
+                        "reference_level": usual,
+                        "steps": float(spiked[start:stop].sum()),
+                    },
+                )
+            )
+        return found
+
+    def _stands_out(self, before: FloatArray, value: float) -> bool:
+        recent = before[-SHORT_ROWS:]
+        if len(recent) < SHORT_ROWS_MIN or recent.min() <= 0.0:
+            return False
+        middle = float(np.median(recent))
+        if value <= self.early_ratio * recent.max() or value <= self.early_ratio**2 * middle:
+            return False
+        logs = np.log(recent)
+        scale = max(_mad(logs), _mad(np.diff(logs)) / 2**0.5, 1.0 / len(recent))
+        return float(np.log(value / middle)) > self.early_log_z * scale
+
+
+def _when(first_step: int, last_step: int) -> str:
+    return f"at step {first_step}" if first_step == last_step else f"from step {first_step} to {last_step}"
+
+
+def _mad(values: FloatArray) -> float:
+    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
+
+
+def _log_z(values: FloatArray, track: Track, rows: IntArray) -> FloatArray:
+    """The distance of ``rows`` of the track on a logarithmic scale; Inf where the signal was not positive."""
+    distances = np.full(len(rows), np.inf)
+    changes = np.flatnonzero((np.diff(track.level) != 0.0) | (np.diff(track.scale) != 0.0)) + 1
+    held_since = np.append(0, changes)[np.searchsorted(changes, rows, side="right")]
+    for since in np.unique(held_since).tolist():
+        stop = track.begin + since - GAP_STEPS
+        reference = values[max(0, stop - REFERENCE_STEPS) : stop]
+        level = float(track.level[since])
+        if level > 0.0 and reference.min() > 0.0:
+            here = held_since == since
+            scale = max(_mad(np.log(reference)), SCALE_FLOOR_RELATIVE)
+            distances[here] = np.log(track.values[rows[here]] / level) / scale
+    return distances

@@ -1,0 +1,142 @@
+"""The loss stays where it began."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
+
+CLASSES = (2, 3, 4, 5, 8, 10, 16, 20, 50, 100, 1000)
+"""Numbers of classes whose logarithm is taken for the loss of a guess where the run does not tell it."""
+
+FIRST_STEP_MAX = 64
+INITIAL_ROWS = 5
+ROWS_MIN = 32
+
+
+@final
+@dataclass(frozen=True)
+class NoLearning(Detector):
+    """The loss has not left its first level, though the learning rate is up.
+
+    Means:
+        After the warm-up the loss is still within 2 % of what a guess costs that ignores the input, or the weights do
+        not move. Where the run does not tell what a guess costs, the logarithm of a usual number of classes is taken
+        for it; a loss that merely stands still at another value is a note.
+
+    Causes:
+        - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)
+        - labels that have nothing to do with the inputs: shuffled, shifted, all the same, all masked
+        - a learning rate of zero or far too low, or so high that the model died in its first steps (dead units)
+        - updates that half precision rounds away (see lost-update)
+        - gradients that are clipped to nothing, or a loss scale that is divided out twice
+
+    Next:
+        1. Overfit one batch without dropout and weight decay: 200 steps should bring its loss near zero.
+        2. Look at the update ratio of the tensors: about 1e-3 is usual, below 1e-5 nothing moves.
+        3. Print a batch with its labels as the model gets them.
+        4. Compare ten times and a tenth of the learning rate.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio")
+
+    level_share: float = field(
+        default=0.02,
+        metadata={"about": "within this share of the loss of a guess, or of the initial loss, nothing was learned"},
+    )
+    match_share: float = field(
+        default=0.005,
+        metadata={"about": "an initial loss this near to the logarithm of a number of classes is the loss of a guess"},
+    )
+    noise_share: float = field(
+        default=0.1,
+        metadata={
+            "about": "a loss that varies by more than this share of itself is not judged: its size means nothing "
+            "(losses of reinforcement learning)"
+        },
+    )
+    span_steps: int = field(
+        default=1000,
+        metadata={"about": "optimizer steps before anything is said; half of it where the warm-up is known to be over"},
+    )
+    update_ratio: float = field(
+        default=1e-5,
+        metadata={"about": "median of update norm over weight norm below which nothing moves; 1e-3 is usual"},
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        loss = window.applied("loss")
+        found = self._still(window, loss) or self._frozen(window)
+        return (found,) if found is not None else ()
+
+    def _still(self, window: Window, loss: Series) -> Symptom | None:
+        if len(loss) < ROWS_MIN or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return None
+        if loss.steps[0] > FIRST_STEP_MAX or loss.steps[-1] - loss.steps[0] < self._span(window, loss):
+            return None
+        initial = float(np.median(loss.values[:INITIAL_ROWS]))
+        half = loss.values[len(loss) // 2 :]
+        now = float(np.median(half))
+        noise = float(np.median(np.abs(half - now)))
+        if now <= 0.0 or noise > self.noise_share * now:
+            return None
+        guess = self._guess(window, initial)
+        level = initial if guess is None else guess
+        newest = float(np.median(half[len(half) // 2 :]))
+        if max(abs(now - level), abs(newest - level)) > self.level_share * level:
+            return None
+        what = "its first level" if guess is None else "what a guess costs that ignores the input"
+        return Symptom(
+            name="no-learning",
+            severity="note" if guess is None else "warning",
+            first_step=int(loss.steps[0]),
+            last_step=int(loss.steps[-1]),
+            message=f"the loss is {newest:.4g} after {loss.steps[-1]} steps, within {self.level_share:.0%} of {what}, "
+            f"{level:.4g}",
+            signals=("loss",),
+            numbers={"loss": newest, "initial_loss": initial, "level": level},
+        )
+
+    def _span(self, window: Window, loss: Series) -> int:
+        """How long to wait: less where the learning rate was up for half of it already."""
+        rate = window.applied("learning_rate")
+        if not len(rate) or rate.values.max() <= 0.0:
+            return self.span_steps
+        high = rate.steps[rate.values >= 0.9 * rate.values.max()]
+        return max(self.span_steps // 2, 2 * int(high[0] - loss.steps[0]))
+
+    def _guess(self, window: Window, initial: float) -> float | None:
+        for name in ("baseline_loss", "vocabulary"):
+            if name in window.facts and window.facts[name] > 0.0:
+                value = window.facts[name]
+                return value if name == "baseline_loss" else math.log(max(value, 2.0))
+        near = min((math.log(count) for count in CLASSES), key=lambda level: abs(level - initial))
+        return near if abs(near - initial) <= self.match_share * near else None
+
+    def _frozen(self, window: Window) -> Symptom | None:
+        """The weights hardly move, all of them, at every reading in view."""
+        rate = window.applied("learning_rate")
+        cells = applied_cells(window, "tensors", "update_ratio")
+        if cells is None or len(cells) < 3 or (len(rate) and rate.values.max() <= 0.0):
+            return None
+        if not np.nanmedian(cells.values[-1]) < self.update_ratio:  # all of them would take fifty times as long
+            return None
+        moved = np.nanmedian(cells.values, axis=1)
+        if not (moved < self.update_ratio).all():
+            return None
+        return Symptom(
+            name="no-learning",
+            severity="warning",
+            first_step=known_first_reading(window, cells.steps, 0),
+            last_step=int(cells.steps[-1]),
+            message=f"the weights hardly move: the median update is {moved[-1]:.2g} of its weight",
+            signals=("tensors.update_ratio",),
+            numbers={"update_ratio": float(moved[-1]), "readings": float(len(cells))},
+        )

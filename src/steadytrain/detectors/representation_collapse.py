@@ -1,0 +1,108 @@
+"""Outputs of a module lose their spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change
+
+MEDIAN_READINGS = 5
+"""The spread that a module has had is the highest median of so many readings: one spike does not set it."""
+
+
+@final
+@dataclass(frozen=True)
+class RepresentationCollapse(Detector):
+    """The outputs of a module lose their spread: all elements come close to one number.
+
+    Means:
+        The standard deviation of an output fell to less than a hundredth of what it had earlier in view, and stayed
+        there while the loss did not fall. What the module told its inputs apart by is gone. It is the spread over
+        batch and channels together, so that embeddings that are all the same vector, but not a constant one, do not
+        show here. "critical" means the model's own output or half of all modules.
+
+    Causes:
+        - contrastive or self-distilled training without what keeps outputs apart: negatives, a stop-gradient,
+          centring, a variance term
+        - weight decay that outweighs the gradient, or a learning rate of zero where decay is decoupled
+        - dead units or a saturated activation below (see dead-units)
+        - gates, scales or residual weights that went to zero
+
+    Next:
+        1. See which module began, and whether its weights shrank or its input did.
+        2. Compare its output for two very different inputs of one batch.
+        3. For contrastive training: check the stop-gradient, the temperature and that pairs are not all the same.
+        4. Go back before `first_step` with less weight decay or a smaller learning rate.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("modules.std",)
+
+    fall_share: float = field(
+        default=0.01,
+        metadata={
+            "about": "standard deviation over the highest one before, below which it has collapsed: two orders "
+            "of magnitude; healthy modules move within one"
+        },
+    )
+    sustained_readings: int = field(
+        default=3, metadata={"about": "readings in a row, 16 steps apart or more: one batch may be constant"}
+    )
+    loss_scales: float = field(
+        default=1.0,
+        metadata={
+            "about": "robust standard deviations by which the loss must lie below that before for it to be falling: "
+            "then it is a note, because outputs of a regression may well become small"
+        },
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        cells = applied_cells(window, "modules", "std", apart_steps=APART_STEPS)
+        if cells is None or len(cells) < MEDIAN_READINGS + self.sustained_readings:
+            return ()
+        # Only a row that holds such a fall at all is worth its running medians.
+        fell = np.fmin.reduce(cells.values) < self.fall_share * np.fmax.reduce(cells.values)
+        if not fell.any():
+            return ()
+        beyond = np.zeros(cells.values.shape, np.bool_)
+        beyond[:, fell] = cells.values[:, fell] < self.fall_share * _had_before(cells.values[:, fell])
+        found = episodes(window, cells, beyond, readings=self.sustained_readings)
+        return tuple(self._symptom(window, cells, episode) for episode in found)
+
+    def _symptom(self, window: Window, cells: Cells, episode: Episode) -> Symptom:
+        values = cells.values[episode.first : episode.last + 1][:, episode.positions]
+        change = loss_change(window, episode.seen_step, episode.last_step)
+        severity: Severity = "note" if change < -self.loss_scales else "warning"
+        if severity == "warning" and ("" in episode.rows or 2 * len(episode.rows) >= len(cells.rows)):
+            severity = "critical"
+        before = _had_before(cells.values[:, episode.positions[:1]])[episode.first, 0]
+        return Symptom(
+            name="representation-collapse",
+            severity=severity,
+            first_step=episode.first_step,
+            last_step=episode.last_step,
+            message=f"the standard deviation of {episode.who('modules')} fell to {np.nanmin(values[:, 0]):.3g} "
+            f"{episode.when()}, from {before:.3g}",
+            signals=("modules.std",),
+            tensors=episode.names,
+            numbers={
+                "std": float(np.nanmin(values[:, 0])),
+                "std_before": float(before),
+                "modules": float(len(episode.rows)),
+                "modules_measured": float(len(cells.rows)),
+                "loss_change_scales": change,
+            },
+        )
+
+
+def _had_before(values: FloatArray) -> FloatArray:
+    """For each reading the highest median of ``MEDIAN_READINGS`` readings before it; 0 where there are too few."""
+    medians = np.median(sliding_window_view(np.nan_to_num(values, nan=0.0), MEDIAN_READINGS, axis=0), axis=-1)
+    before = np.zeros_like(values)
+    before[MEDIAN_READINGS:] = np.maximum.accumulate(medians, axis=0)[:-1]
+    return before

@@ -1,0 +1,120 @@
+"""Adam's second moment lags behind the gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+
+from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.layer_names import embeddings_among
+from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_jump
+
+
+@final
+@dataclass(frozen=True)
+class SecondMomentLag(Detector):
+    """The gradient is far larger than the second moment that it is divided by.
+
+    Means:
+        Adam divides by a running mean of squares that still remembers smaller gradients, so that the update is larger
+        than the learning rate by this factor. In CLIP training such a reading came 1 to 8 steps before each loss spike
+        (2304.13013). By itself it is a note, and usual early in a run, when gradients of layers that wake up grow by
+        themselves. It is a warning where the loss jumps within 16 steps after it, or above 5 once training is under
+        way (10 before). Embeddings are left out: rows of rare tokens always lag.
+
+    Causes:
+        - beta2 too high for this gradient: 0.999 remembers 1,000 steps (2304.13013, 2506.04805)
+        - a gradient that suddenly grew: new data, a bad batch, a learning rate at the edge of stability
+        - optimizer state that was lost or mixed up on a resume
+        - no fault: the first hundreds of steps, in which layers begin to learn one after the other
+
+    Next:
+        1. Look at the loss of the 16 steps after it. Nothing there: note it and go on.
+        2. Train on from before it with beta2 0.95, or with update clipping (learning rate over max(1, this number)).
+        3. Look at which tensors lag: all at once means data or schedule, one layer means its input.
+        4. After a resume: see that the optimizer's state was loaded, in the order of the parameters.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("tensors.gradient_to_second_moment",)
+
+    lag_ratio: float = field(
+        default=2.3, metadata={"about": "RMS of gradient over root of the second moment: from here 2304.13013 counts"}
+    )
+    strong_ratio: float = field(
+        default=5.0,
+        metadata={
+            "about": "strong enough to be told without a jump of the loss. Healthy small GPTs at beta2 0.999 "
+            "reached 5.6 in their first 100 steps"
+        },
+    )
+    strong_rows: int = field(
+        default=2, metadata={"about": "tensors that must be that strong: a bias of a few elements gets there by chance"}
+    )
+    early_ratio: float = field(
+        default=10.0,
+        metadata={"about": "the same in the first steps of a run: twice what healthy runs showed there"},
+    )
+    told_readings: int = field(
+        default=3, metadata={"about": "readings in a row from which a lag that is not strong is told at all"}
+    )
+    told_steps: int = field(
+        default=32, metadata={"about": "and steps that these readings span: below that it is one batch's doing"}
+    )
+    start_steps: int = field(
+        default=10,
+        metadata={
+            "about": "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, "
+            "so that the ratio is 10 in step 1"
+        },
+    )
+    warm_up_steps: int = field(default=500, metadata={"about": "up to this step of the run the bound is `early_ratio`"})
+    jump_steps: int = field(
+        default=16, metadata={"about": "the loss must jump this soon after: twice the lead of 1 to 8 steps"}
+    )
+    jump_scales: float = field(
+        default=8.0, metadata={"about": "robust standard deviations that make a jump of the loss"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        cells = applied_cells(window, "tensors", "gradient_to_second_moment")
+        if cells is None:
+            return ()
+        beyond = cells.values >= self.lag_ratio
+        beyond[cells.steps <= self.start_steps] = False
+        if not beyond.any():
+            return ()
+        beyond &= ~embeddings_among(cells.rows)
+        found = [self._symptom(window, cells, episode) for episode in episodes(window, cells, beyond)]
+        return tuple(symptom for symptom in found if symptom is not None)
+
+    def _symptom(self, window: Window, cells: Cells, episode: Episode) -> Symptom | None:
+        values = cells.values[episode.first : episode.last + 1][:, episode.positions]
+        late = episode.first_step > self.warm_up_steps
+        bound = self.strong_ratio if late else self.early_ratio
+        strong = int((values >= bound).any(axis=0).sum()) >= self.strong_rows
+        jump = loss_jump(window, episode.seen_step, episode.last_step + self.jump_steps)
+        lasts = len(values) >= self.told_readings and episode.last_step - episode.first_step >= self.told_steps
+        severity: Severity = "note"
+        if jump > self.jump_scales or strong:
+            severity = "warning"
+        elif not lasts:
+            return None
+        beside = f", and the loss jumped by {jump:.3g} robust standard deviations" if jump > self.jump_scales else ""
+        return Symptom(
+            name="second-moment-lag",
+            severity=severity,
+            first_step=episode.first_step,
+            last_step=episode.last_step,
+            message=f"gradients of {episode.who('tensors')} stood at up to {np.nanmax(values):.3g} times the root of "
+            f"their second moment {episode.when()}{beside}",
+            signals=("tensors.gradient_to_second_moment",),
+            tensors=episode.names,
+            numbers={
+                "ratio": float(np.nanmax(values)),
+                "tensors": float(len(episode.rows)),
+                "loss_jump_scales": jump,
+            },
+        )

@@ -1,0 +1,132 @@
+"""Steps take much longer than they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from steadytrain.core.model import FloatArray, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.benign_changes import batches_changed
+from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
+from steadytrain.statistics.table_episodes import stretches
+
+BLOCK_STEPS = 16
+REFERENCE_BLOCKS = 16
+GAP_BLOCKS = 4
+
+
+@final
+@dataclass(frozen=True)
+class ThroughputStall(Detector):
+    """Steps take much longer than a while ago, and go on taking longer.
+
+    Means:
+        The median time of a step has doubled for 64 steps or more. Nothing is wrong with the model; time is lost.
+        Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Less than two and a half
+        times as long is a note, unless it is data that is waited for: that much comes of one other process on the same
+        cores or GPU, which the run can do nothing about. What steadytrain itself spends in a step is not in `step_s`.
+
+    Causes:
+        - the data loader: a slow disk or network, workers that died, a cache that filled up (see `data_wait_s`)
+        - a device that slows down: heat, a power cap, another process on it (see the table `machine`)
+        - memory nearly full: the allocator frees and asks again at every step, or the host swaps
+        - one slow rank that all others wait for
+        - recompilation at every new shape
+
+    Next:
+        1. Compare `data_wait_s` with `step_s`. Most of it: look at the loader, not at the model.
+        2. Look at clocks, temperature, busy share and allocation retries of the table `machine` at `first_step`.
+        3. With several ranks: which one has the least time waiting for the others?
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("step_s",)
+
+    slow_ratio: float = field(
+        default=2.0,
+        metadata={
+            "about": "median of 16 steps against that of 256 steps that ended 64 before: double the time is half "
+            "of the money. Healthy runs vary by some tenths"
+        },
+    )
+    warning_ratio: float = field(
+        default=2.5,
+        metadata={"about": "from here on a warning: two processes that share a machine evenly take twice as long each"},
+    )
+    wait_share: float = field(
+        default=0.5,
+        metadata={
+            "about": "share of the time lost that is waiting for data, from which on a doubling is a warning too"
+        },
+    )
+    slow_steps: int = field(
+        default=64, metadata={"about": "logged steps in a row: longer than a checkpoint or an evaluation takes"}
+    )
+    step_min_s: float = field(
+        default=0.02,
+        metadata={"about": "shorter steps than these are not judged: their time is the time of other processes"},
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        if not window.has("step_s"):
+            return ()
+        times = window.applied("step_s")
+        stride = stride_of(times.steps)
+        edges = np.flatnonzero(np.diff(times.steps // (BLOCK_STEPS * stride))) + 1
+        count = (len(times) - int(edges[0])) // BLOCK_STEPS if len(edges) else 0
+        if count <= REFERENCE_BLOCKS + GAP_BLOCKS:
+            return ()
+        heads = int(edges[0]) + BLOCK_STEPS * np.arange(count)
+        blocks = times.values[heads[0] : heads[0] + count * BLOCK_STEPS].reshape(count, BLOCK_STEPS)
+        pace = _medians(blocks)
+        usual = np.full(count, np.inf)
+        before = sliding_window_view(pace, REFERENCE_BLOCKS)[: -GAP_BLOCKS - 1]
+        usual[REFERENCE_BLOCKS + GAP_BLOCKS :] = _medians(before)
+        slow = (pace > self.slow_ratio * usual) & (pace > self.step_min_s)
+        found = []
+        for start, stop in stretches(slow, hole_max=1):
+            if (stop - start) * BLOCK_STEPS < self.slow_steps:
+                continue
+            first, last = int(heads[start]), int(heads[stop - 1]) + BLOCK_STEPS - 1
+            first_step = known_first_step(
+                times.steps, first, first_seen=int(times.steps[0]), stride=stride, last_row=last
+            )
+            last_step = int(times.steps[last])
+            now, then = float(np.median(pace[start:stop])), float(usual[start])
+            wait = window.applied("data_wait_s").between(first_step, last_step).values
+            usual_at = heads[[start - REFERENCE_BLOCKS - GAP_BLOCKS, start - GAP_BLOCKS]]
+            span = (int(times.steps[usual_at[0]]), int(times.steps[usual_at[1]]) - 1)
+            waits = window.applied("data_wait_s").between(*span).values
+            waited = float(np.median(wait) - np.median(waits)) if len(wait) and len(waits) else 0.0
+            shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
+            planned = batches_changed(window, span, (first_step, last_step))
+            found.append(
+                Symptom(
+                    name="throughput-stall",
+                    severity="note" if planned or shared else "warning",
+                    first_step=first_step,
+                    last_step=last_step,
+                    message=f"a step took {now:.3g} s from step {first_step} to {last_step}, {now / then:.2g} times "
+                    f"the {then:.3g} s before"
+                    + (f"; {np.median(wait):.3g} s of it is waiting for data" if len(wait) else "")
+                    + (f"; {planned}" if planned else ""),
+                    signals=("step_s", "data_wait_s") if len(wait) else ("step_s",),
+                    numbers={
+                        "step_s": now,
+                        "usual_s": then,
+                        "data_wait_s": float(np.median(wait)) if len(wait) else 0.0,
+                    },
+                )
+            )
+        return tuple(found)
+
+
+def _medians(rows: FloatArray) -> FloatArray:
+    """Medians of rows of even length; `np.median` takes several times as long."""
+    ordered = np.sort(rows, axis=1)
+    middle = rows.shape[1] // 2
+    medians: FloatArray = 0.5 * (ordered[:, middle - 1] + ordered[:, middle])
+    return medians

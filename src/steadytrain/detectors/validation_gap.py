@@ -1,0 +1,134 @@
+"""Training loss and evaluation loss tell different stories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.metric_names import is_loss, qualifier
+from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.detectors import Detector
+from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+from steadytrain.statistics.table_episodes import stretches
+
+AROUND_ROWS = 16
+"""Logged steps on each side of an evaluation that stand for the training loss there."""
+
+
+@final
+@dataclass(frozen=True)
+class ValidationGap(Detector):
+    """The evaluation is far better than training, or gets worse while training gets better.
+
+    Means:
+        An evaluation loss at half of the training loss, three times in a row, is too good: dropout and augmentation
+        explain a gap, but seldom that much. Data that is evaluated on has been trained on, or the evaluation counts
+        differently. The other way round, training falls while evaluation rises: the model has begun to learn its data
+        by heart. That is told as a note; many runs are stopped there on purpose.
+
+    Causes:
+        - evaluation examples, or near copies of them, in the training data; a split after augmentation
+        - an evaluation that averages over padding, or over other tokens than training does
+        - labels visible to the model in evaluation only: a mask that is set in training mode
+        - strong dropout, label smoothing or mixed samples: then the gap is by design
+        - overfitting: too many passes over too little data
+
+    Next:
+        1. Compute the training loss of one batch in evaluation mode, with the evaluation's own code.
+        2. Look for evaluation examples in the training set, by hash and by long shared substrings.
+        3. Shuffle the evaluation inputs against their labels: the loss must rise to that of a guess.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("metrics",)
+
+    gap_ratio: float = field(
+        default=0.5, metadata={"about": "evaluation loss over training loss at or below which the gap is no accident"}
+    )
+    gap_nats: float = field(
+        default=0.05, metadata={"about": "and the gap in nats: two losses near zero may differ by any factor"}
+    )
+    evaluations_min: int = field(
+        default=3, metadata={"about": "evaluations in a row: one may be an easy sample, three are not"}
+    )
+    rise_share: float = field(
+        default=0.02, metadata={"about": "rise of the evaluation loss above its lowest that is worth a note"}
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        train = window.applied("loss")
+        found: list[Symptom] = []
+        for name, series in sorted(window.metrics.items()):
+            if not is_loss(name) or qualifier(name) or not len(train):
+                continue
+            finite = np.isfinite(series.values)
+            evaluated = Series(series.steps[finite], series.values[finite])
+            if len(evaluated) < self.evaluations_min:
+                continue
+            lowest, typical = _around(train, evaluated)
+            found += self._too_good(name, evaluated, lowest)
+            found += self._overfitting(name, evaluated, typical)
+        return tuple(sorted(found, key=lambda symptom: symptom.first_step))
+
+    def _too_good(self, name: str, evaluated: Series, lowest: FloatArray) -> list[Symptom]:
+        good = (evaluated.values <= self.gap_ratio * lowest) & (evaluated.values < lowest - self.gap_nats)
+        return [
+            Symptom(
+                name="validation-gap",
+                severity="warning",
+                first_step=int(evaluated.steps[start]),
+                last_step=int(evaluated.steps[stop - 1]),
+                message=f"{name} is {evaluated.values[stop - 1]:.4g} at step {evaluated.steps[stop - 1]} while the "
+                f"training loss stays above {lowest[stop - 1]:.4g}: too good since step {evaluated.steps[start]}",
+                signals=("loss", name),
+                numbers={
+                    "evaluation_loss": float(evaluated.values[stop - 1]),
+                    "training_loss": float(lowest[stop - 1]),
+                    "evaluations": float(stop - start),
+                },
+            )
+            for start, stop in stretches(_known(good, lowest))
+            if stop - start >= self.evaluations_min
+        ]
+
+    def _overfitting(self, name: str, evaluated: Series, typical: FloatArray) -> list[Symptom]:
+        """The evaluation rose at each of the last evaluations, and training fell meanwhile."""
+        best = int(np.argmin(evaluated.values))
+        after = evaluated.values[best:]
+        if len(after) <= self.evaluations_min or best == 0:
+            return []
+        noise = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(evaluated.values)))) / 2**0.5
+        risen = float(np.median(after[-self.evaluations_min :])) - float(after[0])
+        if risen < max(self.rise_share * abs(float(after[0])), noise) or not typical[-1] < typical[best]:
+            return []
+        return [
+            Symptom(
+                name="validation-gap",
+                severity="note",
+                first_step=int(evaluated.steps[best]),
+                last_step=int(evaluated.steps[-1]),
+                message=f"{name} rises since step {evaluated.steps[best]}, from {after[0]:.4g} to {after[-1]:.4g}, "
+                "while the training loss falls: overfitting",
+                signals=("loss", name),
+                numbers={"evaluation_loss": float(after[-1]), "lowest": float(after[0])},
+            )
+        ]
+
+
+def _known(good: NDArray[np.bool_], lowest: FloatArray) -> NDArray[np.bool_]:
+    return good & np.isfinite(lowest)
+
+
+def _around(train: Series, evaluated: Series) -> tuple[FloatArray, FloatArray]:
+    """The training loss at each evaluation: the lower of before and after it, and the median of both."""
+    lowest, typical = np.full(len(evaluated), np.nan), np.full(len(evaluated), np.nan)
+    for position, row in enumerate(np.searchsorted(train.steps, evaluated.steps, side="right").tolist()):
+        before, after = train.values[max(0, row - AROUND_ROWS) : row], train.values[row : row + AROUND_ROWS]
+        if len(before) and len(after):  # at the end of a log only one side is known, and it may lag a steep fall
+            lowest[position] = min(float(np.median(before)), float(np.median(after)))
+        both = np.concatenate([before, after])
+        if len(both):
+            typical[position] = float(np.median(both))
+    return lowest, typical

@@ -1,0 +1,219 @@
+"""The answer to "why": ranked causes with their evidence, the trials, and what to do. Inert values that become JSON.
+
+The document is ``steadytrain.diagnosis/1`` (docs/schemas.md). Numbers that are not finite are texts in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from steadytrain.core.model import number_from_json, number_to_json
+
+SCHEMA = "steadytrain.diagnosis/1"
+Status = Literal["confirmed", "likely", "possible", "refuted"]
+STATUSES: tuple[Status, ...] = ("confirmed", "likely", "possible", "refuted")
+EvidenceVerdict = Literal["supports", "refutes", "inconclusive", "not-run"]
+SIGNATURE = "signature"
+"""In the place of a trial's name: evidence that was recorded or surveyed, not tried."""
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One piece of evidence about one cause: a trial, or something that was seen (``trial`` is then ``SIGNATURE``).
+
+    ``what`` is a sentence with the numbers, ``source`` where it is from (``fact loss_excess``, ``symptom divergence``).
+    """
+
+    trial: str
+    verdict: EvidenceVerdict
+    what: str
+    source: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "numbers": {name: number_to_json(value) for name, value in self.numbers.items()}}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Evidence:
+        numbers = {name: number_from_json(value) for name, value in data["numbers"].items()}
+        return Evidence(data["trial"], data["verdict"], data["what"], data["source"], numbers)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """An intervention as offered: ``tried`` is what its trial did (an effect of ``trials.contract``), None where it was
+    not run. ``command`` tries it on the replay."""
+
+    name: str
+    rung: int
+    what: str
+    trial: str | None
+    tried: str | None
+    command: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Remedy:
+        return Remedy(**data)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One cause: how sure, why, where, and what to do about it."""
+
+    cause: str
+    summary: str
+    status: Status
+    confidence: float
+    evidence: tuple[Evidence, ...]
+    layer: str | None
+    batch_rows: tuple[int, ...]
+    interventions: tuple[Remedy, ...]
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cause": self.cause,
+            "status": self.status,
+            "confidence": round(self.confidence, 4),
+            "summary": self.summary,
+            "why": self.why,
+            "evidence": [evidence.to_json() for evidence in self.evidence],
+            "layer": self.layer,
+            "batch_rows": list(self.batch_rows),
+            "interventions": [remedy.to_json() for remedy in self.interventions],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Diagnosis:
+        return Diagnosis(
+            cause=data["cause"],
+            summary=data["summary"],
+            status=data["status"],
+            confidence=float(data["confidence"]),
+            evidence=tuple(Evidence.from_json(entry) for entry in data["evidence"]),
+            layer=data["layer"],
+            batch_rows=tuple(data["batch_rows"]),
+            interventions=tuple(Remedy.from_json(entry) for entry in data["interventions"]),
+            why=data["why"],
+        )
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One line of the table of trials; ``effect`` is one of ``trials.contract.EFFECTS``."""
+
+    trial: str
+    effect: str
+    why: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "trial": self.trial,
+            "effect": self.effect,
+            "why": self.why,
+            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TrialRow:
+        numbers = {name: number_from_json(value) for name, value in data["numbers"].items()}
+        return TrialRow(data["trial"], data["effect"], data["why"], numbers)
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
+    ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
+    ``sample`` is its place in the data set, as in ``Houses[17]``.
+
+    Texts are safe to print: whoever makes one has redacted them and made control characters visible.
+    """
+
+    row: int
+    step: int
+    tensor: str
+    dtype: str
+    elements: int
+    first: int
+    values: tuple[float | int | str, ...]
+    smallest: float | None = None
+    largest: float | None = None
+    loss: float | str | None = None
+    text: str | None = None
+    sample: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "values": list(self.values)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> BatchRow:
+        return BatchRow(**{**data, "values": tuple(data["values"])})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole diagnosis.
+
+    ``verdict`` is the cause that is confirmed or likely, else ``unknown``; ``why`` says it in one sentence. ``replay``
+    is ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says
+    what to record next time where nothing is proven. ``rows`` are the rows of the batch at the onset that stand out,
+    each once for every tensor of the batch.
+    """
+
+    incident: str
+    symptom: str
+    replay: str
+    replay_note: str
+    verdict: str
+    status: Status | None
+    why: str
+    diagnoses: tuple[Diagnosis, ...]
+    trials: tuple[TrialRow, ...]
+    record_next: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows: tuple[BatchRow, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "incident": self.incident,
+            "symptom": self.symptom,
+            "replay": self.replay,
+            "replay_note": self.replay_note,
+            "verdict": self.verdict,
+            "status": self.status,
+            "why": self.why,
+            "diagnoses": [diagnosis.to_json() for diagnosis in self.diagnoses],
+            "trials": [row.to_json() for row in self.trials],
+            "record_next": list(self.record_next),
+            "notes": list(self.notes),
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Answer:
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"{data.get('schema')!r} is not {SCHEMA}")
+        return Answer(
+            incident=data["incident"],
+            symptom=data["symptom"],
+            replay=data["replay"],
+            replay_note=data["replay_note"],
+            verdict=data["verdict"],
+            status=data["status"],
+            why=data["why"],
+            diagnoses=tuple(Diagnosis.from_json(entry) for entry in data["diagnoses"]),
+            trials=tuple(TrialRow.from_json(entry) for entry in data["trials"]),
+            record_next=tuple(data["record_next"]),
+            notes=tuple(data["notes"]),
+            # Of an answer from before there were rows it is an empty object.
+            rows=tuple(BatchRow.from_json(entry) for entry in data["rows"] or ()),
+        )

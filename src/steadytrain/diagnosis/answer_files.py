@@ -1,0 +1,60 @@
+"""What lies on disk: the answer, beside the incident and never in it, and the story of the run that a bundle lies in.
+
+The one file of this package that knows files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from steadytrain.diagnosis.answer import Answer
+from steadytrain.diagnosis.opening import with_symptoms
+from steadytrain.experiments.case import Case, open_case
+from steadytrain.experiments.outcome_files import trials_folder
+from steadytrain.experiments.trial import Json
+from steadytrain.storage.bundle import is_bundle, write_json
+from steadytrain.storage.run_folder import run_around
+
+FILE = "diagnosis.json"
+DOCUMENT_BYTES_MAX = 16 << 20
+
+
+def open_story(
+    path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
+) -> Case:
+    """The case of a bundle or a run, with what else was seen in the run until then; ``onset`` and ``symptom`` as asked.
+
+    Raises:
+        UsageError: see ``trials.case.open_case``.
+    """
+    case = open_case(path, facts=facts, onset=onset, symptom=symptom)
+    run = run_around(path) if onset is None and symptom is None and is_bundle(path) else None
+    if run is None:
+        return case
+    own = {(one.name, one.first_step) for one in case.symptoms}
+    more = [one for one in run.symptoms if one.first_step <= case.step and (one.name, one.first_step) not in own]
+    return with_symptoms(case, more)
+
+
+def keep(source: Path, answer: Answer) -> None:
+    """Store the answer of a bundle or run.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    folder = trials_folder(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / FILE, answer.to_json())
+
+
+def read(source: Path) -> Answer | None:
+    """The stored answer, None where there is none or its file is damaged."""
+    path = trials_folder(source) / FILE
+    try:
+        if path.stat().st_size > DOCUMENT_BYTES_MAX:
+            return None
+        return Answer.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,86 @@
+"""Attention that becomes one-hot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LOWER_RATE
+from steadytrain.diagnosis.signs import (
+    above,
+    below,
+    fact,
+    holds,
+    layer_of,
+    measured,
+    ruled_out,
+    seen,
+    surveyed,
+    symptom,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class AttentionLogitGrowth(Cause):
+    """The logits of attention grow until it looks at one place only.
+
+    Means:
+        Queries and keys grow, their products faster; softmax saturates, its gradient vanishes or jumps, and the loss
+        follows hundreds of steps later. In Marin 32B new optimizers and rebuilt state relapsed and a norm of queries
+        and keys cured it. A largest logit of 100 is the usual bound, 1,000 was seen before divergence (2507.20534).
+
+    Causes:
+        - no norm of queries and keys, a rate that is too high for them
+        - a scale of 1/sqrt(d) that was forgotten (transformers #45676)
+
+    Next:
+        1. Clip queries and keys (tau 100), or cap the logits at 50, and go on from the snapshot.
+        2. A norm on queries and keys in the next run.
+        3. A lower rate for their weights.
+    """
+
+    base_rate = 10.0
+    rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift", "embedding-gradient-spike")
+    expects = column("logits")
+    confirming = ("attention-softcap", "qk-clip")
+    spared = ("drop-batch", "beta2-lower")
+    interventions = (
+        LOWER_RATE,
+        Intervention("attention-softcap", 5, "cap the logits of attention at 50", "attention-softcap"),
+        Intervention("qk-clip", 5, "scale queries and keys down where their products are above 30", "qk-clip"),
+        Intervention("qk-norm", 5, "a norm on queries and keys"),
+    )
+    grade = "A"
+    source = "2302.05442; 2309.14322; 2507.20534; Marin 32B; flash-attention #1876"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *symptom(case, STRONG, "attention-logit-growth", "attention-entropy-collapse"),
+                *above(case, "attention_logit_largest", LARGE, STRONG, "the largest logit of attention is {value}"),
+                *below(case, "attention_logit_largest", 30.0, -STRONG, "the largest logit of attention is {value}"),
+                # Some models (T5) are made without a scale; their products are small.
+                *holds(
+                    case,
+                    "attention_unscaled",
+                    FAIR,
+                    "attention does not divide by the root of the width",
+                    invariant=measured(case, "attention_logit_largest") > LARGE,
+                ),
+                *ruled_out(
+                    surveyed(case)
+                    and fact(case, "attention_logit_largest") is None
+                    and seen(case, "attention-logit-growth", "attention-entropy-collapse") is None,
+                    "no attention was seen",
+                ),
+            ),
+            layer=layer_of(case),
+        )
+
+
+LARGE = 100.0
+"""A logit of attention that is watched for in large runs (2507.20534 clips there)."""

@@ -1,0 +1,98 @@
+"""One batch that the run cannot digest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
+from steadytrain.diagnosis.signs import above, below, listed, quiet, rows_of, ruled_out, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class BadBatch(Cause):
+    """One batch holds samples that are damaged, mislabelled or far from all others, and its gradient does the harm.
+
+    Means:
+        The loss of this batch is far above that of others in the same state, and the run goes on well without it. A
+        batch alone is often innocent: PaLM (2204.02311) and 2304.09871 fed "guilty" batches from another state and saw
+        no spike. So it is the cause only if its drop removes the symptom and mending the optimizer's state does not. If
+        both do, an ordinary hard batch met a state that could not take it.
+
+    Causes:
+        - corrupt or truncated files, wrong encodings, rows of zeros or of huge values
+        - labels that do not belong to their inputs
+        - runs of repeated n-grams: 32 repeats or more in OLMo 2 (2501.00656)
+        - a batch of one source because mixing came before tokenizing
+
+    Next:
+        1. Look at the rows that stand out: decode them.
+        2. Skip the batch, or mask these rows, and go on from the snapshot before it.
+        3. Search the data set for more of the kind, and filter before the loader.
+    """
+
+    base_rate = 15.0
+    rivals = (
+        "second-moment-lag",
+        "stale-optimizer-state",
+        "learning-rate-too-high",
+        "data-shift",
+        "nonfinite-input",
+        "hardware-fault",
+        "half-precision-overflow",
+        "singular-operation",
+        "fully-masked-attention",
+        "infeasible-target",
+        "no-supervised-tokens",
+    )
+    expects = column("data")
+    confirming = ("drop-batch",)
+    spared = ("beta2-lower", "float32", "perturbed")
+    interventions = (DROP_BATCH, CLEAN_ROWS, CLIP)
+    grade = "A"
+    source = "OLMo 2 2501.00656; PaLM 2204.02311 and 2304.09871 on innocent batches; llm-foundry #232, #759"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *symptom(case, HINT, "loss-spike", "gradient-norm-spike"),
+                *above(
+                    case,
+                    "loss_excess",
+                    2.0,
+                    STRONG,
+                    "the batch's loss is {value} times that of other batches in the same state",
+                ),
+                *below(
+                    case,
+                    "loss_excess",
+                    1.3,
+                    -FAIR,
+                    "the batch's loss is {value} times that of other batches in the same state",
+                ),
+                *above(case, "batch_scale", 4.0, FAIR, "its largest input is {value} times that of the usual batch"),
+                *above(case, "target_scale", 4.0, FAIR, "its largest target is {value} times that of the usual batch"),
+                *above(
+                    case,
+                    "batch_distance",
+                    4.0,
+                    FAIR,
+                    "its inputs are {value} standard deviations from those of other batches",
+                ),
+                *listed(case, "rows_suspect", HINT, "rows {names} of the batch stand out by loss or gradient"),
+                *listed(case, "batch_nonfinite", -STRONG, "the batch holds NaN or Inf, which is another cause"),
+                *above(
+                    case,
+                    "data_shift",
+                    1.0,
+                    -FAIR,
+                    "batches from the onset on are {value} standard deviations from those before",
+                ),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+            ),
+            batch_rows=rows_of(case),
+        )

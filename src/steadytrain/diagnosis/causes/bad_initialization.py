@@ -1,0 +1,109 @@
+"""Weights that begin at the wrong size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
+from steadytrain.diagnosis.signs import above, below, deepened, fact, first_name, listed, measured, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class BadInitialization(Cause):
+    """Weights begin too large, too small, all zero or all equal.
+
+    Means:
+        Signals grow or vanish from layer to layer, so gradients do. Equal rows stay equal for ever. A classifier must
+        begin at a loss of about `ln C`; half a nat above that its logits begin too large.
+
+    Causes:
+        - a scale that ignores the fan-in; depth without a residual scale
+        - zeros where they break nothing (LoRA on all-zero weights, needle #53)
+        - an initialisation that a later one writes over, or that a wrapper skips
+
+    Next:
+        1. Compare the first loss with `ln C`.
+        2. Look at activations and gradients over depth at step 1: ratios between 0.1 and 10.
+        3. Initialise what is named again (scaled by the root of the fan-in), or put a norm before it.
+    """
+
+    base_rate = 4.0
+    rivals = (
+        "uninitialized-parameters",
+        "missing-warmup",
+        "learning-rate-too-high",
+        "learning-rate-too-low",
+        "normalization-misuse",
+        "dead-units",
+        "weight-decay-misuse",
+        "tokenizer-mismatch",
+        "frozen-parameters",
+        "custom-operation-fault",
+    )
+    expects = column("script", removed=("reinitialize",))
+    confirming = ("reinitialize",)
+    spared = ("drop-batch", "float32")
+    interventions = (
+        LONGER_WARMUP,
+        Intervention("reinitialize", 5, "initialise the named layers by their fan-in", "reinitialize"),
+        NORM,
+    )
+    grade = "A"
+    source = "Karpathy, A recipe for training neural networks (2019); Fixup 1901.09321; needle #53"
+
+    def signature(self, case: Case) -> Signature:
+        excess = measured(case, "initial_loss") - measured(case, "uniform_loss")
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "initial_scale",
+                    STRONG,
+                    "at the first step the scale over 1/sqrt(fan-in) is out of bounds: {names}",
+                ),
+                *listed(case, "equal_rows", STRONG, "all rows are equal at the first step: {names}", invariant=True),
+                *listed(case, "parameters_zero", HINT, "all zero at the first step: {names}"),
+                *when(
+                    excess > 0.5 and fact(case, "state_loaded") is not True,
+                    STRONG if excess > FAR_NATS else FAIR,
+                    f"the first loss is {excess:.2g} nats above a guess",
+                    "fact initial_loss",
+                ),
+                *above(
+                    case,
+                    "gradient_ratio",
+                    1e3,
+                    FAIR,
+                    "gradients of the first layer are {value} times those of the last",
+                ),
+                *below(
+                    case,
+                    "gradient_ratio",
+                    1e-3,
+                    FAIR,
+                    "gradients of the first layer are {value} times those of the last",
+                ),
+                *above(case, "activation_ratio", 1e2, FAIR, "the last layer's output is {value} times the first's"),
+                *below(case, "activation_ratio", 1e-2, FAIR, "the last layer's output is {value} times the first's"),
+                *(replace(sign, weight=-sign.weight) for sign in deepened(case)),
+                *symptom(case, FAIR, "vanishing-gradients", "exploding-gradients"),
+                *listed(case, "parameters_strange", -STRONG, "values that no initialisation gives: {names}"),
+                *when(
+                    case.onset > 500 and not fact(case, "initial_scale"),
+                    -FAIR,
+                    f"it began at step {case.onset}",
+                    "symptoms",
+                ),
+            ),
+            layer=first_name(case, "initial_scale") or first_name(case, "equal_rows"),
+        )
+
+
+FAR_NATS = 2.0
+"""Above a guess: no label or token explains a first loss that far off, only logits that are too large."""

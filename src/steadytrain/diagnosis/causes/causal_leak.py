@@ -1,0 +1,74 @@
+"""A model that sees the future."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import MATH_ATTENTION
+from steadytrain.diagnosis.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class CausalLeak(Cause):
+    """The output at one place depends on inputs that come after it.
+
+    Means:
+        A causal model must not see the token that it predicts. The gradient of the logits at `t` with respect to the
+        embedding after `t` must be exactly zero; its own control is the gradient to what comes before, which must not
+        be. With a leak the loss falls far below what the data allow, and generation is worthless.
+
+    Causes:
+        - a mask that is missing, inverted or added with the wrong sign
+        - `is_causal` beside a mask of one's own, of which a backend drops one
+        - packed documents that see each other (Megatron #2357); a convolution or a norm over time
+
+    Next:
+        1. Give the mask, and run the gradient test again through the real attention backend.
+        2. Test with a packed batch, too.
+        3. Train again: what was learned with the leak cannot be kept.
+    """
+
+    base_rate = 9.0
+    rivals = ("label-misalignment", "label-leakage", "repeated-data")
+    expects = column("script", removed=("causal-mask",))
+    confirming = ("causal-mask",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)
+    grade = "A"
+    source = "Megatron-LM #2357; transformers PR 46634; nanoVLM PR 204"
+
+    def signature(self, case: Case) -> Signature:
+        shift = measured(case, "label_shift_trained")
+        reads_on = above(
+            case,
+            "causal_gradient",
+            1e-6,
+            CERTAIN,
+            "outputs depend on later inputs: {value} of the gradient to earlier ones",
+            invariant=True,
+        )
+        return Signature(
+            (
+                *(equivalence(reads_on) if shift >= 1 else ()),
+                *when(
+                    bool(reads_on) and not shift >= 1,
+                    -STRONG,
+                    "what it learns to tell is no later token, so it may read all of them",
+                    "fact label_shift_trained",
+                ),
+                *symptom(case, FAIR, "loss-collapse"),
+                *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),
+                *when(
+                    surveyed(case) and fact(case, "causal_gradient") is None,
+                    -FAIR,
+                    "the model is not causal, or could not be tested",
+                    "facts",
+                ),
+            ),
+            layer=layer_of(case),
+        )

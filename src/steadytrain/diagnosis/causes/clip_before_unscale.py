@@ -1,0 +1,72 @@
+"""Clipping at the wrong moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLIP
+from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class ClipBeforeUnscale(Cause):
+    """Gradients are clipped while the loss scale is on them, or when there are none.
+
+    Means:
+        With a scale of 65536 every norm is above the bound, so clipping turns every gradient into one of fixed tiny
+        length, or, after unscaling, of bound over scale: nothing is learned. Clipping before backward, or after the
+        update, does nothing at all, and what it was meant to stop is not stopped.
+
+    Causes:
+        - `clip_grad_norm_` without `scaler.unscale_(optimizer)` before it
+        - clipping in a function that is called before backward (nano-world-model PR 22, Lightning #9694)
+
+    Next:
+        1. `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)`, clip, `scaler.step(optimizer)`.
+        2. Print the norm that clipping returns: it must be that of a training without scaler.
+        3. Count how often the coefficient is below 1.
+    """
+
+    base_rate = 10.0
+    rivals = ("learning-rate-too-high", "loss-scale-disagreement", "scheduler-misstep")
+    expects = column("script", removed=("unscale-first", "clip"), either=("float32",))
+    confirming = ("unscale-first", "clip")
+    spared = ("drop-batch",)
+    interventions = (
+        Intervention("unscale-first", 3, "unscale gradients before they are clipped", "unscale-first"),
+        CLIP,
+    )
+    grade = "A"
+    source = "Lightning #9694, #9330, #9599; nano-world-model PR 22; fairseq #4555"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *holds(
+                    case,
+                    "clip_before_unscale",
+                    CERTAIN,
+                    "gradients were clipped while the loss scale was on them",
+                    invariant=True,
+                ),
+                *holds(case, "clip_before_backward", CERTAIN, "clipping saw no gradient of its step", invariant=True),
+                *below(
+                    case, "clip_coefficient", 1e-3, FAIR, "clipping multiplies gradients by {value} in the usual step"
+                ),
+                *ruled_out(
+                    surveyed(case)
+                    and fact(case, "clipped") is not True
+                    and fact(case, "clip_before_backward") is not True,
+                    "gradients are not clipped",
+                ),
+                *ruled_out(
+                    fact(case, "clip_before_unscale") is False and fact(case, "clip_before_backward") is not True,
+                    "gradients were clipped at the right moment",
+                ),
+            ),
+        )

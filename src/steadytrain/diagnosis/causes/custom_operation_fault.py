@@ -1,0 +1,87 @@
+"""An operation of one's own with a wrong result or gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import EXAMPLE, MATH_ATTENTION
+from steadytrain.diagnosis.signs import equivalence, fact, layer_of, listed, operation, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class CustomOperationFault(Cause):
+    """A custom operation gives a wrong result, or its backward a gradient that is not its derivative.
+
+    Means:
+        Nobody checks what a hand-written backward returns. A wrong one still points roughly downhill, so training goes
+        on and is worse, or blows up where the error is large. The reference in plain operations tells.
+
+    Causes:
+        - a factor, a mask or a saved tensor that is missing in backward
+        - a kernel for other shapes, strides or dtypes; a wheel built for another torch (bitsandbytes #663)
+        - fused losses whose gradient is already scaled (Liger #512, #968)
+
+    Next:
+        1. `torch.autograd.gradcheck` in float64 on the operation that is named.
+        2. Put plain operations in its place and see the symptom go.
+        3. Report it with a minimal example.
+    """
+
+    base_rate = 22.0
+    rivals = (
+        "compiled-code-mismatch",
+        "singular-operation",
+        "fully-masked-attention",
+        "hardware-fault",
+        "learning-rate-too-high",
+        "bad-initialization",
+    )
+    expects = column("kernel", removed=("reference-operation",), either=("math-attention",))
+    confirming = ("reference-operation", "math-attention")
+    spared = ("learning-rate-third",)
+    interventions = (
+        MATH_ATTENTION,
+        Intervention("reference-operation", 5, "plain operations in place of the custom one", "reference-operation"),
+        EXAMPLE,
+    )
+    grade = "A"
+    source = "Liger #512, #968; flash-attention #334; bitsandbytes #663"
+
+    def signature(self, case: Case) -> Signature:
+        errors = fact(case, "custom_gradient_error")
+        worst = max(errors.items(), key=lambda item: item[1], default=None) if isinstance(errors, dict) else None
+        name, error = worst if worst is not None else ("", 0.0)
+        wrong = error > 0.01
+        return Signature(
+            (
+                *equivalence(
+                    when(
+                        wrong,
+                        CERTAIN,
+                        f"backward of {name} is off by {error:.2g} of its derivative",
+                        "fact custom_gradient_error",
+                        invariant=True,
+                    )
+                ),
+                *when(
+                    worst is not None and not wrong,
+                    -STRONG,
+                    "backward of the custom operations is their derivative",
+                    "fact custom_gradient_error",
+                ),
+                *listed(case, "custom_operations", HINT, "custom operations: {names}"),
+                *operation(
+                    case,
+                    FAIR,
+                    "{operation} is no operation of torch",
+                    lambda found: not found.operation.startswith(("aten.", "prims.")),
+                ),
+                *ruled_out(surveyed(case) and not fact(case, "custom_operations"), "no custom operation was called"),
+            ),
+            layer=name if wrong else layer_of(case),
+        )

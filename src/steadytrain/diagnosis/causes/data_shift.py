@@ -1,0 +1,85 @@
+"""Data of another kind from some step on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
+from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class DataShift(Cause):
+    """From some step on the batches come from another distribution, and go on to.
+
+    Means:
+        The loss on the new data is higher because they are new, not because the weights are damaged: the probe loss on
+        old batches stays until updates for the new ones move it. Fresh data of the old kind removes the rise; the drop
+        of one batch does not.
+
+    Causes:
+        - a stage of the data plan, a new shard, a file in another format or language
+        - preprocessing or normalisation that changed with a restart
+        - curriculum: longer or harder samples
+
+    Next:
+        1. Compare batches before and after: decode some, look at scale and at the share of each source.
+        2. Planned: let the rate follow (warm up again), and keep 1 to 5 percent of old data.
+        3. Not planned: find the shard or the setting, and go back to the snapshot.
+    """
+
+    base_rate = 5.0
+    rivals = (
+        "bad-batch",
+        "unshuffled-data",
+        "learning-rate-too-high",
+        "second-moment-lag",
+        "forgetting",
+        "scheduler-misstep",
+    )
+    expects = column("shift")
+    confirming = ("fresh-data",)
+    spared = ("beta2-lower", "drop-batch", "float32")
+    interventions = (LOWER_RATE, LONGER_WARMUP, FRESH_DATA, CLEAN_ROWS)
+    grade = "B"
+    source = "Marin 32B retrospective; 2308.04014 on re-warming; llm-foundry #232"
+
+    def signature(self, case: Case) -> Signature:
+        shift = measured(case, "data_shift")
+        return Signature(
+            (
+                *above(
+                    case,
+                    "data_shift",
+                    FAR_SCALES,
+                    CERTAIN,
+                    "batches from the onset on are {value} standard deviations from those before",
+                ),
+                *when(
+                    1.0 < shift <= FAR_SCALES,
+                    STRONG,
+                    f"batches from the onset on are {shift:.2g} standard deviations from those before",
+                    "fact data_shift",
+                ),
+                *below(
+                    case,
+                    "data_shift",
+                    0.3,
+                    -STRONG,
+                    "batches from the onset on are like those before ({value} standard deviations)",
+                ),
+                *renumbered(case, -STRONG),
+                *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
+                *symptom(case, HINT, "divergence", "loss-spike", "oscillation"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+            ),
+        )
+
+
+FAR_SCALES = 5.0
+"""Standard deviations of single batches: no two halves of one source lie so far apart."""

@@ -1,0 +1,111 @@
+"""Units that are off for every input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LOWER_RATE, NORM
+from steadytrain.diagnosis.signs import fact, layer_of, not_finite, noted, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.core.model import Symptom
+    from steadytrain.experiments.case import Case
+
+
+@final
+class DeadUnits(Cause):
+    """Most units of a layer give zero, or the end of their range, for every input, and get no gradient.
+
+    Means:
+        A ReLU whose input is always negative has a gradient of zero and cannot come back; a tanh or sigmoid at its end
+        nearly so. A layer of such units passes nothing on. It is often the scar of one step that was too long, so the
+        cause may lie before it.
+
+    Causes:
+        - one update that was too large; a bias that ran away
+        - inputs that are not centred or scaled
+        - initialisation too large for a saturating unit
+
+    Next:
+        1. Go back to before the units died and lower the rate, or warm up.
+        2. LeakyReLU or GELU in the layer that is named.
+        3. Normalise the inputs of the layer.
+    """
+
+    base_rate = 3.0
+    rivals = (
+        "learning-rate-too-high",
+        "bad-initialization",
+        "learning-rate-too-low",
+        "frozen-parameters",
+        "infeasible-target",
+        "detached-graph",
+        "normalization-misuse",
+    )
+    expects = column("script", either=("leaky-units", "reinitialize"))
+    confirming = ("leaky-units",)
+    spared = ("drop-batch", "float32")
+    interventions = (
+        LOWER_RATE,
+        Intervention("leaky-units", 5, "units with a slope on both sides in the named layer", "leaky-units"),
+        NORM,
+    )
+    grade = "A"
+    source = "AutoTrainer (ICSE 2021); Maas and others 2013 on leaky units"
+
+    def signature(self, case: Case) -> Signature:
+        worst = _worst(case)
+        burst = _burst_before(case)
+        return Signature(
+            (
+                *when(
+                    worst[1] > 0.7,
+                    HINT if burst is not None else CERTAIN if worst[1] >= WHOLE_LAYER else STRONG,
+                    f"{worst[1]:.0%} of the units of {worst[0]} are at an end for every sample",
+                    "fact dead_units",
+                    share=worst[1],
+                ),
+                *when(
+                    0.0 <= worst[1] <= 0.5 and surveyed(case),
+                    -STRONG,
+                    "no layer has half of its units dead",
+                    "fact dead_units",
+                ),
+                *symptom(case, HINT if burst is not None else STRONG, "dead-units"),
+                *when(
+                    burst is not None,
+                    -FAIR,
+                    f"units died after something else went wrong: {burst.message}" if burst is not None else "",
+                    "symptoms",
+                ),
+                *symptom(case, HINT, "plateau", "no-learning", "vanishing-gradients"),
+                *ruled_out(not_finite(case), "a dead unit makes nothing infinite", "symptoms"),
+            ),
+            layer=worst[0] or layer_of(case),
+        )
+
+
+def _burst_before(case: Case) -> Symptom | None:
+    """What went wrong shortly before units died: then they are the scar of it."""
+    died = noted(case, "dead-units")
+    if died is None:
+        return None
+    near = range(died.first_step - SAME_STORY_STEPS, died.first_step)
+    return next((one for one in case.symptoms if one.name in BURSTS and one.first_step in near), None)
+
+
+BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
+SAME_STORY_STEPS = 64
+WHOLE_LAYER = 0.99
+"""A layer that passes nothing on is no matter of degree; sparse ones keep a few units in a hundred."""
+
+
+def _worst(case: Case) -> tuple[str | None, float]:
+    """The layer with most units at an end, and their share; 0 where the survey saw none."""
+    shares: dict[str, float] = {}
+    for name in ("dead_units", "saturated_units"):
+        found = fact(case, name)
+        shares |= found if isinstance(found, dict) else {}
+    return max(shares.items(), key=lambda item: item[1], default=(None, 0.0))

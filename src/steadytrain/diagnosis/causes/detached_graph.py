@@ -1,0 +1,99 @@
+"""A cut between the loss and the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import (
+    enumerated,
+    equivalence,
+    fact,
+    first_name,
+    listed,
+    measured,
+    not_finite,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class DetachedGraph(Cause):
+    """The graph is cut: no gradient reaches parameters that the loss depends on.
+
+    Means:
+        A `detach`, a `.data`, a trip through NumPy or `torch.tensor(x)`, or a block under `no_grad` ends backward
+        there. What lies before keeps its first weights, has no gradient at all, and the rest learns to live with it.
+
+    Causes:
+        - `detach` or `.item()` on something that is still needed
+        - an encoder that is called under `torch.no_grad`
+        - a cast of the output that makes a new tensor (Automodel PR 1527), a recomputation without
+          `use_reentrant=False`
+
+    Next:
+        1. Go to the line that is named and take the cut away.
+        2. Assert after backward that every trainable parameter has a gradient.
+        3. If the cut is meant, freeze these parameters and leave them out of the optimizer.
+    """
+
+    base_rate = 6.0
+    rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
+    expects = column("script", either=("reattach",))
+    confirming = ("reattach",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
+    grade = "A"
+    source = "Automodel PR 1527; Liger #968; trl #3926"
+
+    def signature(self, case: Case) -> Signature:
+        lost = fact(case, "parameters_without_gradient")
+        # Meant where nobody updates them: a target network, a frozen encoder.
+        orphaned = set(lost or ()) <= set(fact(case, "parameters_not_in_optimizer") or ())
+        behind = fact(case, "parameters_cut_off") or ()
+        blocked = _inside(lost or (), fact(case, "no_grad_calls"), fact(case, "modules_output_detached"))
+        moves = measured(case, "cut_off_moves_output")
+        # The output depends on them, and a gradient says that it does not.
+        contradicted = bool(behind) and moves > MOVES_MIN
+        unused = bool(behind) and moves <= MOVES_MIN and not blocked
+        told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
+        beside = f"; moved by a hundredth they move the output by {moves:.2g} of it" if contradicted else ""
+        return Signature(
+            (
+                *equivalence(
+                    when(contradicted, CERTAIN, told + beside, "fact parameters_cut_off", invariant=True, moves=moves)
+                ),
+                *when(
+                    bool(behind or blocked) and not orphaned and not contradicted,
+                    HINT if unused else CERTAIN,
+                    f"{told}; the output does not depend on them" if unused else told,
+                    "fact parameters_without_gradient",
+                    invariant=not unused,
+                ),
+                *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
+                *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
+                *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
+                *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
+                *ruled_out(surveyed(case) and not lost, "a gradient reaches every trainable parameter"),
+                *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),
+            ),
+            layer=first_name(case, "parameters_without_gradient"),
+        )
+
+
+def _inside(names: Iterable[str], *modules: Any) -> list[str]:
+    """Those of the parameters that lie in one of the modules."""
+    prefixes = tuple(f"{module}." for listed_modules in modules for module in listed_modules or ())
+    return [name for name in names if prefixes and name.startswith(prefixes)]
+
+
+MOVES_MIN = 1e-5
+"""Of the output's size: above the rounding of float32."""

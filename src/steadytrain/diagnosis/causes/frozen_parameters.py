@@ -1,0 +1,108 @@
+"""Parameters that are set not to learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import (
+    enumerated,
+    fact,
+    first_name,
+    listed,
+    measured,
+    not_finite,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class FrozenParameters(Cause):
+    """Parameters that should learn have `requires_grad` False, or a gradient of exactly zero.
+
+    Means:
+        The optimizer holds them and they do not move. A frozen base under adapters is meant so; a frozen adapter, or a
+        frozen whole, is not. A gradient that is exactly zero for a whole tensor comes from something that multiplies it
+        by zero.
+
+    Causes:
+        - `requires_grad_(False)` that was meant for the base only (trl #3926), or is not taken back
+        - adapters on other modules than those that are called
+        - a factor of zero: a gate, a mask, a weight of a loss term
+
+    Next:
+        1. List names, shapes and `requires_grad` of what the optimizer holds.
+        2. Thaw what is named and see the loss fall.
+        3. Count trainable parameters before the first step.
+    """
+
+    base_rate = 6.0
+    rivals = (
+        "parameters-not-in-optimizer",
+        "detached-graph",
+        "lost-updates",
+        "learning-rate-too-low",
+        "gradient-underflow",
+        "dead-units",
+        "label-misalignment",
+        "shape-broadcast",
+        "bad-initialization",
+    )
+    expects = column("script", removed=("thaw",))
+    confirming = ("thaw",)
+    spared = ("learning-rate-up", "learning-rate-third")
+    interventions = (Intervention("thaw", 5, "set requires_grad of what should learn", "thaw"),)
+    grade = "A"
+    source = "trl #3926, PR 4081; transformers #26334; unsloth #1282"
+
+    def signature(self, case: Case) -> Signature:
+        share = measured(case, "frozen_share")
+        whole = _is_whole(case)
+        return Signature(
+            (
+                *when(
+                    share > 0.0,
+                    CERTAIN if whole else HINT,
+                    f"{share:.0%} of the parameters are frozen: {enumerated(fact(case, 'parameters_frozen') or ())}",
+                    "fact frozen_share",
+                    share=share,
+                    invariant=whole,
+                ),
+                *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
+                *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
+                *listed(case, "parameters_not_in_optimizer", -FAIR, "parameters that no optimizer holds: {names}"),
+                *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),
+                *ruled_out(not_finite(case), "a frozen parameter makes nothing infinite", "symptoms"),
+                *when(
+                    surveyed(case)
+                    and share == 0.0
+                    and not fact(case, "parameters_zero_gradient")
+                    and not fact(case, "parameters_without_gradient"),
+                    -STRONG,
+                    "every parameter is trainable and has a gradient",
+                    "fact frozen_share",
+                ),
+            ),
+            layer=first_name(case, "parameters_frozen") or first_name(case, "parameters_zero_gradient"),
+        )
+
+
+def _is_whole(case: Case) -> bool:
+    """Whether what is left to train is next to nothing, and no adapter: adapters have matrices, and tuned biases or
+    norms are those of all layers."""
+    kinds = fact(case, "parameter_dtypes")
+    tensors = sum(kinds.values()) if isinstance(kinds, dict) else 0
+    share = measured(case, "frozen_share")
+    return share == 1.0 or (share > WHOLE_SHARE and tensors <= FEW_TENSORS and fact(case, "update_ratio") is None)
+
+
+WHOLE_SHARE, FEW_TENSORS = 0.99, 2
+"""Of the elements: a base may be frozen by design, a whole model may not; of trainable tensors so many are no
+way of tuning."""

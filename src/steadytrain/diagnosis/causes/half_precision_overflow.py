@@ -1,0 +1,93 @@
+"""Values beyond 65504."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import BFLOAT16, FLOAT32, LOSS_SCALE
+from steadytrain.diagnosis.signs import (
+    above,
+    below,
+    is_half,
+    layer_of,
+    listed,
+    no_half,
+    operation,
+    quiet,
+    ruled_out,
+    symptom,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class HalfPrecisionOverflow(Cause):
+    """A value exceeds what float16 holds.
+
+    Means:
+        float16 ends at 65504. A model whose weights were trained in bfloat16 or float32 may reach that in one residual
+        or feed-forward layer; a training in float16 gets there when activations or the loss scale grow. The same step
+        is finite in float32 or bfloat16: that is the test. If it is not, the scaler only reports a true divergence.
+
+    Causes:
+        - a model trained in bfloat16 that is run in float16 (T5, Gemma, SDXL's decoder: about 45 threads)
+        - sums, squares or masks of -1e9 outside of autocast's float32 operations
+        - activations that grow: no norm, a rate that is too high
+
+    Next:
+        1. Train in bfloat16, where the device has it.
+        2. Else float32 for the operation that is named: `torch.autocast(enabled=False)` around it.
+        3. Look at the largest activation of the layers before it.
+    """
+
+    base_rate = 45.0
+    rivals = (
+        "singular-operation",
+        "gradient-underflow",
+        "fully-masked-attention",
+        "learning-rate-too-high",
+        "bad-batch",
+        "nonfinite-input",
+        "loss-scale-disagreement",
+        "optimizer-epsilon-underflow",
+        "attention-logit-growth",
+        "output-logit-drift",
+    )
+    expects = column("half")
+    confirming = ("float32", "bfloat16")
+    spared = ()
+    interventions = (
+        BFLOAT16,
+        FLOAT32,
+        LOSS_SCALE,
+        Intervention("float32-island", 2, "float32 for the layer that is named", "float32-island"),
+    )
+    grade = "A"
+    source = "transformers #5651, #9295, #17978; OPT chronicles; DeepSpeed #697, #5426"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *listed(
+                    case,
+                    "half_overflow",
+                    CERTAIN,
+                    "results in float16 were Inf from finite inputs: {names}",
+                    invariant=True,
+                ),
+                *operation(case, STRONG, "{operation} at {line} made it in float16", is_half),
+                *operation(
+                    case, -FAIR, "{operation} at {line} did not work in float16", lambda found: not is_half(found)
+                ),
+                *above(case, "half_peak", 0.5, FAIR, "the largest value in float16 was {value} of what it holds"),
+                *below(case, "half_peak", 0.05, -FAIR, "the largest value in float16 was {value} of what it holds"),
+                *symptom(case, FAIR, "loss-scale-collapse", "precision-headroom"),
+                *ruled_out(no_half(case), "nothing is computed in float16"),
+            ),
+            layer=layer_of(case),
+        )

@@ -1,0 +1,80 @@
+"""A result that does not come again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, operation, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class HardwareFault(Cause):
+    """The machine computed something wrong once: the same step from the same state does not do it again.
+
+    Means:
+        An exact replay of the steps before, to the last bit, and then a step that has no symptom: what happened came
+        from outside of the program. Few of these are NaN; about 1 percent in a study of faults in gates (2605.04213).
+
+    Causes:
+        - memory or an arithmetic unit that fails now and then
+        - a copy between devices that returns zeros (nccl-tests #117)
+        - power, heat, an unstable clock
+
+    Next:
+        1. Replay on the same device, then on another: the same on both is no fault of hardware.
+        2. Look at the kernel log for machine checks and Xid, and at the memory's error counts.
+        3. Take the device out of service, and go on from the last snapshot.
+    """
+
+    base_rate = 12.0
+    rivals = ("nondeterminism", "bad-batch", "compiled-code-mismatch", "custom-operation-fault", "rank-divergence")
+    expects = column("transient")
+    confirming = ("unchanged",)
+    spared = ()
+    interventions = (
+        Intervention("recompute", 4, "go on from the snapshot before it", "unchanged"),
+        Intervention("other-device", 7, "run the step on another device"),
+    )
+    grade = "A"
+    source = "Llama 3 report (6 events in 54 days); 2502.12340; 2605.04213; Megatron's rerun machine"
+
+    def signature(self, case: Case) -> Signature:
+        alone = _differs_there_alone(case)
+        return Signature(
+            (
+                *symptom(case, HINT, "nonfinite-weight", "nonfinite-loss", "nonfinite-gradient", "loss-spike"),
+                *when(
+                    alone,
+                    CERTAIN,
+                    f"a replay is the same to the last bit up to step {case.onset}, where the symptom began, and not "
+                    "from there on",
+                    "fact first_difference",
+                ),
+                # Weights that were damaged in memory do it again from the state that was kept, too.
+                *(
+                    ()
+                    if alone
+                    else operation(
+                        case, -STRONG, "{operation} at {line} makes it again in a new process", lambda found: True
+                    )
+                ),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+            ),
+        )
+
+
+def _differs_there_alone(case: Case) -> bool:
+    """Whether a replay differs first where the symptom began, after some steps in which it did not."""
+    first = fact(case, "first_difference")
+    step = first.get("step") if isinstance(first, dict) else None
+    began = case.onset - (case.begin if case.begin is not None else case.onset)
+    return fact(case, "replay_exact") is False and step in (case.onset - 1, case.onset) and began > EXACT_STEPS_MIN
+
+
+EXACT_STEPS_MIN = 2
+"""A run that does not repeat at all differs within its first steps."""

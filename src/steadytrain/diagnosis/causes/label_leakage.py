@@ -1,0 +1,73 @@
+"""The answer is among the inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS
+from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LabelLeakage(Cause):
+    """An input tells the label.
+
+    Means:
+        One column of the input, or the label itself, is enough to answer. Training looks too good; what it learned is
+        worth nothing where the column is not there.
+
+    Causes:
+        - the target or something computed from it among the features
+        - rows of the test set in the training set
+        - an identifier that was given in the order of the classes
+
+    Next:
+        1. Look at the column that is named: would it be known at the time of prediction?
+        2. Take it out and see the loss of a model that must really learn.
+        3. Split by group or by time, not by row.
+    """
+
+    base_rate = 3.0
+    rivals = ("causal-leak", "label-misalignment", "repeated-data")
+    expects = column("script", removed=("shuffle-column",))
+    confirming = ("shuffle-column",)
+    spared = ("learning-rate-third",)
+    interventions = (
+        Intervention("drop-column", 4, "take the column that tells the label out of the inputs", "shuffle-column"),
+        CLEAN_ROWS,
+    )
+    grade = "A"
+    source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
+
+    def signature(self, case: Case) -> Signature:
+        # Of labels that come in order there are few at a time, and nearly any input tells two of them apart.
+        in_order = (
+            measured(case, "labels_sorted") > SORTED_MIN or measured(case, "label_most_common_share") > COMMON_MAX
+        )
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "labels_leaked",
+                    HINT if in_order else CERTAIN,
+                    "an input alone tells the label: {names}",
+                    invariant=not in_order,
+                ),
+                *symptom(case, FAIR, "loss-collapse", "validation-gap"),
+                *when(
+                    surveyed(case) and not fact(case, "labels_leaked"),
+                    -FAIR,
+                    "no single input tells the label",
+                    "fact labels_leaked",
+                ),
+                *ruled_out(not_finite(case), "a leak makes nothing infinite", "symptoms"),
+            )
+        )
+
+
+SORTED_MIN, COMMON_MAX = 1.3, 0.6

@@ -1,0 +1,114 @@
+"""Labels that belong to another place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS
+from steadytrain.diagnosis.signs import above, equivalence, fact, measured, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LabelMisalignment(Cause):
+    """Labels do not stand where their inputs do: shifted twice, not shifted, or in another order.
+
+    Means:
+        A language model whose labels are shifted by the script and again by the library learns to predict two tokens
+        ahead; one whose labels are not shifted at all copies its input and its loss falls to zero within hundreds of
+        steps. Both train without an error. Labels in another order than their inputs are never learned. The test: the
+        cross entropy of the logits at `t` against the token at `t + k` must be least at `k = 1`.
+
+    Causes:
+        - a manual shift before a model that shifts by itself (transformers #47394, #46784, #32944)
+        - no shift at all in a loop of one's own
+        - inputs shuffled and labels not; a join by the wrong key
+
+    Next:
+        1. Look at which `k` has the least cross entropy.
+        2. Shift once: `logits[:, :-1]` against `tokens[:, 1:]`, or give labels equal to the inputs to a library.
+        3. For other tasks, look at a few pairs of input and label by eye.
+    """
+
+    base_rate = 10.0
+    rivals = (
+        "causal-leak",
+        "label-leakage",
+        "loss-function-misuse",
+        "frozen-parameters",
+        "learning-rate-too-low",
+        "padding-in-loss",
+        "tokenizer-mismatch",
+    )
+    expects = column("script", removed=("shift-labels",))
+    confirming = ("shift-labels",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("shift-once", 4, "shift labels exactly once", "shift-labels"), CLEAN_ROWS)
+    grade = "A"
+    source = "transformers #47394, #46784, #46898, #32944; amber-train #6; open-instruct #1549"
+
+    def signature(self, case: Case) -> Signature:
+        best, margin, numbers = _best_shift(case)
+        real = fact(case, "label_shift_trained")
+        if real == 1:
+            margin = 0.0  # the labels are the next tokens: what the model makes of them is another matter
+        text = f"the model predicts the token at t+{best} best, by {margin:.2g} nats"
+        return Signature(
+            (
+                *equivalence(
+                    when(
+                        best not in (None, 1) and margin > MARGIN_NATS,
+                        CERTAIN,
+                        text,
+                        "fact label_shift",
+                        invariant=True,
+                        **numbers,
+                    )
+                ),
+                *when(real == 1, -STRONG, "labels are the next tokens of the inputs", "fact label_shift_trained"),
+                *when(
+                    best == 1 and margin > MARGIN_NATS,
+                    -STRONG,
+                    "the model predicts the next token best",
+                    "fact label_shift",
+                    **numbers,
+                ),
+                *when(
+                    isinstance(real, int) and real > 1,
+                    CERTAIN,
+                    f"labels are the inputs shifted by {real}",
+                    "fact label_shift_trained",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "labels_equal_inputs",
+                    0.98,
+                    STRONG,
+                    "{value} of the labels are the token at the same place of the input",
+                ),
+                *symptom(case, HINT, "loss-collapse", "no-learning", "plateau"),
+            )
+        )
+
+
+def _best_shift(case: Case) -> tuple[int | None, float, dict[str, Any]]:
+    """The shift at which the model predicts best, by how much, and all of them."""
+    losses = fact(case, "label_shift")
+    if not isinstance(losses, dict) or len(losses) < 2:
+        return None, 0.0, {}
+    known = sorted((float(loss), int(shift)) for shift, loss in losses.items() if isinstance(loss, (int, float)))
+    if len(known) < 2 or not known[0][0] < LEARNED_SHARE * measured(case, "uniform_loss"):
+        return None, 0.0, {}  # a model that has learned nothing predicts no place
+    numbers = {f"shift_{shift}": loss for loss, shift in known}
+    return known[0][1], known[1][0] - known[0][0], numbers
+
+
+LEARNED_SHARE = 0.8
+"""Of the loss of a guess: above it a model has not learned enough to be asked where its labels are."""
+
+MARGIN_NATS = 0.2

@@ -1,0 +1,96 @@
+"""Steps that are too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
+from steadytrain.diagnosis.signs import above, below, holds, jump_of_rate, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LearningRateTooHigh(Cause):
+    """The learning rate is above what the loss surface bears.
+
+    Means:
+        Each step overshoots: beyond a curvature of 2 over the rate (38 over it for preconditioned Adam at beta1 0.9)
+        steps along that direction grow. It happens on any batch and in any precision. That a lower rate helps proves
+        little, as it helps against nearly everything; it is the cause where nothing else helps, or where the rate
+        itself jumped.
+
+    Causes:
+        - a rate made for another batch size, model, optimizer or adapter
+        - a schedule that jumps: a restart, a resume, a wrong unit
+        - curvature that grew during training
+
+    Next:
+        1. A third of the rate from the snapshot on; look where the ratio of update to weight comes to rest (1e-3 is
+           usual).
+        2. A longer warm-up, then clipping.
+        3. If it comes again at each rate: look at attention logits, log partition and norms.
+    """
+
+    base_rate = 30.0
+    rivals = (
+        "bad-batch",
+        "second-moment-lag",
+        "stale-optimizer-state",
+        "missing-warmup",
+        "missing-zero-grad",
+        "data-shift",
+        "attention-logit-growth",
+        "accumulation-scaling",
+        "bad-initialization",
+        "singular-operation",
+        "half-precision-overflow",
+        "scheduler-misstep",
+        "unshuffled-data",
+        "clip-before-unscale",
+        "custom-operation-fault",
+        "dead-units",
+        "weight-decay-misuse",
+        "normalization-misuse",
+    )
+    expects = column("rate")
+    confirming = ("learning-rate-third", "learning-rate-tenth")
+    spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
+    interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)
+    grade = "A"
+    source = "2103.00065; 2207.14484; nanoGPT #136, #411; xtuner #813"
+
+    def signature(self, case: Case) -> Signature:
+        jump = jump_of_rate(case.window, case.onset)
+        return Signature(
+            (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *when(
+                    jump > 1.5,
+                    CERTAIN if jump > FAR_RATIO else STRONG,
+                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before",
+                    "window learning_rate",
+                    jump=jump,
+                ),
+                *above(
+                    case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"
+                ),
+                *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
+                *below(case, "update_ratio", 0.003, -FAIR, "an update changes a matrix by {value} of it at most"),
+                *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
+                *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike"),
+                *holds(
+                    case,
+                    "gradients_carried_over",
+                    -FAIR,
+                    "gradients of earlier steps are added, which is another cause",
+                ),
+            ),
+        )
+
+
+FAR_RATIO = 3.0
+"""A rate that becomes so much higher at the very step leaves little to be asked."""

@@ -1,0 +1,96 @@
+"""Steps that are too short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import HIGHER_RATE
+from steadytrain.diagnosis.signs import above, below, not_finite, quiet, ruled_out, seen, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LearningRateTooLow(Cause):
+    """The learning rate is so low that nothing happens in the time there is.
+
+    Means:
+        Updates change weights by less than a hundred-thousandth a step. Gradients are there and point the right way; a
+        larger rate learns at once.
+
+    Causes:
+        - a rate of full training that was divided again: by a schedule that ended, by groups, by a wrong unit
+        - a warm-up as long as the run
+        - a rate of SGD for a network that wants Adam's, or the contrary
+
+    Next:
+        1. Ten times the rate from the snapshot on.
+        2. Print the rate that each group has, not the one in the configuration.
+        3. A range test: from 1e-7 up over 100 steps.
+    """
+
+    base_rate = 3.0
+    rivals = (
+        "scheduler-misstep",
+        "frozen-parameters",
+        "lost-updates",
+        "gradient-underflow",
+        "optimizer-epsilon-underflow",
+        "loss-function-misuse",
+        "shape-broadcast",
+        "infeasible-target",
+        "label-misalignment",
+        "dead-units",
+        "bad-initialization",
+        "detached-graph",
+        "parameters-not-in-optimizer",
+        "weight-decay-misuse",
+        "normalization-misuse",
+    )
+    expects = column(
+        "script",
+        removed=("learning-rate-up",),
+        persists=("learning-rate-third", "learning-rate-tenth", "clip", "longer-warmup"),
+    )
+    confirming = ("learning-rate-up",)
+    spared = ()
+    interventions = (HIGHER_RATE,)
+    grade = "A"
+    source = "Smith 1506.01186 on range tests; nanoGPT #411"
+
+    def signature(self, case: Case) -> Signature:
+        # At the end of a schedule that came down, or of what there is to learn, steps are short and nothing is wrong.
+        short = (
+            *below(case, "update_ratio", 1e-4, STRONG, "an update changes no matrix by more than {value} of it"),
+            *below(case, "update_ratio_median", 1e-5, FAIR, "an update changes the median tensor by {value} of it"),
+        )
+        return Signature(
+            (
+                *(() if quiet(case) and _came_to_rest(case) else short),
+                *above(case, "update_ratio", 0.003, -STRONG, "an update changes a matrix by {value} of it"),
+                *below(
+                    case,
+                    "clip_coefficient",
+                    0.01,
+                    -STRONG,
+                    "clipping leaves {value} of the gradient: the limit is too low, and not the rate",
+                ),
+                *symptom(case, FAIR, "no-learning", "plateau"),
+                *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
+                *ruled_out(
+                    seen(case, "divergence", "loss-spike", "exploding-gradients") is not None,
+                    "the loss rises",
+                    "symptoms",
+                ),
+            ),
+        )
+
+
+def _came_to_rest(case: Case) -> bool:
+    """Whether the last rate is less than a tenth of the highest one, or the loss less than half of its first."""
+    rates, losses = case.window.series("learning_rate").values, case.window.series("loss").values
+    slow = len(rates) > 0 and bool(rates[-1] < 0.1 * rates.max())
+    return slow or (len(losses) > 0 and bool(losses[-1] < 0.5 * losses[0]))

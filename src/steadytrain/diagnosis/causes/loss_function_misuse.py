@@ -1,0 +1,72 @@
+"""A loss that is given something else than it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import listed, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LossFunctionMisuse(Cause):
+    """The loss function gets something else than it takes: probabilities for logits, swapped arguments, a wrong
+    dimension.
+
+    Means:
+        `cross_entropy` takes logits and applies the softmax itself. Given probabilities it still falls, but cannot go
+        below about `ln(1 + (C - 1) / e)`, and its gradient is small where the model is wrong. `nll_loss` given logits
+        falls without end. A softmax over the batch makes rows compete with each other.
+
+    Causes:
+        - softmax or sigmoid in the model and again in the loss
+        - `nll_loss` or `kl_div` without a logarithm
+        - input and target exchanged; `softmax(dim=0)`
+
+    Next:
+        1. Look at the line that is named: which of logits, probabilities and log-probabilities does it get?
+        2. Take the last softmax out of the model, or use the loss that takes probabilities.
+        3. Compare the first loss with `ln C`.
+    """
+
+    base_rate = 4.0
+    rivals = ("label-misalignment", "shape-broadcast", "learning-rate-too-low", "padding-in-loss", "infeasible-target")
+    expects = column("script", removed=("loss-from-logits",))
+    confirming = ("loss-from-logits",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (Intervention("loss-from-logits", 5, "give the loss what it takes", "loss-from-logits"),)
+    grade = "A"
+    source = "documentation of torch.nn.functional; Karpathy, A recipe for training neural networks (2019)"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "probabilities_as_logits",
+                    CERTAIN,
+                    "probabilities go into a loss that takes logits: {names}",
+                    invariant=True,
+                ),
+                *listed(
+                    case,
+                    "logits_as_log_probabilities",
+                    CERTAIN,
+                    "what is no log-probability goes into a loss that takes those: {names}",
+                    invariant=True,
+                ),
+                *listed(
+                    case,
+                    "loss_arguments_swapped",
+                    CERTAIN,
+                    "input and target of the loss are exchanged: {names}",
+                    invariant=True,
+                ),
+                *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
+                *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
+            ),
+        )

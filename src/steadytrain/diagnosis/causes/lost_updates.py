@@ -1,0 +1,81 @@
+"""Updates that rounding swallows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import HIGHER_RATE
+from steadytrain.diagnosis.signs import (
+    above,
+    below,
+    first_name,
+    listed,
+    low_precision_weights,
+    not_finite,
+    ruled_out,
+    surveyed,
+    symptom,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LostUpdates(Cause):
+    """Updates are smaller than half a unit in the last place of the weights, and rounding takes them away.
+
+    Means:
+        A bfloat16 weight has 8 bits: an update below about 1/512 of it changes nothing. At a rate of 1e-5 some 84
+        percent of Adam's updates are lost, at 1e-6 98 percent. Norm scales at exactly 1.0 are the first to stand still.
+        The loss stagnates and no error is raised.
+
+    Causes:
+        - weights in bfloat16 or float16 without a master copy in float32
+        - a rate made for float32
+
+    Next:
+        1. Keep the weights in float32 and use autocast.
+        2. Or stochastic rounding, or Kahan summation in the optimizer.
+        3. See that the share of weights that move becomes 1.
+    """
+
+    base_rate = 9.0
+    rivals = (
+        "learning-rate-too-low",
+        "frozen-parameters",
+        "gradient-underflow",
+        "parameters-not-in-optimizer",
+        "low-precision-positions",
+    )
+    expects = column("half", removed=("master-weights",), either=("learning-rate-up",))
+    confirming = ("float32", "master-weights")
+    spared = ("learning-rate-third",)
+    interventions = (
+        Intervention("float32-weights", 2, "weights in float32, computed under autocast", "float32"),
+        HIGHER_RATE,
+    )
+    grade = "A"
+    source = "2010.06192; torchtune #2254; pytorch #120376; measured for this project"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(
+                    case,
+                    "lost_update_share",
+                    0.3,
+                    CERTAIN,
+                    "{value} of the weights with an update did not change",
+                    invariant=True,
+                ),
+                *below(case, "lost_update_share", 0.1, -STRONG, "{value} of the weights with an update did not change"),
+                *symptom(case, STRONG, "lost-updates"),
+                *listed(case, "lost_updates", HINT, "tensors that stand still: {names}"),
+                *ruled_out(surveyed(case) and not low_precision_weights(case), "all weights are float32"),
+                *ruled_out(not_finite(case), "a lost update makes nothing infinite", "symptoms"),
+            ),
+            layer=first_name(case, "lost_updates"),
+        )

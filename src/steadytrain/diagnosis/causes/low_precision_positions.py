@@ -1,0 +1,64 @@
+"""Positions that become equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import FLOAT32
+from steadytrain.diagnosis.signs import fact, first_name, listed, not_finite, ruled_out, surveyed
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class LowPrecisionPositions(Cause):
+    """Positions or their frequencies are kept in 16 bits, where neighbours become equal.
+
+    Means:
+        bfloat16 cannot tell 256 from 257. Tables of rotary or sinusoidal positions in it give neighbouring places the
+        same code from there on, so long sequences lose their order. Training goes on and is a little worse.
+
+    Causes:
+        - `model.to(bfloat16)` or `.half()` casts buffers too (gpt-neox #1003, Megatron-LM #535)
+        - positions made in the dtype of the hidden states
+
+    Next:
+        1. Make positions, frequencies, sine and cosine in float32, and cast the result.
+        2. Register the buffer so that a cast of the model leaves it alone.
+        3. Compare the loss at late positions before and after.
+    """
+
+    base_rate = 9.0
+    rivals = ("gradient-underflow", "lost-updates")
+    expects = column("script", removed=("float32-positions",), either=("float32",))
+    confirming = ("float32-positions", "float32")
+    spared = ("learning-rate-third",)
+    interventions = (
+        Intervention("float32-positions", 2, "positions and frequencies in float32", "float32-positions"),
+        FLOAT32,
+    )
+    grade = "B"
+    source = "2411.13476; transformers PR 29285; gpt-neox #1003; Megatron-LM #535"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "positions_equal",
+                    CERTAIN,
+                    "neighbouring positions have the same code: {names}",
+                    invariant=True,
+                ),
+                *listed(case, "positions_low_precision", HINT, "positions in 16 bits: {names}"),
+                *ruled_out(
+                    surveyed(case) and not fact(case, "positions_low_precision") and not fact(case, "positions_equal"),
+                    "no position is kept in 16 bits",
+                ),
+                *ruled_out(not_finite(case), "equal positions make nothing infinite", "symptoms"),
+            ),
+            layer=first_name(case, "positions_equal"),
+        )

@@ -1,0 +1,78 @@
+"""Full steps from the first one on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
+from steadytrain.diagnosis.signs import above, deepened, fact, holds, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class MissingWarmup(Cause):
+    """The learning rate is at its peak from the first step on.
+
+    Means:
+        Adam's second moment has seen a few gradients only, and curvature is highest at the beginning, so the first
+        steps go too far. Warm-up lowers sharpness (2406.09405); without it more seeds fail (2006.04884).
+
+    Causes:
+        - no warm-up, or one that was counted in other units (epochs, micro-batches)
+        - no bias correction
+        - a resume with fresh moments and the full rate
+
+    Next:
+        1. Warm up over 1 to 10 percent of the steps.
+        2. A lower peak, if the run is short.
+        3. See that the optimizer corrects its bias.
+    """
+
+    base_rate = 8.0
+    rivals = (
+        "learning-rate-too-high",
+        "second-moment-lag",
+        "bad-initialization",
+        "stale-optimizer-state",
+        "uninitialized-parameters",
+    )
+    expects = column("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
+    confirming = ("longer-warmup",)
+    # A warm-up is a smaller rate for a while; where a smaller rate does as well, it is not told which was missing.
+    spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")
+    interventions = (LONGER_WARMUP, LOWER_RATE, CLIP)
+    grade = "A"
+    source = "2006.05987; 2006.04884; 2406.09405"
+
+    def signature(self, case: Case) -> Signature:
+        began = min((s.first_step for s in case.symptoms if s.severity != "note"), default=case.onset)
+        early = began <= WARM_UP_STEPS
+        return Signature(
+            (
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(
+                    case.symptom is not None and case.symptom.name == "frozen-parameters",
+                    "a gradient that does not come waits for no warm-up",
+                    "symptoms",
+                ),
+                *when(
+                    early and fact(case, "warmup_seen") is False,
+                    FAIR if began <= FIRST_STEPS else HINT,
+                    f"it began at step {began}, and the rate was at its peak from the first step on",
+                    "fact warmup_seen",
+                ),
+                *(deepened(case) if early and fact(case, "warmup_seen") is False else ()),
+                *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
+                *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
+                *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
+                *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning"),
+            ),
+        )
+
+
+FIRST_STEPS, WARM_UP_STEPS = 100, 500
+"""Warm-ups of the field take some hundred steps to some thousand; a trial goes back to the beginning from here."""

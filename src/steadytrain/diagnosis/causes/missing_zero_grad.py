@@ -1,0 +1,59 @@
+"""Gradients that are never cleared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LOWER_RATE
+from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class MissingZeroGrad(Cause):
+    """Gradients of earlier steps are still there when the next backward adds its own.
+
+    Means:
+        The gradient is the sum of all since the last clearing, so steps grow and point backward in time. It looks like
+        a learning rate that is too high, and a lower rate hides it for a while. After an update a gradient must not be
+        there at the next backward; clearing it at each step removes the symptom and no other change does.
+
+    Causes:
+        - no `zero_grad`, or one on another optimizer or on the model before it was wrapped
+        - `zero_grad` between backward and step, or under a condition that is never true
+        - an engine that keeps gradients (DeepSpeed PR 7839)
+
+    Next:
+        1. Call `optimizer.zero_grad()` after each step.
+        2. With accumulation: once per update, not per micro-batch.
+        3. See that the gradient norm does not grow while the loss stands still.
+    """
+
+    base_rate = 4.0
+    rivals = ("learning-rate-too-high", "accumulation-scaling", "stale-optimizer-state")
+    expects = column("script", removed=("zero-grad",), either=("synthetic-batch", "longer-warmup"))
+    confirming = ("zero-grad",)
+    spared = ("drop-batch",)
+    interventions = (LOWER_RATE, Intervention("zero-grad", 5, "clear gradients after each update", "zero-grad"))
+    grade = "A"
+    source = "DINO #20; DeepSpeed PR 7839, #7837"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *holds(
+                    case,
+                    "gradients_carried_over",
+                    CERTAIN,
+                    "gradients that an update had used were there at the next backward",
+                    invariant=True,
+                ),
+                *below(case, "zero_grad_calls", 0.5, FAIR, "zero_grad is called {value} times an update"),
+                *symptom(case, HINT, "divergence", "exploding-gradients", "oscillation"),
+                *ruled_out(fact(case, "gradients_carried_over") is False, "gradients are cleared after each update"),
+            ),
+        )

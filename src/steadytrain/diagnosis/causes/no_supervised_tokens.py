@@ -1,0 +1,92 @@
+"""Batches in which every label is ignored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.signs import above, fact, measured, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class NoSupervisedTokens(Cause):
+    """Rows or whole batches have no label that counts, so their loss is a mean over nothing.
+
+    Means:
+        All labels are the ignored index. Cross entropy with the mean over zero terms is NaN since torch 1.11 (pytorch
+        #70348); where only some rows are empty the run trains on less than it seems to, silently.
+
+    Causes:
+        - a response template that the tokenizer does not find, often by one space (trl #1920)
+        - completions cut off by the longest length
+        - padding whose id is that of the end token, so that both are masked
+
+    Next:
+        1. Decode the labels that are not ignored of the rows that are named.
+        2. Drop rows without a supervised token before the loader, and count them.
+        3. Sum the loss and divide by the count of labels, at least 1.
+    """
+
+    base_rate = 16.0
+    rivals = ("singular-operation", "padding-in-loss", "bad-batch", "infeasible-target")
+    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    confirming = ("drop-batch",)
+    spared = ("float32",)
+    interventions = (
+        DROP_BATCH,
+        Intervention("filter-unsupervised", 4, "drop rows without a supervised label before the loader"),
+        CLEAN_ROWS,
+    )
+    grade = "A"
+    source = "trl #6668, #1920, #1053; transformers #27733; pytorch #70348"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(
+                    case,
+                    "labels_ignored_share",
+                    0.999999,
+                    CERTAIN,
+                    "every label of the batch is the ignored index",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "rows_without_labels_share",
+                    0.2,
+                    STRONG,
+                    "{value} of all rows have no label that counts",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "labels_ignored_share_usual",
+                    0.98,
+                    FAIR,
+                    "{value} of all labels are ignored in the usual batch",
+                ),
+                *ruled_out(
+                    measured(case, "labels_ignored_share") == 0.0
+                    and not measured(case, "rows_without_labels_share") > 0,
+                    "no label is ignored",
+                ),
+                *when(
+                    surveyed(case) and fact(case, "labels_ignored_share") is None,
+                    -FAIR,
+                    "no ignored labels were seen",
+                    "facts",
+                ),
+            ),
+            batch_rows=_rows(case),
+        )
+
+
+def _rows(case: Case) -> tuple[int, ...]:
+    rows = fact(case, "rows_without_labels")
+    return tuple(int(row) for row in rows) if isinstance(rows, list) else ()

@@ -1,0 +1,61 @@
+"""The same step gives other numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import ONE_WORKER, SEEDS
+from steadytrain.diagnosis.signs import fact, ruled_out, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class Nondeterminism(Cause):
+    """The run is not repeatable: the same step from the same state gives other numbers.
+
+    Means:
+        Not a fault by itself, but while it is there no trial proves anything: what went away may have gone by chance.
+        An operation adds in another order each time, or a value comes from outside (a clock, an unseeded generator).
+
+    Causes:
+        - scatter and index operations with atomics; flash attention's backward; threads
+        - random draws from a generator that is not seeded; a clock; the order of files or of a set
+        - workers that share a seed or draw from NumPy
+
+    Next:
+        1. `steadytrain replay INCIDENT` names the first operation that differs, and the switch that torch has for it.
+        2. `torch.use_deterministic_algorithms(True)`; seeds for Python, NumPy and torch, and for each worker.
+        3. Then diagnose again.
+    """
+
+    base_rate = 4.0
+    rivals = ("hardware-fault", "compiled-code-mismatch", "rank-divergence")
+    expects = column("transient", either=("unchanged", "perturbed", "other-seed"))
+    confirming = ("deterministic",)
+    spared = ()
+    interventions = (
+        SEEDS,
+        ONE_WORKER,
+        Intervention("deterministic-algorithms", 4, "deterministic operations only", "deterministic"),
+    )
+    grade = "A"
+    source = "documentation of torch.use_deterministic_algorithms; 2103.04514; AdaGC 2502.11034"
+
+    def signature(self, case: Case) -> Signature:
+        first = fact(case, "first_difference")
+        where = ", ".join(f"{key} {value}" for key, value in first.items()) if isinstance(first, dict) else "unknown"
+        return Signature(
+            (
+                *when(
+                    fact(case, "replay_exact") is False,
+                    FAIR,
+                    f"a replay is not exact; it first differs at {where}",
+                    "fact replay_exact",
+                ),
+                *ruled_out(fact(case, "replay_exact") is True, "the replay is the same to the last bit"),
+            ),
+        )

@@ -1,0 +1,85 @@
+"""NaN or Inf in the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class NonfiniteInput(Cause):
+    """The batch itself holds NaN or Inf.
+
+    Means:
+        What the loader gave was not finite before any operation touched it, so no setting of the run can help. One such
+        row is enough: the mean over the batch carries it into every gradient.
+
+    Causes:
+        - features that divide by a count or deviation of zero
+        - missing values read as NaN; empty audio or images (Megatron-LM #780: "Some zero data caused it")
+        - augmentation or normalisation at the edge of its range
+
+    Next:
+        1. Take the rows that are named out of the data set and see that the step is finite.
+        2. Add a check of `isfinite` to the data set, once and offline.
+        3. Find the preprocessing that made them: see which field it is.
+    """
+
+    base_rate = 18.0
+    rivals = (
+        "bad-batch",
+        "singular-operation",
+        "half-precision-overflow",
+        "uninitialized-parameters",
+        "infeasible-target",
+    )
+    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    confirming = ("drop-batch",)
+    spared = ("float32",)
+    interventions = (DROP_BATCH, CLEAN_ROWS)
+    grade = "A"
+    source = "Megatron-LM #780; Marigold #111; openscene #75; ColossalAI #3439"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "batch_nonfinite",
+                    CERTAIN,
+                    "the batch held NaN or Inf before the model touched it: {names}",
+                    invariant=True,
+                ),
+                *when(case.finding is not None and "already h" in case.finding.why, STRONG, _why(case), "finding"),
+                *operation(
+                    case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
+                ),
+                *when(
+                    surveyed(case) and not fact(case, "batch_nonfinite"),
+                    -STRONG,
+                    "all values of the batches were finite",
+                    "fact batch_nonfinite",
+                ),
+                *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
+            ),
+            batch_rows=_rows(case),
+        )
+
+
+def _why(case: Case) -> str:
+    return case.finding.why if case.finding is not None else ""
+
+
+def _rows(case: Case) -> tuple[int, ...]:
+    """The rows of the newest batch that is not finite."""
+    found = fact(case, "batch_nonfinite")
+    entry = found[-1] if isinstance(found, list) and found else None
+    rows = entry.get("rows") if isinstance(entry, dict) else None
+    return tuple(int(row) for row in rows) if isinstance(rows, list) else ()

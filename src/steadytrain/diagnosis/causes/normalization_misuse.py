@@ -1,0 +1,82 @@
+"""A norm over too few values, or the wrong ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import above, below, fact, first_name, listed, surveyed, symptom, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class NormalizationMisuse(Cause):
+    """A normalisation has too few values, the wrong dimension, or statistics that are not those of the data.
+
+    Means:
+        Batch norm over one value gives its bias whatever the input; over two it gives plus and minus one. Running
+        statistics from damaged or other batches make evaluation wrong while training looks well. A norm of the wrong
+        dimension mixes rows.
+
+    Causes:
+        - batch size 1 per device, or a last batch of 1 (pytorch #1206, SparseConvNet #105)
+        - statistics poisoned by one batch; momentum of 1
+        - `LayerNorm` over a dimension of size 1
+
+    Next:
+        1. Group or layer norm in place of batch norm, or drop the last batch.
+        2. Synchronise statistics over ranks.
+        3. Compare the loss in training mode and in evaluation mode on one batch.
+    """
+
+    base_rate = 7.0
+    rivals = ("train-eval-mode", "bad-initialization", "dead-units", "learning-rate-too-high", "learning-rate-too-low")
+    expects = column("script", removed=("layer-norm",), either=("drop-batch",))
+    confirming = ("layer-norm",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (
+        Intervention("layer-norm", 5, "group or layer norm in place of batch norm", "layer-norm"),
+        Intervention("larger-batch", 6, "more rows in each batch"),
+    )
+    grade = "A"
+    source = "pytorch #1206; SparseConvNet #105, #190; BMN #22"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *below(
+                    case,
+                    "batch_norm_values",
+                    4.5,
+                    CERTAIN,
+                    "a batch norm in training had {value} values a channel",
+                    invariant=True,
+                ),
+                *listed(
+                    case, "norm_over_batch", CERTAIN, "norms over a dimension of one value: {names}", invariant=True
+                ),
+                *when(
+                    _variance(case) > 1e6 or 0 <= _variance(case, smallest=True) < 1e-8,
+                    FAIR,
+                    "running variances are out of bounds",
+                    "fact batch_norm_variance",
+                ),
+                *symptom(case, HINT, "validation-gap", "no-learning", "plateau", "loss-spike"),
+                *when(
+                    surveyed(case) and not fact(case, "batch_norm_modules") and not fact(case, "norm_over_batch"),
+                    -STRONG,
+                    "there is no batch norm",
+                    "facts",
+                ),
+                *above(case, "batch_norm_values", 15.5, -FAIR, "batch norms had at least {value} values a channel"),
+            ),
+            layer=first_name(case, "norm_over_batch") or first_name(case, "batch_norm_modules"),
+        )
+
+
+def _variance(case: Case, *, smallest: bool = False) -> float:
+    found = fact(case, "batch_norm_variance")
+    return float(found[0 if smallest else 1]) if isinstance(found, list) and len(found) == 2 else -1.0

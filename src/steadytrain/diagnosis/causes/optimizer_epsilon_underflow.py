@@ -1,0 +1,71 @@
+"""An epsilon that is zero, or that rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import EPSILON_DOWN, EPSILON_UP, FLOAT32
+from steadytrain.diagnosis.signs import above, fact, holds, measured, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class OptimizerEpsilonUnderflow(Cause):
+    """The optimizer's epsilon is zero in the precision it is used in, or larger than what it is added to.
+
+    Means:
+        Adam divides by `sqrt(v) + eps`. In float16 1e-8 is zero, so a weight whose gradient was always zero divides
+        zero by zero: NaN after one step. The contrary is silent: where gradients sink below epsilon, updates shrink
+        with them and the layers stop to learn.
+
+    Causes:
+        - optimizer state or weights in float16 with `eps=1e-8` (openai/CLIP #40: NaN after one step)
+        - gradients that fall with width, depth or a loss that is divided by much (2309.14322)
+
+    Next:
+        1. float32 for the optimizer's state; if that cannot be, `eps=1e-4`.
+        2. In float32 and with tiny gradients: `eps=1e-15`.
+        3. Compare the root of the second moment with epsilon, layer by layer.
+    """
+
+    base_rate = 5.0
+    rivals = ("half-precision-overflow", "singular-operation", "learning-rate-too-low", "second-moment-lag")
+    expects = column("half", removed=("epsilon-up", "epsilon-down"))
+    confirming = ("epsilon-up", "epsilon-down")
+    spared = ("learning-rate-third",)
+    interventions = (EPSILON_UP, EPSILON_DOWN, FLOAT32)
+    grade = "A"
+    source = "2309.14322; openai/CLIP #40; pytorch #8860; optax #1754"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *holds(
+                    case,
+                    "epsilon_lost",
+                    CERTAIN,
+                    "epsilon is zero in the precision of the second moment",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "second_moment_below_epsilon",
+                    0.9,
+                    STRONG,
+                    "for {value} of the weights epsilon is ten times the root of the second moment",
+                ),
+                *above(case, "epsilon", 1e-5, HINT, "epsilon is {value}"),
+                *symptom(case, FAIR, "nonfinite-optimizer-state", "nonfinite-weight"),
+                *ruled_out(
+                    not measured(case, "second_moment_below_epsilon") > 0.8
+                    and fact(case, "epsilon_lost") is not True
+                    and surveyed(case),
+                    "epsilon is neither lost nor large against the second moment",
+                ),
+                *ruled_out(surveyed(case) and fact(case, "epsilon") is None, "the optimizer has no epsilon"),
+            ),
+        )

@@ -1,0 +1,84 @@
+"""Parameters that nobody updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import (
+    above,
+    fact,
+    first_name,
+    listed,
+    measured,
+    not_finite,
+    quiet,
+    ruled_out,
+    surveyed,
+    symptom,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class ParametersNotInOptimizer(Cause):
+    """Parameters that are trainable and get gradients are in no optimizer.
+
+    Means:
+        Backward fills their gradients and no step uses them. The rest learns around them, so the loss falls and stops
+        early. Every trainable parameter must be in exactly one group.
+
+    Causes:
+        - a head or a layer that was made after the optimizer, or replaced (`resize_token_embeddings`)
+        - modules in a plain list or dictionary
+        - parameters of a copy: the model was wrapped or moved after the optimizer got them
+
+    Next:
+        1. Make the optimizer last, from `model.parameters()`.
+        2. Compare the set of ids: model against all groups.
+        3. Add what is named as a group and see the loss fall.
+    """
+
+    base_rate = 6.0
+    rivals = ("frozen-parameters", "detached-graph", "learning-rate-too-low", "lost-updates", "tied-weights-broken")
+    expects = column("script", removed=("optimize-all",))
+    confirming = ("optimize-all",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("optimize-all", 5, "give the optimizer all trainable parameters", "optimize-all"),)
+    grade = "A"
+    source = "transformers #42489; trl #3089; unsloth #1282"
+
+    def signature(self, case: Case) -> Signature:
+        # Giving the optimizer a head alone is a way to freeze the rest.
+        meant = quiet(case)
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "parameters_not_in_optimizer",
+                    STRONG if meant else CERTAIN,
+                    "trainable and in no optimizer: {names} ({count})",
+                    invariant=not meant,
+                ),
+                *above(
+                    case,
+                    "optimizer_strangers",
+                    0.0,
+                    STRONG,
+                    "{value} parameters of the optimizer belong to no module that was called",
+                    invariant=True,
+                ),
+                *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
+                *ruled_out(
+                    surveyed(case)
+                    and not fact(case, "parameters_not_in_optimizer")
+                    and not measured(case, "optimizer_strangers") > 0,
+                    "every trainable parameter is in the optimizer",
+                ),
+                *ruled_out(not_finite(case), "an unused parameter makes nothing infinite", "symptoms"),
+            ),
+            layer=first_name(case, "parameters_not_in_optimizer"),
+        )

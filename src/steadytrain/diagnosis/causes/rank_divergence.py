@@ -1,0 +1,60 @@
+"""Replicas that are not the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class RankDivergence(Cause):
+    """Parameters that should be equal on all ranks are not.
+
+    Means:
+        Replicas were equal and are not any more, though gradients are averaged: something changed one of them alone.
+        From then on the average is of gradients at different weights.
+
+    Causes:
+        - a decision on one rank: a skipped step, an early exit, a checkpoint that one rank loaded
+        - a fault of one device; different seeds where weights are made
+        - norm or position parameters that tensor parallelism does not synchronise (BLOOM)
+
+    Next:
+        1. Look at which parameters differ, and since when.
+        2. Broadcast from rank 0 and go on; take the decision on all ranks together.
+        3. A digest of all parameters every 100 steps.
+    """
+
+    base_rate = 8.0
+    rivals = ("unsynchronized-gradients", "hardware-fault", "nondeterminism", "loss-scale-disagreement")
+    expects = column("ranks", removed=("one-rank",))
+    confirming = ("one-rank",)
+    spared = ("drop-batch",)
+    interventions = (Intervention("broadcast", 4, "broadcast the parameters of one rank"),)
+    grade = "A"
+    source = "audio #3749; Automodel PR 2468; BLOOM in TrainCheck 2506.14813"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(
+                    case,
+                    "rank_parameters_differ",
+                    STRONG,
+                    "parameters that differ between ranks: {names}",
+                    invariant=True,
+                ),
+                *ruled_out(
+                    fact(case, "ranks_synchronized") is False,
+                    "gradients were not reduced over ranks, which is another cause",
+                ),
+                *ruled_out(one_rank(case), "there is one process"),
+            ),
+            layer=first_name(case, "rank_parameters_differ"),
+        )

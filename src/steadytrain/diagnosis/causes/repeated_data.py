@@ -1,0 +1,85 @@
+"""The same samples again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Signature
+from steadytrain.diagnosis.interventions import FRESH_DATA, ONE_WORKER, SEEDS
+from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class RepeatedData(Cause):
+    """The run sees the same samples again and again without meaning to.
+
+    Means:
+        Batches come twice within what should be one pass. The training loss sinks below its trend, as samples are
+        recognised, and jumps back when new ones come; held-out loss does not follow.
+
+    Causes:
+        - the loader begins anew on resume (Lightning #18780)
+        - workers or ranks with the same seed: each draws the same augmentations or rows
+        - a data set that was joined with itself; an iterator that is made anew each step
+
+    Next:
+        1. Print the ids of the samples of some steps, and count duplicates.
+        2. Save the loader's state, or skip what was seen, on resume.
+        3. `worker_init_fn` and a generator of its own for each worker and rank.
+    """
+
+    base_rate = 5.0
+    rivals = ("label-leakage", "unshuffled-data", "causal-leak", "padding-in-loss")
+    expects = column("script", removed=("fresh-data",))
+    confirming = ("fresh-data",)
+    spared = ("learning-rate-third",)
+    interventions = (FRESH_DATA, SEEDS, ONE_WORKER)
+    grade = "A"
+    source = "Lightning #18780; ml-engineering book; pytorch PR 56488 on equal seeds of workers"
+
+    def signature(self, case: Case) -> Signature:
+        often, steps = measured(case, "repeated_batches"), measured(case, "surveyed_steps")
+        # Training on all data at once, or on one batch to see that it can be learned, is meant so.
+        always_one = often * steps >= steps - FEW_BATCHES
+        # An epoch in the same order brings every batch again, once all others were there.
+        rows = measured(case, "repeated_after") * measured(case, "surveyed_rows") / steps if steps > 0 else math.nan
+        # Several updates on a batch, or optimizers that take turns; workers that all read the same do so as well.
+        directly = measured(case, "repeated_after") == 1 and not measured(case, "workers") > 1
+        meant = always_one or directly or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
+        within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
+        return Signature(
+            (
+                *above(
+                    case,
+                    "repeated_batches",
+                    0.1,
+                    HINT if meant else CERTAIN,
+                    "{value} of the batches are bit for bit an earlier one",
+                    invariant=not meant,
+                ),
+                *(
+                    above(case, "repeated_rows", DRAWN_SHARE, FAIR, "{value} of the rows of an epoch came twice")
+                    if within_an_epoch
+                    else ()
+                ),
+                *symptom(case, HINT, "validation-gap", "loss-collapse"),
+                *ruled_out(
+                    measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,
+                    "no batch came twice",
+                ),
+                *ruled_out(not_finite(case), "repetition makes nothing infinite", "symptoms"),
+            ),
+        )
+
+
+EPOCH_SHARE = 0.9
+"""Of the rows of the data set: the last batch of an epoch may be left out."""
+
+FEW_BATCHES = 1.5
+DRAWN_SHARE = 0.4
+"""Rows that are drawn with replacement, as many as the data set has, repeat by 1/e."""

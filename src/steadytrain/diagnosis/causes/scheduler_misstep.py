@@ -1,0 +1,104 @@
+"""A schedule that does not run with the steps."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LOWER_RATE
+from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class SchedulerMisstep(Cause):
+    """The learning-rate schedule is stepped too often, too seldom, or from another beginning.
+
+    Means:
+        With `n` processes or micro-batches a schedule that is stepped for each comes to its end `n` times too early:
+        the rate is near zero, or a cosine comes around again. The applied rate against the planned one tells.
+
+    Causes:
+        - a scheduler that is prepared by a trainer and stepped by hand, or `n` times (accelerate #2926, particulate
+          #22)
+        - an epoch's scheduler stepped each batch; `T_max` in epochs and steps in batches
+        - a scheduler that was not saved, or steps although the scaler skipped the update (pytorch #67590)
+
+    Next:
+        1. Print the rate at 10 steps of the run and compare it with the plan.
+        2. Step it once per update, after `optimizer.step()`.
+        3. Count in the unit that the scheduler was made for.
+    """
+
+    base_rate = 12.0
+    rivals = (
+        "learning-rate-too-low",
+        "learning-rate-too-high",
+        "stale-optimizer-state",
+        "data-shift",
+        "clip-before-unscale",
+    )
+    expects = column("script", removed=("constant-learning-rate",), either=("learning-rate-up",))
+    confirming = ("constant-learning-rate",)
+    spared = ("drop-batch", "float32")
+    interventions = (
+        Intervention("hold-learning-rate", 1, "hold the learning rate where it was", "constant-learning-rate"),
+        LOWER_RATE,
+    )
+    grade = "A"
+    source = "accelerate #2926, #2773; diffusers #3954; transformers #26827; particulate #22"
+
+    def signature(self, case: Case) -> Signature:
+        calls = measured(case, "scheduler_steps_per_step")
+        planned, steps = measured(case, "scheduler_planned"), measured(case, "steps_planned")
+        short = planned < 0.5 * steps
+        made = float(case.window.steps[-1]) if len(case.window.steps) else math.nan
+        # A schedule may be planned for a step each micro-batch or process, but then it is not over before the run.
+        over = calls > 0 and planned / calls < OVER_SHARE * made
+        return Signature(
+            (
+                *when(
+                    calls > 1.5,
+                    CERTAIN if over else FAIR,
+                    f"the scheduler is stepped {calls:.0f} times an update",
+                    "fact scheduler_steps_per_step",
+                    invariant=over,
+                    calls=calls,
+                ),
+                *when(
+                    calls > 1.5 and over,
+                    HINT,
+                    f"its {planned:.0f} steps were over after {planned / calls:.0f} of {made:.0f} updates",
+                    "fact scheduler_planned",
+                ),
+                *when(
+                    short,
+                    STRONG,
+                    f"the schedule ends after {planned:.0f} of {steps:.0f} steps",
+                    "fact scheduler_planned",
+                ),
+                *holds(case, "scheduler_before_optimizer", FAIR, "the scheduler is stepped before the optimizer"),
+                *when(
+                    jump_of_rate(case.window, case.onset) > 1.5 and fact(case, "scheduler") is not None,
+                    HINT,
+                    "the rate jumped under a scheduler",
+                    "window learning_rate",
+                ),
+                *ruled_out(surveyed(case) and fact(case, "scheduler") is None, "there is no scheduler"),
+                *ruled_out(
+                    0.5 <= calls <= 1.5
+                    and not short
+                    and fact(case, "scheduler_before_optimizer") is not True
+                    and jump_of_rate(case.window, case.onset) < 1.5,
+                    "the scheduler is stepped once an update",
+                ),
+            ),
+        )
+
+
+OVER_SHARE = 0.8
+"""Of the updates that were made: a schedule may well end a little before the run."""

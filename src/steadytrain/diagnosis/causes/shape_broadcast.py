@@ -1,0 +1,50 @@
+"""A loss over pairs that were never meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class ShapeBroadcast(Cause):
+    """Two tensors of a loss were broadcast: every prediction is compared with every target.
+
+    Means:
+        `[N, 1]` minus `[N]` is `[N, N]`. The loss then has its minimum where every prediction is the mean of the
+        targets, so the model learns the mean and stops. Nothing is raised but a warning in some losses.
+
+    Causes:
+        - a last dimension of 1 that was not squeezed
+        - targets without a dimension that the model's output has
+        - a mask or weight of another shape than the loss that it multiplies
+
+    Next:
+        1. Make the shapes equal on the line that is named.
+        2. Assert equal shapes before the loss.
+        3. Train again: what was learned is the mean of the targets.
+    """
+
+    base_rate = 2.0
+    rivals = ("loss-function-misuse", "learning-rate-too-low", "frozen-parameters")
+    expects = column("script", removed=("match-shapes",))
+    confirming = ("match-shapes",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (Intervention("match-shapes", 5, "give both sides of the loss one shape", "match-shapes"),)
+    grade = "A"
+    source = "documentation of torch.nn.functional.mse_loss and its warning"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(case, "broadcast", CERTAIN, "the loss broadcasts: {names}", invariant=True),
+                *symptom(case, HINT, "plateau", "no-learning"),
+                *ruled_out(surveyed(case) and not fact(case, "broadcast"), "no two shapes were broadcast in the loss"),
+            ),
+        )

@@ -1,0 +1,128 @@
+"""log, sqrt, division, power at the edge of their domain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.core.model import Located
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE, LOWER_RATE
+from steadytrain.diagnosis.signs import (
+    above,
+    is_half,
+    is_masked_softmax,
+    layer_of,
+    listed,
+    not_finite,
+    operation,
+    rows_of,
+    ruled_out,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class SingularOperation(Cause):
+    """An operation is used where it, or its derivative, is not defined: log 0, sqrt 0, division by zero, exp of too
+    much.
+
+    Means:
+        The value is legal Python and has no finite result or gradient: `log(0)` is -Inf, the derivative of `sqrt` at 0
+        is Inf, and Inf times zero is NaN. It waits until the data or the weights reach the edge. More precision does
+        not help where the input is exactly zero.
+
+    Causes:
+        - probabilities and a logarithm in place of `log_softmax`; a norm or standard deviation of equal values
+        - masked means over nothing; weights or distances that become zero
+        - `where` around an operation whose untaken branch is not finite: its gradient is NaN all the same
+
+    Next:
+        1. Go to the line that is named and look at the range of its inputs.
+        2. Use the safe form: `log_softmax`, `logsumexp`, `clamp` before the operation, epsilon inside the root,
+           `where` twice.
+        3. See on the replay that the step is finite.
+    """
+
+    base_rate = 15.0
+    rivals = (
+        "half-precision-overflow",
+        "bad-batch",
+        "nonfinite-input",
+        "no-supervised-tokens",
+        "fully-masked-attention",
+        "learning-rate-too-high",
+        "optimizer-epsilon-underflow",
+        "custom-operation-fault",
+    )
+    expects = column("operation", either=("safe-softmax",))
+    confirming = ("safe-operation",)
+    spared = ("float32",)
+    interventions = (
+        Intervention("safe-operation", 5, "the safe form of the operation on the line that is named", "safe-operation"),
+        DROP_BATCH,
+        LOWER_RATE,
+        EXAMPLE,
+    )
+    grade = "A"
+    source = "discuss.pytorch.org 94875 (sqrt of 0); REPA #46; pytorch issues on where and NaN gradients"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *operation(case, CERTAIN, "{operation} at {line} made it from finite inputs", _is_singular),
+                *operation(
+                    case,
+                    -FAIR,
+                    "the first bad operation is {operation}, which has no edge",
+                    lambda found: not _is_singular(found),
+                ),
+                *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
+                *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
+                *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
+                *above(
+                    case, "labels_ignored_share", 0.999999, -STRONG, "every label is ignored, which is another cause"
+                ),
+                *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
+            ),
+            layer=layer_of(case),
+            batch_rows=rows_of(case),
+        )
+
+
+_SINGULAR = (
+    "log",
+    "sqrt",
+    "rsqrt",
+    "div",
+    "reciprocal",
+    "pow",
+    "acos",
+    "asin",
+    "atanh",
+    "exp",
+    "norm",
+    "std",
+    "var",
+    "tan",
+    "angle",
+    "erfinv",
+    "cosh",
+    "sinh",
+    "logit",
+    "xlogy",
+)
+
+
+def _is_singular(found: Located) -> bool:
+    """Whether the operation has an edge. ``aten.log.default`` is ``log``; backward operations end in ``_backward``.
+
+    The norms of layers have an epsilon under their root, so what breaks them is a value that is too large.
+    """
+    name = found.operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
+    parts = set(name.replace("backward0", "").replace("backward", "").split("_"))
+    return (
+        bool(parts & set(_SINGULAR)) and "softmax" not in name and not parts & {"layer", "batch", "group", "instance"}
+    )

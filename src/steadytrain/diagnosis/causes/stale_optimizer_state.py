@@ -1,0 +1,113 @@
+"""Moments that do not belong to these weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import LONGER_WARMUP, RESET_MOMENTS, UPDATE_CLIPPING
+from steadytrain.diagnosis.signs import (
+    above,
+    fact,
+    holds,
+    listed,
+    measured,
+    quiet,
+    resumed_near,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class StaleOptimizerState(Cause):
+    """The optimizer's state was lost, mixed up, or is that of other weights.
+
+    Means:
+        Moments that belong to other tensors, or to an earlier time, divide gradients by the wrong numbers. After a loss
+        of state the first steps are full-sized in every direction. Clearing the moments and warming up removes it,
+        while warming up alone does not: that is the test. Permuted moments of equal shapes raise no error.
+
+    Causes:
+        - a checkpoint without the optimizer, or with another order of its parameters (apex #180, pytorch-i3d #38)
+        - a sharded state that was merged in another order (transformers #25849, torchtitan #1136)
+        - weights that were changed under the optimizer: pruned, merged, loaded
+
+    Next:
+        1. Clear the moments and warm up over 2/(1 - beta2) steps.
+        2. Load the state by name, and compare step count, betas and shapes with what was saved.
+        3. Save, load, make one step: it must be the step of the uninterrupted run.
+    """
+
+    base_rate = 22.0
+    rivals = (
+        "bad-batch",
+        "second-moment-lag",
+        "learning-rate-too-high",
+        "missing-warmup",
+        "missing-zero-grad",
+        "scheduler-misstep",
+        "forgetting",
+    )
+    expects = column("state", either=("beta2-lower", "longer-warmup", "learning-rate-third", "learning-rate-tenth"))
+    confirming = ("reset-moments",)
+    spared = ("rewarm", "drop-batch", "float32")
+    interventions = (
+        LONGER_WARMUP,
+        UPDATE_CLIPPING,
+        RESET_MOMENTS,
+        Intervention("load-state-by-name", 4, "load the optimizer's state by name"),
+    )
+    grade = "A"
+    source = "transformers #25849, #23034; apex #180; pytorch #113673; OPT chronicles; measured for this project"
+
+    def signature(self, case: Case) -> Signature:
+        lag = measured(case, "state_step_lag")
+        return Signature(
+            (
+                *when(
+                    lag > 0,
+                    STRONG,
+                    f"the optimizer has counted {lag:.0f} steps less than the run",
+                    "fact state_step_lag",
+                    lag=lag,
+                ),
+                *listed(
+                    case,
+                    "state_shapes_wrong",
+                    CERTAIN,
+                    "state of another shape than its parameter: {names}",
+                    invariant=True,
+                ),
+                *above(
+                    case,
+                    "second_moment_correlation",
+                    0.6,
+                    -FAIR,
+                    "second moments and squared gradients correlate ({value}) in every matrix",
+                ),
+                *when(
+                    resumed_near(case, RESUME_STEPS),
+                    STRONG,
+                    "the run was taken up again shortly before",
+                    "window resumed",
+                ),
+                *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
+                *symptom(case, FAIR, "update-norm-spike"),
+                *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
+                *ruled_out(
+                    fact(case, "betas") is None and fact(case, "momentum") is None and surveyed(case),
+                    "the optimizer keeps no moments",
+                ),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+            ),
+        )
+
+
+RESUME_STEPS = 100

@@ -1,0 +1,58 @@
+"""Two weights that should be one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class TiedWeightsBroken(Cause):
+    """The embedding and the head were one tensor, and are two now.
+
+    Means:
+        After a load, a wrap or a replacement each goes its own way: the head learns and the embedding hardly does, or
+        one of them is not in the optimizer, or is not saved. Both must have one address.
+
+    Causes:
+        - the head assigned anew, resized, or loaded as a key of its own
+        - a wrapper or a move between devices that copies each parameter
+
+    Next:
+        1. Compare `data_ptr()` of both before the first step.
+        2. Tie again after loading and wrapping: `head.weight = embedding.weight`.
+        3. Make the optimizer after that.
+    """
+
+    base_rate = 2.0
+    rivals = ("parameters-not-in-optimizer",)
+    expects = column("script", removed=("retie",))
+    confirming = ("retie",)
+    spared = ("learning-rate-third",)
+    interventions = (Intervention("retie", 5, "make both one parameter again", "retie"),)
+    grade = "A"
+    source = "transformers on tie_weights; nanoVLM #187"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *listed(case, "tied_broken", CERTAIN, "meant to be one tensor and are two: {names}", invariant=True),
+                *ruled_out(
+                    surveyed(case) and not fact(case, "tied_broken"), "no weights that should be tied are apart"
+                ),
+            ),
+            layer=_pair(case),
+        )
+
+
+def _pair(case: Case) -> str | None:
+    pairs = fact(case, "tied_broken")
+    return (
+        " and ".join(map(str, pairs[0])) if isinstance(pairs, list) and pairs and isinstance(pairs[0], list) else None
+    )

@@ -1,0 +1,81 @@
+"""Ids beyond their table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.signs import above, measured, rows_of, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class TokenOutOfRange(Cause):
+    """Token ids or labels lie outside of the table or the classes that they index.
+
+    Means:
+        On a CPU this is an error at once; on a GPU it is an assertion in the device that comes later and elsewhere, or
+        garbage that is read. An id between the tokenizer's size and the table's is legal and was never trained.
+
+    Causes:
+        - tokens were added and the embedding was not resized (transformers #1848)
+        - a tokenizer of another model
+        - labels that count from 1, or an ignored index that the loss is not told of
+
+    Next:
+        1. Compare the largest id with the rows of the embedding, and the largest label with the classes.
+        2. Resize the embedding (new rows at the mean of the old), or use the right tokenizer.
+        3. Run the step on a CPU: the error names the operation.
+    """
+
+    base_rate = 9.0
+    rivals = ("tokenizer-mismatch", "uninitialized-parameters")
+    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth"))
+    confirming = ("drop-batch",)
+    spared = ("float32",)
+    interventions = (
+        DROP_BATCH,
+        Intervention("resize-embedding", 4, "resize the embedding to the tokenizer, new rows at the mean"),
+        CLEAN_ROWS,
+    )
+    grade = "A"
+    source = "transformers #1848, #8643, #24698; torchtitan PR 1495"
+
+    def signature(self, case: Case) -> Signature:
+        beyond = measured(case, "token_largest") >= measured(case, "token_rows")
+        classes = measured(case, "label_largest") >= measured(case, "classes")
+        return Signature(
+            (
+                *above(
+                    case,
+                    "tokens_out_of_range",
+                    0.0,
+                    CERTAIN,
+                    "{value} ids or labels lie outside of their table",
+                    invariant=True,
+                ),
+                *when(
+                    beyond,
+                    CERTAIN,
+                    "a token id is not among the rows of the embedding",
+                    "fact token_largest",
+                    invariant=True,
+                ),
+                *when(classes, CERTAIN, "a label is not among the classes", "fact label_largest", invariant=True),
+                *when(
+                    measured(case, "label_smallest") < 0,
+                    STRONG,
+                    "a label is negative and not ignored",
+                    "fact label_smallest",
+                ),
+                *ruled_out(
+                    surveyed(case) and not beyond and not classes and not measured(case, "tokens_out_of_range") > 0,
+                    "all ids lie inside of their tables",
+                ),
+            ),
+            batch_rows=rows_of(case),
+        )

@@ -1,0 +1,92 @@
+"""A tokenizer that is not the one the weights know."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLEAN_ROWS
+from steadytrain.diagnosis.signs import above, fact, measured, renumbered, ruled_out, surveyed, when
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class TokenizerMismatch(Cause):
+    """The tokens come from another tokenizer than the weights were trained with.
+
+    Means:
+        Ids mean other words than the embedding learned, so a pretrained model begins with a loss far above its own, or
+        much of the text becomes the unknown token. It trains, slowly, from nearly nothing.
+
+    Causes:
+        - weights of one revision, tokenizer of another
+        - a chat template or special tokens that changed (axolotl #1806: two days to isolate)
+        - a beginning token that is added twice (DeepSeek-R1 #151)
+
+    Next:
+        1. Decode a batch and read it.
+        2. Compare vocabulary size and fingerprint of the tokenizer with those stored with the weights.
+        3. Measure the loss of the pretrained model on plain text before the first update.
+    """
+
+    base_rate = 12.0
+    rivals = ("token-out-of-range", "uninitialized-parameters", "bad-initialization", "label-misalignment")
+    expects = column("shift")
+    confirming = ("fresh-data",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (Intervention("right-tokenizer", 4, "load the tokenizer that belongs to the weights"), CLEAN_ROWS)
+    grade = "A"
+    source = "axolotl #1806; DeepSeek-R1 #151; transformers #2468"
+
+    def signature(self, case: Case) -> Signature:
+        size, rows = measured(case, "tokenizer_size"), measured(case, "token_rows")
+        guess = measured(case, "uniform_loss")
+        excess = measured(case, "initial_loss") - guess
+        known, now = case.typical("loss") or math.nan, _loss_at(case)
+        return Signature(
+            (
+                *when(
+                    size > rows,
+                    STRONG,
+                    f"the tokenizer has {size:.0f} tokens, the embedding {rows:.0f} rows",
+                    "fact tokenizer_size",
+                    invariant=True,
+                ),
+                *above(case, "token_unknown_share", 0.05, STRONG, "{value} of the tokens are the unknown token"),
+                *when(
+                    fact(case, "state_loaded") is True and excess > MARGIN_NATS,
+                    STRONG,
+                    f"loaded weights begin {excess:.2g} nats above a guess",
+                    "fact initial_loss",
+                ),
+                *renumbered(case, STRONG),
+                *when(
+                    known < guess - MARGIN_NATS and now > guess + MARGIN_NATS,
+                    FAIR,
+                    f"the loss rose from {known:.3g} to {now:.3g}, above that of a guess ({guess:.3g})",
+                    "window loss",
+                ),
+                *when(
+                    size < 0.5 * rows,
+                    HINT,
+                    f"the tokenizer has {size:.0f} tokens, the embedding {rows:.0f} rows",
+                    "fact tokenizer_size",
+                ),
+                *ruled_out(surveyed(case) and fact(case, "token_rows") is None, "there is no embedding of tokens"),
+            )
+        )
+
+
+MARGIN_NATS = 0.5
+"""Who reads the text at all is better than a guess by this, and who reads it as another one is worse by it."""
+
+
+def _loss_at(case: Case) -> float:
+    """The loss of the onset's step, NaN where it is not known."""
+    losses = case.window.series("loss")
+    found = losses.values[losses.steps == case.onset]
+    return float(found[0]) if len(found) else math.nan

@@ -1,0 +1,74 @@
+"""Dropout and batch norm in the wrong mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class TrainEvalMode(Cause):
+    """Training runs in evaluation mode, or evaluation in training mode.
+
+    Means:
+        In evaluation mode dropout is off and batch norm uses its running statistics, which nobody updates any more:
+        training goes on with other numbers than were meant. In training mode an evaluation draws at random and moves
+        the statistics.
+
+    Causes:
+        - `model.eval()` for a validation and no `model.train()` after it
+        - functional dropout with its default `training=True`
+        - a module that was replaced after `train()`; a wrapper that holds another object
+
+    Next:
+        1. `model.train()` at the beginning of each epoch, `model.eval()` before each evaluation.
+        2. `F.dropout(x, p, self.training)`.
+        3. Two evaluations of one batch must be the same to the last bit.
+    """
+
+    base_rate = 3.0
+    rivals = ("normalization-misuse",)
+    expects = column("script", removed=("train-mode",))
+    confirming = ("train-mode",)
+    spared = ("learning-rate-third", "float32")
+    interventions = (Intervention("train-mode", 5, "train() before training steps", "train-mode"),)
+    grade = "A"
+    source = "pytorch #1206; documentation of torch.nn.Module.eval"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *holds(
+                    case,
+                    "eval_left_on",
+                    CERTAIN,
+                    "eval() was called, and no train() before training went on",
+                    invariant=True,
+                ),
+                *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
+                *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
+                *holds(
+                    case, "dropout_functional", STRONG, "functional dropout draws outside of training", invariant=True
+                ),
+                *ruled_out(
+                    surveyed(case)
+                    and not fact(case, "modules_in_eval")
+                    and fact(case, "eval_left_on") is not True
+                    and fact(case, "evaluated_in_train_mode") is not True
+                    and fact(case, "dropout_functional") is not True,
+                    "modules were in the mode that they should be in",
+                ),
+                *ruled_out(
+                    not_finite(case) and fact(case, "batch_norm_modules") is None,
+                    "dropout makes nothing infinite",
+                    "symptoms",
+                ),
+            ),
+            layer=first_name(case, "modules_in_eval"),
+        )

@@ -1,0 +1,65 @@
+"""Decay that is too strong, or on what must not decay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import WEIGHT_DECAY_LOWER
+from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out
+from steadytrain.diagnosis.trial_effects import column
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class WeightDecayMisuse(Cause):
+    """Weight decay is too strong, has the wrong sign, or acts on norms, biases and embeddings.
+
+    Means:
+        Rate times decay is what a step takes of each weight; its inverse is the memory of the weights in steps. Where
+        the decay is a large share of the update, weights follow it and not the gradient: norms shrink, the loss rises
+        again or stays, and a negative one lets them grow without end.
+
+    Causes:
+        - a decay meant for SGD's L2 in a decoupled optimizer, or the contrary; a factor of ten
+        - one group for all parameters, norm scales and embeddings among them (2309.14322, OLMo 2)
+        - a decay that does not follow the schedule
+
+    Next:
+        1. A third and three times the decay from the snapshot on: see which way the symptom goes.
+        2. Two groups: no decay for norms, biases and embeddings.
+        3. Keep rate times decay times the number of steps near 1.
+    """
+
+    base_rate = 3.0
+    rivals = ("learning-rate-too-low", "learning-rate-too-high", "bad-initialization", "output-logit-drift")
+    expects = column("script", removed=("weight-decay-none", "weight-decay-lower"))
+    confirming = ("weight-decay-none", "weight-decay-lower")
+    spared = ("drop-batch", "float32")
+    interventions = (
+        WEIGHT_DECAY_LOWER,
+        Intervention("decay-groups", 3, "no decay for norms, biases and embeddings", "weight-decay-none"),
+    )
+    grade = "B"
+    source = "2309.14322; 2405.13698; 2506.02285; OLMo 2 on embeddings"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *above(case, "decay_per_step", 3e-3, STRONG, "a step takes {value} of each weight away"),
+                *above(case, "decay_share_of_update", 0.7, STRONG, "decay is {value} of an update"),
+                *below(
+                    case,
+                    "weight_decay",
+                    0.0,
+                    CERTAIN,
+                    "weight decay is {value}: weights are pushed away from zero",
+                    invariant=True,
+                ),
+                *listed(case, "weight_decay_of_norms", 0.2, "decayed though norms, biases or embeddings: {names}"),
+                *ruled_out(measured(case, "weight_decay") == 0.0, "there is no weight decay"),
+                *below(case, "decay_share_of_update", 0.2, -STRONG, "decay is {value} of an update"),
+            ),
+        )

@@ -1,0 +1,254 @@
+"""Statuses, evidence for and against, and the verdict in one sentence.
+
+| status | when |
+|---|---|
+| confirmed | proven (``proof``), and more than 0.8 of the probability |
+| likely | at least half of the probability; a trial (its own cure did not fail), a broken rule or an operation tells |
+| possible | at least 0.05, and something speaks for it |
+| refuted | it was worth a thought before the trials, and something speaks against it |
+
+Where two causes are each cured by their own change, and either change is enough, they met: an ordinary hard batch and a
+state that could not take it. That is said, and neither is confirmed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from steadytrain.diagnosis.answer import (
+    SIGNATURE,
+    STATUSES,
+    UNKNOWN,
+    Answer,
+    Diagnosis,
+    Evidence,
+    EvidenceVerdict,
+    Remedy,
+    Status,
+    TrialRow,
+)
+from steadytrain.diagnosis.cause import CERTAIN, Intervention
+from steadytrain.diagnosis.proof import Control, Proof, proof
+from steadytrain.diagnosis.weighing import Suspect, plain, weigh
+from steadytrain.experiments.trial import Verdict
+
+CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
+SHOWN_MAX = 8
+"""Diagnoses in an answer: more are no help to anybody."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a conclusion needs beside signs and verdicts.
+
+    ``symptom`` is what is explained, in a sentence, empty where nothing more than a note was seen; ``surveyed`` whether
+    silent causes were looked for; ``waiting`` the trials that could be run and were not; ``target`` the incident.
+    """
+
+    symptom: str
+    control: Control
+    surveyed: bool
+    waiting: Collection[str]
+    target: str
+    spent: bool = False
+
+
+def conclude(
+    suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances, *, absent: Sequence[Verdict] = ()
+) -> Answer:
+    """The answer. ``absent`` are trials that do not apply, for the table. Pure: the same arguments, the same answer."""
+    belief = weigh(suspects, verdicts)
+    before = weigh(suspects, ())
+    by_name = {verdict.trial: verdict for verdict in verdicts}
+    diagnoses = []
+    for suspect in suspects:
+        proven = proof(suspect, by_name, known.control, known.waiting, surveyed=known.surveyed)
+        status = _status(suspect, belief[suspect.name], before[suspect.name], proven, verdicts, known)
+        if status is not None:
+            diagnoses.append(_diagnosis(suspect, belief[suspect.name], status, proven, verdicts, known))
+    met = _met(suspects, by_name, belief)
+    diagnoses.sort(key=lambda one: (STATUSES.index(one.status), -one.confidence, one.cause))
+    top = next((one for one in diagnoses if one.status in ("confirmed", "likely")), None)
+    return Answer(
+        incident=known.target,
+        symptom=known.symptom,
+        replay=_replay(known.control),
+        replay_note=known.control.note,
+        verdict=top.cause if top is not None else UNKNOWN,
+        status=top.status if top is not None else None,
+        why=_why(top, diagnoses, met, known),
+        diagnoses=tuple(diagnoses[:SHOWN_MAX]),
+        trials=tuple(TrialRow(one.trial, one.effect, one.why, one.numbers) for one in (*verdicts, *absent)),
+        record_next=_record_next(top, known),
+        notes=(met,) if met else (),
+    )
+
+
+def _status(
+    suspect: Suspect,
+    share: float,
+    share_before: float,
+    proven: Proof,
+    verdicts: Sequence[Verdict],
+    known: Circumstances,
+) -> Status | None:
+    signs = suspect.signature.signs
+    speaks = any(sign.weight > 0 for sign in signs)
+    cured = any(_verdict_of(suspect, one) == "supports" and one.effect == "removed" for one in verdicts)
+    against = any(sign.weight < 0 for sign in signs) or any(_verdict_of(suspect, one) == "refutes" for one in verdicts)
+    strong = suspect.signature.broken_invariant is not None or any(sign.weight >= CERTAIN for sign in signs)
+    if proven.proven and share >= CONFIRMED_MIN:
+        return "confirmed"
+    # Another trial may remove it as well (other data in place of a bad batch); the cure itself has the last word.
+    cures = [one.effect for one in verdicts if one.trial in suspect.cause.confirming]
+    uncured = bool(cures) and all(plain(effect) == "persists" for effect in cures)
+    explains = bool(known.symptom) or suspect.signature.broken_invariant is not None
+    if share >= LIKELY_MIN and (strong or (cured and not uncured)) and explains:
+        return "likely"
+    if share >= POSSIBLE_MIN and (speaks or cured):
+        return "possible"
+    thinkable = share_before >= POSSIBLE_MIN or (speaks and not suspect.signature.ruled_out)
+    if share < POSSIBLE_MIN and against and thinkable:
+        return "refuted"
+    return None
+
+
+def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
+    """What the outcome of a trial says about one cause."""
+    if verdict.effect == "not-run":
+        return "not-run"
+    expected, outcome = suspect.cause.expected(verdict.trial), plain(verdict.effect)
+    if outcome is None or expected == "either":
+        return "inconclusive"
+    return "supports" if outcome == expected else "refutes"
+
+
+def _diagnosis(
+    suspect: Suspect,
+    share: float,
+    status: Status,
+    proven: Proof,
+    verdicts: Sequence[Verdict],
+    known: Circumstances,
+) -> Diagnosis:
+    seen = [
+        Evidence(SIGNATURE, "supports" if sign.weight > 0 else "refutes", sign.what, sign.source, dict(sign.numbers))
+        for sign in sorted(suspect.signature.signs, key=lambda sign: -abs(sign.weight))
+    ]
+    tried = [
+        Evidence(one.trial, _verdict_of(suspect, one), one.why, "trial", dict(one.numbers))
+        for one in verdicts
+        if suspect.cause.expected(one.trial) != "either" or one.effect == "not-run"
+    ]
+    return Diagnosis(
+        cause=suspect.name,
+        summary=summary_of(suspect),
+        status=status,
+        confidence=round(share, 4),
+        evidence=(*seen, *tried),
+        layer=suspect.signature.layer,
+        batch_rows=suspect.signature.batch_rows,
+        interventions=_remedies(suspect.cause.interventions, verdicts, known),
+        why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
+    )
+
+
+def summary_of(suspect: Suspect) -> str:
+    """The first sentence of the cause's docstring."""
+    return " ".join((type(suspect.cause).__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def _remedies(
+    interventions: Sequence[Intervention], verdicts: Sequence[Verdict], known: Circumstances
+) -> tuple[Remedy, ...]:
+    """The interventions fast to invasive; within a rung, those that were seen to help come first."""
+    effects = {one.trial: one.effect for one in verdicts}
+    replayed = known.control.ran
+    remedies = [
+        Remedy(
+            one.name,
+            one.rung,
+            one.what,
+            one.trial,
+            effects.get(one.trial) if one.trial else None,
+            f"steadytrain verify {shlex.quote(known.target)} --with {one.trial}" if one.trial and replayed else None,
+        )
+        for one in interventions
+    ]
+    return tuple(sorted(remedies, key=lambda one: (one.rung, one.tried != "removed", one.name)))
+
+
+def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: Mapping[str, float]) -> str:
+    """That a batch and a state met, where dropping the one and mending the other each removes the symptom.
+
+    No table of a single cause has that outcome, so it is read from the trials and not from the probabilities.
+    """
+    cured = [
+        (suspect, trial)
+        for suspect in suspects
+        for trial in suspect.cause.confirming
+        if suspect.signature.weight > 0 and trial in verdicts and verdicts[trial].effect == "removed"
+    ]
+    for one, trial in cured:
+        for other, mends in cured:
+            shares = sorted((belief[one.name], belief[other.name]))
+            if shares[0] < POSSIBLE_MIN and shares[1] >= LIKELY_MIN:
+                continue  # the signs and the other trials leave one of them alone
+            if trial in other.cause.spared and mends in one.cause.spared:
+                return f"{one.name} and {other.name} met: {trial} removes it, and so does {mends}; mend the state"
+    return ""
+
+
+def _replay(control: Control) -> str:
+    if not control.ran:
+        return "not possible"
+    return {True: "exact", False: "not exact", None: "not compared"}[control.exact]
+
+
+def _why(top: Diagnosis | None, diagnoses: Sequence[Diagnosis], met: str, known: Circumstances) -> str:
+    if top is not None:
+        return f"{top.summary} {_sentence(top.why)}".strip()
+    if met:
+        return _sentence(met)
+    if not known.symptom:
+        return "No symptom above a note was seen, and no rule that sound runs keep is broken."
+    best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]
+    if best:
+        return f"The evidence does not single out one cause. Possible: {', '.join(best)}."
+    return "Nothing that was seen or tried speaks for one of the known causes."
+
+
+def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]:
+    """What would have made the answer better."""
+    if top is not None and top.status == "confirmed":
+        return ()
+    advice = []
+    if not known.control.ran:
+        advice.append(
+            "a tape and snapshots, so that steps can be done again: run with more --rewind-mb, and --keep-rewind for "
+            "a run that ends well"
+        )
+    elif known.control.exact is False:
+        advice.append(
+            f"a run that repeats: `steadytrain replay {shlex.quote(known.target)}` names the first operation that "
+            "differs, and the switch for it"
+        )
+    elif known.control.exact is None:
+        advice.append("snapshots of steps before it, so that a replay can be held against the run: more --rewind-mb")
+    elif not known.control.shown and known.symptom and not known.control.early:
+        advice.append("a snapshot from before the symptom: more --rewind-mb keeps older ones")
+    if known.spent:
+        advice.append("more time: --budget; finished trials are not run again")
+    if not known.surveyed:
+        advice.append(
+            "a script that can be launched again where it was: then its wiring, labels and losses are looked at"
+        )
+    if top is None:
+        advice.append("layers and tensors: run with --level full")
+    return tuple(advice)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -1,0 +1,138 @@
+"""What makes a cause confirmed, and what is still missing for it.
+
+Three roads, each with its own control:
+
+1. The unchanged replay shows the symptom, one change removes it, what would cure the rivals does not, and nothing
+   that was tried contradicts the table.
+2. A rule that every sound run keeps is broken, and the one change that mends it removes the symptom.
+3. An equivalence that must hold does not, while its own control does (outputs depend on later inputs as well as on
+   earlier ones; a model predicts another place better than the next).
+
+Nothing is confirmed where the replay is not exact or not possible, or where nobody looked for silent rivals: a gradient
+that is never cleared looks like a rate that is too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from steadytrain.diagnosis.weighing import Suspect, plain
+from steadytrain.experiments.trial import Verdict
+
+HELPS_FACTOR = 1.25
+"""How much more the probes must fall than in the control where a rule that was broken is kept again."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What the unchanged replays showed. ``exact`` is None where it is not known; ``note`` says it in words;
+    ``judged`` is False where no symptom was raised, so that there was nothing to show; ``early`` whether they began
+    before the symptom did."""
+
+    ran: bool
+    shown: bool
+    exact: bool | None
+    note: str
+    judged: bool = True
+    early: bool = False
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a cause is proven and ``by`` what; else which trials it ``needs`` and, in words, what it ``lacks``."""
+
+    proven: bool
+    by: str = ""
+    needs: tuple[str, ...] = ()
+    lacks: str = ""
+
+
+def proof(
+    suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control, waiting: Collection[str], *, surveyed: bool
+) -> Proof:
+    """The proof of one cause. ``waiting`` are the trials that could be run and were not yet."""
+    cause, signature = suspect.cause, suspect.signature
+    if signature.ruled_out:
+        return Proof(False, lacks="what it needs is not there")
+    broken = signature.broken_invariant
+    equal = signature.broken_equivalence
+    needs = needed(suspect, verdicts, waiting)
+    if not control.ran:
+        return Proof(False, needs=needs, lacks=f"nothing was replayed: {control.note}")
+    if control.exact is not True:
+        what = "is not the same to the last bit" if control.exact is False else "could not be held against the run"
+        return Proof(False, needs=needs, lacks=f"the replay {what}")
+    if equal is not None:
+        return Proof(True, by=equal.what)
+    contrary = contradictions(suspect, verdicts)
+    if contrary:
+        return Proof(False, needs=needs, lacks=f"{' and '.join(contrary)} did otherwise than it would")
+    mended = [trial for trial in cause.confirming if removes(verdicts, trial)]
+    if not control.shown:
+        shown = "the unchanged replay does not show the symptom: " if control.judged else ""
+        return Proof(False, needs=needs, lacks=f"{shown}{control.note}")
+    if broken is not None:
+        helped = [trial for trial in cause.confirming if trial in verdicts and helps(verdicts[trial])]
+        if helped:
+            how = {"removed": "removes the symptom", "delayed": "puts it off"}.get(verdicts[helped[0]].effect, "helps")
+            return Proof(True, by=f"{broken.what}; {helped[0]} {how}")
+    if not mended:
+        return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
+    if not surveyed:
+        return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
+    if needs:
+        return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would tell it from its rivals")
+    cured = [trial for trial in cause.spared if removes(verdicts, trial)]
+    if cured:
+        return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
+    # One that does not apply to this run has no verdict: what it would cure is not there.
+    asked = [trial for trial in cause.spared if trial in verdicts]
+    spared = [trial for trial in asked if persists(verdicts, trial)]
+    if asked and not spared:
+        return Proof(False, lacks=f"{' and '.join(asked)} did not tell it from its rivals")
+    beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
+    return Proof(True, by=f"{mended[0]} removes the symptom{beside}")
+
+
+def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collection[str]) -> tuple[str, ...]:
+    """The trials that the proof still waits for: one that confirms, then those that must not cure it."""
+    cause = suspect.cause
+    mended = any(removes(verdicts, trial) for trial in cause.confirming)
+    confirming = () if mended else tuple(trial for trial in cause.confirming if trial in waiting)
+    if suspect.signature.broken_invariant is not None:
+        return confirming[:1]
+    return (*confirming[:1], *(trial for trial in cause.spared if trial in waiting))
+
+
+def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Trials that did the contrary of what they would if this were the cause."""
+    found = []
+    for trial, verdict in verdicts.items():
+        expected, outcome = suspect.cause.expected(trial), plain(verdict.effect)
+        one_of = trial in suspect.cause.confirming and len(suspect.cause.confirming) > 1
+        if outcome is not None and expected != "either" and outcome != expected and not one_of:
+            found.append(trial)
+    return found
+
+
+def helps(verdict: Verdict) -> bool:
+    """Whether a trial removed the symptom, or put it off to the next time, or the probes fell by a good deal more."""
+    if verdict.effect in ("removed", "delayed"):
+        return True
+    fell, there = (-verdict.numbers.get(f"{lead}final_excess", 0.0) for lead in ("", "control_"))
+    return verdict.effect == "inconclusive" and fell > HELPS_FACTOR * max(there, 0.0)
+
+
+def removes(verdicts: Mapping[str, Verdict], trial: str) -> bool:
+    return trial in verdicts and verdicts[trial].effect == "removed"
+
+
+def persists(verdicts: Mapping[str, Verdict], trial: str) -> bool:
+    return trial in verdicts and verdicts[trial].effect in ("persists", "worse")
+
+
+def _unmended(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> str:
+    names = suspect.cause.confirming
+    tried = [f"{trial} {verdicts[trial].effect}" for trial in names if trial in verdicts]
+    return f"no change that mends it removed the symptom ({', '.join(tried or names) or 'there is no such trial'})"

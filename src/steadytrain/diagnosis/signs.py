@@ -1,0 +1,309 @@
+"""How causes read a case: each helper looks for one thing and gives no sign, or one.
+
+All return tuples, so that a signature is a list of questions. What was not measured gives no sign: a fact that is
+absent is something else than a fact that is zero. Nothing here knows a cause.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.core.model import Located, Series, Symptom, Window
+from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
+from steadytrain.experiments.facts import WITHOUT_SURVEY
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+Signs = tuple[Sign, ...]
+NAMES_SHOWN = 4
+READ_LATE_STEPS, RISING_STEPS = 16, 4
+"""Layers are read every 16 steps; in its first steps a warm-up doubles the rate."""
+
+NEAR_STEPS = 2
+"""A jump of the learning rate or a resume this near to the onset belongs to it."""
+
+
+# Symptoms.
+
+
+def seen(case: Case, *names: str) -> Symptom | None:
+    """The first symptom of one of these names that is more than a note."""
+    return next((s for s in case.symptoms if s.name in names and s.severity != "note"), None)
+
+
+def noted(case: Case, *names: str) -> Symptom | None:
+    """The first symptom of one of these names, notes included."""
+    return next((s for s in case.symptoms if s.name in names), None)
+
+
+def quiet(case: Case) -> bool:
+    """Whether nothing more than a note was seen."""
+    return all(s.severity == "note" for s in case.symptoms)
+
+
+def symptom(case: Case, weight: float, *names: str) -> Signs:
+    """That one of these symptoms was seen."""
+    found = seen(case, *names)
+    if found is None:
+        return ()
+    numbers = {name: value for name, value in found.numbers.items() if math.isfinite(value)}
+    return (Sign(found.message, weight, f"symptom {found.name}", numbers),)
+
+
+def without(case: Case, weight: float, what: str, *names: str) -> Signs:
+    """That none of these symptoms was seen."""
+    return () if seen(case, *names) else (Sign(what, weight, "symptoms"),)
+
+
+def not_finite(case: Case) -> bool:
+    """Whether the incident is a NaN or Inf."""
+    return any(s.name.startswith("nonfinite") for s in case.symptoms) or located(case) is not None
+
+
+def finite(case: Case, weight: float, what: str = "everything stayed finite") -> Signs:
+    return () if not_finite(case) else (Sign(what, weight, "symptoms"),)
+
+
+def broke(case: Case, weight: float, what: str = "a loss or gradient was not finite") -> Signs:
+    return (Sign(what, weight, "symptoms"),) if not_finite(case) else ()
+
+
+# Facts of the survey.
+
+
+def fact(case: Case, name: str) -> Any:
+    """The fact of this name, None where it is not known."""
+    return case.facts.get(name)
+
+
+def measured(case: Case, name: str) -> float:
+    """A fact that is one number, NaN where it is not known. NaN compares False, so no bound is passed by it."""
+    value = fact(case, name)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+
+
+def above(case: Case, name: str, bound: float, weight: float, what: str, *, invariant: bool = False) -> Signs:
+    """That a number is above ``bound``; ``what`` may hold ``{value}``."""
+    value = measured(case, name)
+    return _numbered(name, value, weight, what, invariant=invariant) if value > bound else ()
+
+
+def below(case: Case, name: str, bound: float, weight: float, what: str, *, invariant: bool = False) -> Signs:
+    """That a number is below ``bound``; ``what`` may hold ``{value}``."""
+    value = measured(case, name)
+    return _numbered(name, value, weight, what, invariant=invariant) if value < bound else ()
+
+
+def listed(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
+    """That a list or mapping holds something; ``what`` may hold ``{names}`` and ``{count}``."""
+    value = fact(case, name)
+    if not isinstance(value, (Sequence, Mapping)) or isinstance(value, str) or not value:
+        return ()
+    text = what.format(names=enumerated(value), count=len(value))
+    return (Sign(text, weight, f"fact {name}", {name: float(len(value))}, invariant),)
+
+
+def holds(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
+    """That a fact is True."""
+    return (Sign(what, weight, f"fact {name}", {name: 1.0}, invariant),) if fact(case, name) is True else ()
+
+
+def fails(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
+    """That a fact is False. One that is not known is not."""
+    return (Sign(what, weight, f"fact {name}", {name: 0.0}, invariant),) if fact(case, name) is False else ()
+
+
+def absent(case: Case, name: str, weight: float, what: str) -> Signs:
+    """That a survey was made and has no such fact: there was nothing of the kind to be seen."""
+    return (Sign(what, weight, f"fact {name}"),) if surveyed(case) and fact(case, name) is None else ()
+
+
+def ruled_out(reached: bool, what: str, source: str = "facts") -> Signs:
+    """That the cause cannot be, because what it needs is not there."""
+    return (Sign(what, RULED_OUT, source),) if reached else ()
+
+
+def when(condition: bool, weight: float, what: str, source: str, *, invariant: bool = False, **numbers: float) -> Signs:
+    """Any other observation."""
+    return (Sign(what, weight, source, numbers, invariant),) if condition else ()
+
+
+def equivalence(signs: Signs) -> Signs:
+    """The same signs, marked as a test that has its own control."""
+    return tuple(replace(sign, equivalence=True) for sign in signs)
+
+
+def surveyed(case: Case) -> bool:
+    """Whether somebody has looked at the script, so that what is absent was not there."""
+    return not case.facts.keys() <= WITHOUT_SURVEY
+
+
+def rows_of(case: Case) -> tuple[int, ...]:
+    """Rows of the incident's batch that stand out, as the survey saw them."""
+    rows = fact(case, "rows_suspect")
+    return tuple(int(row) for row in rows if isinstance(row, int)) if isinstance(rows, list) else ()
+
+
+def enumerated(names: Iterable[Any]) -> str:
+    """The first names of a list, or the keys of a mapping, and how many more there are."""
+    texts = [_text(name) for name in names]
+    more = f" and {len(texts) - NAMES_SHOWN} more" if len(texts) > NAMES_SHOWN else ""
+    return ", ".join(texts[:NAMES_SHOWN]) + more
+
+
+def first_name(case: Case, name: str) -> str | None:
+    """The first name of a list or mapping of names, None where there is none."""
+    value = fact(case, name)
+    return str(next(iter(value))) if isinstance(value, (list, dict)) and value else None
+
+
+def _text(name: Any) -> str:
+    if isinstance(name, Mapping):
+        return ", ".join(f"{key} {value}" for key, value in name.items())
+    return " and ".join(map(str, name)) if isinstance(name, (list, tuple)) else str(name)
+
+
+def _numbered(name: str, value: float, weight: float, what: str, *, invariant: bool) -> Signs:
+    return (Sign(what.format(value=f"{value:.3g}"), weight, f"fact {name}", {name: value}, invariant),)
+
+
+SAME_RANKS_MIN, OTHER_IDS_MAX = 0.9, 0.5
+"""Shared mass of token frequencies. Halves of one text share more than 0.9 either way; two texts of one tokenizer share
+more than half of it id by id, for the common words, marks and spaces are the same."""
+
+
+def renumbered(case: Case, weight: float) -> Signs:
+    """That tokens are as frequent as before, rank by rank, but are other ids."""
+    found = fact(case, "token_overlap")
+    if not isinstance(found, list) or len(found) != 2 or not (found[1] > SAME_RANKS_MIN and found[0] < OTHER_IDS_MAX):
+        return ()
+    text = f"ids are as frequent as before by rank ({found[1]:.0%} shared), but they are other ids ({found[0]:.0%})"
+    return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
+
+
+def deepened(case: Case) -> Signs:
+    """Gradients of the first and the last layer that were alike at the first step of the run and no longer are."""
+    first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
+    if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
+        return ()
+    if APART_MAX < last < 1 / APART_MAX or math.isnan(last):
+        return ()
+    what = (
+        f"gradients of the first layer were {first:.2g} times those of the last at the first step, and are {last:.2g}"
+    )
+    return (Sign(what, STRONG, "fact gradient_ratio_last", {"first": first, "last": last}),)
+
+
+ALIKE_MIN, APART_MAX = 1e-2, 1e-3
+"""First layer over last: what an initialisation gives, and what training made of it."""
+
+
+# The finding.
+
+
+def located(case: Case) -> Located | None:
+    """The first bad operation, None where it is not known."""
+    return case.finding.located if case.finding is not None else None
+
+
+def operation(case: Case, weight: float, what: str, matches: Callable[[Located], bool]) -> Signs:
+    """That the first bad operation is one of a kind. ``what`` may hold ``{operation}``, ``{line}`` and ``{module}``."""
+    found = located(case)
+    if found is None or not matches(found):
+        return ()
+    line = f"{found.file}:{found.line}" if found.file else "an unknown line"
+    return (
+        Sign(what.format(operation=found.operation, line=line, module=found.module or "the model"), weight, "finding"),
+    )
+
+
+def layer_of(case: Case) -> str | None:
+    """The module of the first bad operation, else the first tensor that a symptom names.
+
+    None where the operation is one of the loss, which the script computes, or of the whole model's own forward: the
+    first bad gradient is no place to look then.
+    """
+    found = located(case)
+    if found is not None and (found.module or found.phase in ("loss", "forward")):
+        return found.module or None
+    return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
+
+
+# The window.
+
+
+def jump_of_rate(window: Window, onset: int) -> float:
+    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before, or became
+    from one step to the next shortly before it; 1 at most where it is not known."""
+    rates = window.series("learning_rate")
+    return max(_rise_of_rate(rates, onset), _leap_of_rate(rates, onset))
+
+
+def _leap_of_rate(rates: Series, onset: int) -> float:
+    """The largest factor between two steps. What is read every few steps only is raised some steps late."""
+    near = (rates.steps >= onset - READ_LATE_STEPS) & (rates.steps <= onset) & (rates.steps > RISING_STEPS)
+    values = rates.values[near]
+    return float((values[1:] / values[:-1]).max()) if len(values) > 1 and bool((values > 0).all()) else 1.0
+
+
+def _rise_of_rate(rates: Series, onset: int) -> float:
+    before = rates.values[(rates.steps < onset - NEAR_STEPS) & (rates.steps >= onset - 32)]
+    around = rates.values[(rates.steps >= onset - NEAR_STEPS) & (rates.steps <= onset)]
+    if not len(before) or not len(around) or not before[-1] > 0:
+        return 1.0
+    return float(around.max() / before.max()) if before.max() > 0 else 1.0
+
+
+def resumed_near(case: Case, steps: int) -> bool:
+    """Whether the run was taken up again at most ``steps`` steps before the onset."""
+    return any(0 <= case.onset - int(step) <= steps for step in case.window.resumed)
+
+
+# What a run has at all.
+
+
+def is_half(found: Located) -> bool:
+    """Whether an input of the operation is float16, or it is a cast that a finite number did not survive."""
+    cast = "_to_copy" in found.operation or found.operation.startswith("aten.to.")
+    return (cast and found.produced == "inf") or any(
+        "float16" in (operand.dtype or "") and "bfloat16" not in (operand.dtype or "") for operand in found.inputs
+    )
+
+
+def is_masked_softmax(found: Located) -> bool:
+    """A softmax, or a fused attention, that got -Inf or a mask."""
+    return "softmax" in found.operation or "attention" in found.operation
+
+
+def no_half(case: Case) -> bool:
+    """That a survey saw no float16: neither under autocast nor in parameters, and no scaler."""
+    if not surveyed(case) or fact(case, "scaler") is True or fact(case, "half_overflow"):
+        return False
+    kinds = (str(fact(case, "autocast_dtype") or ""), *map(str, fact(case, "parameter_dtypes") or ()))
+    found = located(case)
+    half = any(kind.removeprefix("torch.") in ("float16", "half") for kind in kinds) or bool(
+        measured(case, "half_peak") > 0
+    )
+    return not half and not (found is not None and is_half(found))
+
+
+def low_precision_weights(case: Case) -> bool:
+    """Whether some parameters have 16 bits or fewer."""
+    return any(
+        str(kind).removeprefix("torch.") not in ("float32", "float64") for kind in fact(case, "parameter_dtypes") or ()
+    )
+
+
+def no_second_moment(case: Case) -> bool:
+    """That the optimizer is known and divides by no running mean of squares."""
+    return surveyed(case) and fact(case, "optimizer") is not None and fact(case, "betas") is None
+
+
+def one_rank(case: Case) -> bool:
+    """That the run is known to be one process."""
+    ranks = measured(case, "ranks")
+    return ranks == 1 or (surveyed(case) and not ranks > 1)

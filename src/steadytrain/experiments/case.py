@@ -1,0 +1,306 @@
+"""What is known of an incident before a trial is run, and the schedules that trials are made of. Pure, torch-free.
+
+A case says where the symptom began, from which snapshots a re-run can begin, which steps are on the tape and what was
+seen of the run. Trials ask it for schedules: the recorded steps in order, some left out, some replaced, with the same
+probes at the same places, so that outcomes of different trials can be compared entry by entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import NO_PROGRESS, Finding, Symptom, Window
+from steadytrain.experiments.trial import Entry, Json, Lead
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tape_files import Recording, find_recording
+
+Aim = Literal["finite", "excess", "progress"]
+
+LEAD_STEPS_MIN = 2
+"""Steps between the snapshot and the onset, so that a change has taken hold and a probe stands before it."""
+
+AFTER_STEPS_MIN, AFTER_STEPS_MAX = 10, 40
+"""Steps after the onset: max(10, 3 x lead); what a cause needs to show again, bounded for the time it takes."""
+
+PROGRESS_STEPS = 60
+"""Steps of a trial of a run that does not learn: what a healthy small run learns something in."""
+
+PROBES = 4
+"""Recorded steps in the fixed probe set."""
+
+LEAD_S_MAX = 60.0
+"""The script makes the steps before the snapshot by itself where that takes no longer; else it makes only one."""
+
+SAME_STORY_STEPS = 64
+"""Symptoms that begin so close before another are one story with it (``steadytrain.grouping``)."""
+
+BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
+"""Symptoms of harm that is done; a run that gets no better right after one of them is what is left of it."""
+
+NOT_FINITE = ("nonfinite-loss", "nonfinite-gradient")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An incident (or a run with symptoms) as trials see it.
+
+    ``symptom`` is the one that is tried to remove; ``onset`` the step with which it began, ``step`` the one at which it
+    was seen. ``begins`` are the steps of the snapshots that a re-run can begin after, ``taped`` the stretches of steps
+    on the tape, first and last of each, oldest first. ``facts`` are what a survey found, by the names of
+    ``steadytrain.experiments.facts``; ``finding`` is the first bad operation of a bundle.
+    """
+
+    path: Path
+    symptom: Symptom | None
+    symptoms: tuple[Symptom, ...]
+    onset: int
+    step: int
+    window: Window
+    environment: Mapping[str, Any]
+    begins: tuple[int, ...]
+    taped: tuple[tuple[int, int], ...]
+    step_s: float
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    after: int | None = None
+    finding: Finding | None = None
+
+    @property
+    def aim(self) -> Aim:
+        """What is judged: that values stay finite, that the loss does not rise, or that it falls."""
+        if self.symptom is None:
+            return "excess"
+        if self.symptom.name in NOT_FINITE:
+            return "finite"
+        return "progress" if self.symptom.name in NO_PROGRESS else "excess"
+
+    @property
+    def replayable(self) -> str | None:
+        """Why nothing can be re-run from a snapshot, None where it can."""
+        if not self.taped:
+            return "no tape of its steps was kept"
+        return None if self.begins else "no snapshot before the steps on the tape was kept"
+
+    @property
+    def begin(self) -> int | None:
+        """The snapshot that trials begin with: the newest that leaves some steps before the onset."""
+        early = [step for step in self.begins if step + LEAD_STEPS_MIN <= self.onset - 1]
+        before = early or [step for step in self.begins if step < self.onset]
+        if before:
+            return before[-1]
+        return self.begins[0] if self.begins and self.aim == "progress" else None
+
+    @property
+    def earlier_begin(self) -> int | None:
+        """A snapshot before that one, for the question whether the state had gone bad by then."""
+        begin = self.begin
+        before = [step for step in self.begins if begin is not None and step < begin]
+        return before[-1] if before else None
+
+    def lead(self, begin: int | None) -> Lead:
+        """How the script comes to ``begin``: by all its steps, where they take no more than ``LEAD_S_MAX``."""
+        return "all" if begin is None or begin * self.step_s <= LEAD_S_MAX else "one"
+
+    @property
+    def steps_after(self) -> int:
+        """How many entries follow the onset."""
+        if self.after is not None:
+            return self.after
+        if self.aim == "progress":
+            return PROGRESS_STEPS
+        lead = self.onset - (self.begin or 0)
+        return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead))
+
+    def following(self, after: int) -> Case:
+        """The same with so many entries after the onset."""
+        return replace(self, after=after)
+
+    def with_facts(self, facts: Mapping[str, Json]) -> Case:
+        return replace(self, facts={**self.facts, **facts})
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def recorded(self, begin: int) -> list[int | None]:
+        """The steps from ``begin`` to the end of a trial: from the tape as far as it reaches, then the script's own."""
+        last = max(self.onset, begin + 1) + self.steps_after
+        reached = next((end for first, end in self.taped if first <= begin + 1 <= end), begin)
+        return [step if step <= reached else None for step in range(begin + 1, last + 1)]
+
+    def schedule(
+        self,
+        begin: int,
+        steps: Sequence[int | None] | None = None,
+        *,
+        refused: Collection[int] = (),
+    ) -> tuple[Entry, ...]:
+        """``steps`` (by default the recorded ones in order) with the probes between them; ``refused`` are left out."""
+        chosen = self.recorded(begin) if steps is None else list(steps)
+        points = self._probe_points(begin, len(chosen))
+        probes = [Entry(step, "probe") for step in self.probe_steps()]
+        entries: list[Entry] = []
+        for place, step in enumerate(chosen):
+            if place in points:
+                entries += probes
+            entries.append(Entry(step, "refused" if step is not None and step in refused else "train"))
+        return (*entries, *probes)
+
+    def own_schedule(self, count: int) -> tuple[Entry, ...]:
+        """The script's own first ``count`` batches from its own beginning, with probes where there is a tape."""
+        probes = [Entry(step, "probe") for step in self.probe_steps()]
+        entries: list[Entry] = []
+        for place in range(count):
+            if place and place & (place - 1) == 0:
+                entries += probes
+            entries.append(Entry(None))
+        return (*entries, *probes)
+
+    def healthy_steps(self) -> list[int]:
+        """Steps on the tape before the onset, newest last; a run that was never well has those that it has."""
+        taped = [step for first, last in self.taped for step in range(first, last + 1)]
+        return [step for step in taped if step < self.onset] or [step for step in taped if step != self.step]
+
+    def probe_steps(self) -> list[int]:
+        """The fixed probe set: recorded steps from before the snapshot where there are any: no trial trains on them."""
+        healthy = [step for step in self.healthy_steps() if step > 1]  # of the first no random state before it is known
+        begin = self.begin
+        unseen = [step for step in healthy if begin is not None and step <= begin]
+        chosen = unseen if len(unseen) >= PROBES else healthy
+        if not chosen:
+            return []
+        places = np.linspace(0, len(chosen) - 1, min(PROBES, len(chosen))).round().astype(int)
+        return [chosen[place] for place in dict.fromkeys(places.tolist())]
+
+    def suspects(self) -> tuple[int, ...]:
+        """The steps whose batches may be to blame: that of the onset, and of the update right before it."""
+        begin = self.begin
+        first = self.onset - 1 if begin is not None and self.onset - 1 > begin else self.onset
+        return tuple(range(first, self.onset + 1))
+
+    def _probe_points(self, begin: int, count: int) -> set[int]:
+        """Places among the steps before which the probes stand: at the start, at the onset, then ever further apart."""
+        if self.aim == "progress":
+            return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
+        onset = min(max(self.onset - begin - 1, 0), count)
+        after = [onset + 3**power for power in range(7)]
+        # Not right before the onset: a script that plants its fault by its own counter would plant it in the probes.
+        return {0, max(onset - 1, 0), *(place for place in after if place < count)}
+
+    # -- what was seen ---------------------------------------------------------------------------------------------
+
+    def typical(self, signal: str) -> float | None:
+        """Median of a signal over the steps before the onset."""
+        series = self.window.series(signal)
+        values = series.values[(series.steps < self.onset) & np.isfinite(series.values)]
+        return float(np.median(values)) if len(values) else None
+
+    def loss_noise(self) -> float:
+        """Spread of the loss from step to step before the onset: 1.48 times the median absolute deviation."""
+        series = self.window.series("loss")
+        values = series.values[(series.steps < self.onset) & np.isfinite(series.values)][-128:]
+        if len(values) < 4:
+            return 0.0
+        return float(1.4826 * np.median(np.abs(values - np.median(values))))
+
+    def optimizer_is(self, *names: str) -> bool | None:
+        """Whether the optimizer is one of these classes; None where it is not known."""
+        known = self.facts.get("optimizer")
+        if not isinstance(known, str):
+            return None
+        return known.rsplit(".", 1)[-1] in names
+
+
+def open_case(
+    path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
+) -> Case:
+    """The case of a bundle, or of a run with its tape.
+
+    Args:
+        path: a bundle or a run folder.
+        facts: what a survey found.
+        onset: the step with which the symptom began, where it is not to be the symptom's own.
+        symptom: the name of the symptom to look at; by default the gravest that began first.
+
+    Raises:
+        UsageError: neither, damaged, or without a symptom while no onset is given.
+    """
+    recording = find_recording(path)
+    finding: Finding | None = None
+    if is_bundle(path):
+        bundle = open_bundle(path)
+        finding = bundle.finding
+        window, environment, symptoms = bundle.window, bundle.environment, bundle.incident.symptoms
+        step: int | None = bundle.incident.step
+    else:
+        run = open_run(path)
+        window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
+    leading = _leading(symptoms, symptom, path)
+    if leading is None and onset is None and step is None:
+        raise UsageError(f"{path}: no symptom was raised, so there is nothing to try to remove")
+    began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
+    assert began is not None
+    seen = step if step is not None else began
+    seconds = window.series("step_s").values
+    return Case(
+        path=path,
+        symptom=leading,
+        symptoms=tuple(symptoms),
+        onset=min(began, seen),
+        step=seen,
+        window=window,
+        environment=environment,
+        begins=tuple(start - 1 for start in recording.starts()),
+        taped=_stretches(recording),
+        step_s=float(np.median(seconds)) if len(seconds) else math.inf,
+        facts=dict(facts or {}),
+        finding=finding,
+    )
+
+
+def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
+    """The steps on the tape without gaps; chunks may overlap."""
+    found: list[tuple[int, int]] = []
+    for chunk in recording.chunks:
+        if found and chunk.first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], chunk.last))
+        else:
+            found.append((chunk.first, chunk.last))
+    return tuple(found)
+
+
+def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
+    """The first step of the symptom, or of one shortly before that it grew out of."""
+    if leading.name in NOT_FINITE:
+        return leading.first_step
+    near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
+    grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
+    return min(grown, default=leading.first_step)
+
+
+def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:
+    if wanted is None:
+        return leading_symptom(symptoms)
+    for found in symptoms:
+        if found.name == wanted:
+            return found
+    known = ", ".join(dict.fromkeys(one.name for one in symptoms)) or "none"
+    raise UsageError(f"{path}: no symptom {wanted!r} was raised; there are: {known}")
+
+
+def leading_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
+    """The gravest symptom that began first; values that are not finite before all. Where a run gets no better since
+    something burst, that is what is to be removed."""
+    grades = {"critical": 0, "warning": 1, "note": 2}
+    order = sorted(symptoms, key=lambda one: (one.name not in NOT_FINITE, grades[one.severity], one.first_step))
+    first = order[0] if order else None
+    if first is None or first.name not in NO_PROGRESS:
+        return first
+    near = range(first.first_step - SAME_STORY_STEPS, first.first_step)
+    bursts = (one for one in order if one.name in BURSTS and one.severity != "note" and one.first_step in near)
+    return next(bursts, first)

@@ -1,0 +1,253 @@
+"""Facts of an incident: what a survey saw in the script's own steps, by documented names.
+
+A survey (``survey/launch.py``) launches the recorded script once more and only looks. What it saw lies as
+``facts.json`` in the folder of trials beside the incident. Causes read it by the names below; a fact that could not be
+had is absent, which is something else than ``0``, ``[]`` or ``False``. Nothing here judges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "steadytrain.facts/1"
+FILE = "facts.json"
+
+FACTS: Mapping[str, str] = {
+    # -- the survey itself
+    "surveyed_first_step": "first step of the script that was looked at",
+    "surveyed_last_step": "last step that was looked at (the incident's, where it was reached)",
+    "surveyed_steps": "how many steps were looked at",
+    "survey_replayed": "whether recorded batches and states were fed (else the script made all steps by itself)",
+    "survey_notes": "what could not be looked at and why, texts",
+    # -- parameters
+    "parameter_elements": "elements of all parameters of the model",
+    "parameters_frozen": "names of parameters with requires_grad False",
+    "frozen_share": "share of elements in parameters with requires_grad False",
+    "parameters_without_gradient": "names of trainable parameters whose gradient was None in every surveyed step",
+    "parameters_zero_gradient": "names of trainable parameters whose gradient was all zero in every surveyed step",
+    "parameters_not_in_optimizer": "names of trainable parameters of the model that no optimizer holds",
+    "parameters_in_two_groups": "names of parameters that two groups or two optimizers hold",
+    "optimizer_strangers": "how many parameters of the optimizer belong to no module that was called",
+    "parameters_unmoved": "names of trainable parameters with a gradient that no surveyed update changed",
+    "parameters_zero": "names of matrices (two or more dimensions) that are all zero at the first surveyed step",
+    "parameters_nonfinite": "names of parameters with NaN or Inf at the first surveyed step",
+    "parameters_strange": "name -> largest absolute value of parameters that no initialisation gives (above 1e3, or "
+    "subnormal) at the first step of the run; only where the survey saw step 1",
+    "initial_scale": "name -> rms of a matrix over 1/sqrt(fan-in) at the first step of the run, where it is below 0.02 "
+    "or above 10 (embeddings: rms above 10)",
+    "equal_rows": "names of matrices all of whose rows are equal at the first step of the run (symmetry not broken)",
+    "parameters_cut_off": "names of parameters of the optimizer without a gradient that a tensor was computed from "
+    "which a forward detached",
+    "cut_off_moves_output": "how far the model's output moves, over its size, where these are moved by a hundredth",
+    "modules_not_called": "names of modules with trainable parameters that no surveyed step called",
+    "modules_output_detached": "names of called modules with trainable parameters whose output required no gradient",
+    "detached_calls": "lines `file:line: code` where a tensor that required a gradient was detached during a forward, "
+    "or became a number or an array",
+    "no_grad_calls": "names of modules with trainable parameters that training steps called under torch.no_grad",
+    "tied": "pairs [name, name] that share memory",
+    "tied_broken": "pairs [embedding, head] of one shape that do not share memory although they held equal values at "
+    "the first step, or a configuration says that they are tied, or one is assigned from the other in the source",
+    "state_loaded": "whether load_state_dict of a module was called before the first surveyed step",
+    # -- precision
+    "parameter_dtypes": "dtype -> number of trainable parameters",
+    "autocast_dtype": "dtype of autocast during training forwards, absent without",
+    "backward_in_autocast": "whether backward ran inside of autocast",
+    "optimizer_in_autocast": "whether the optimizer stepped inside of autocast",
+    "loss_dtype": "dtype of the logits that went into the loss function",
+    "scaler": "whether a gradient scaler is used",
+    "scaler_scale": "scale of the gradient scaler at the end",
+    "scaler_skips": "steps that it skipped in the survey",
+    "half_peak": "largest absolute finite output of a module or operation in float16, over 65504",
+    "half_overflow": "lines `operation at file:line` whose result in float16 was Inf from finite inputs",
+    "gradient_underflow_share": "share of gradient elements that are zero or subnormal in their dtype",
+    "gradient_zero_share_by_float32": "the same share in float32, with random numbers in place of what the loss gives",
+    "lost_update_share": "share of weights with a non-zero update that the update did not change",
+    "lost_updates": "name -> that share, of tensors above 0.5",
+    "state_dtypes": "dtype -> number of optimizer state tensors",
+    "epsilon_lost": "whether epsilon is zero in the dtype of the optimizer's second moment",
+    "second_moment_below_epsilon": "share of weights with sqrt(second moment) below 0.1 epsilon",
+    "second_moment_lag": "name -> rms of gradient over sqrt(second moment) at the last step, where above 2",
+    "positions_low_precision": "buffers or tables of positions or frequencies in 16 bits: name -> dtype",
+    "positions_equal": "table of positions -> first pair [i, j] of neighbouring positions whose rows are equal",
+    # -- optimizer and schedule
+    "optimizer": "class of the optimizer",
+    "optimizers": "how many optimizers step",
+    "learning_rate": "of the first group, at the last surveyed step",
+    "learning_rates": "of the first group in each surveyed step",
+    "learning_rate_first": "of the first group at the first step of the run",
+    "learning_rate_groups": "one per group, at the last surveyed step",
+    "betas": "[beta1, beta2] of the first group",
+    "momentum": "of the first group",
+    "epsilon": "of the first group",
+    "weight_decay": "largest of all groups",
+    "weight_decay_of_norms": "names of biases, norm scales and embeddings that are decayed",
+    "decay_per_step": "largest learning rate x weight decay of a group: share of a weight taken a step",
+    "decay_share_of_update": "norm of the decay over the norm of the whole update, largest tensor",
+    "update_ratio": "rms of update over rms of weight at the last surveyed step, largest matrix",
+    "update_ratio_first": "the same at the first surveyed step",
+    "update_ratio_median": "the same at the last surveyed step, median tensor",
+    "state_step": "smallest and largest step count in the optimizer's state, [smallest, largest]",
+    "state_step_lag": "steps of the run minus the optimizer's own count: positive after a reset or a lost state",
+    "state_shapes_wrong": "names whose optimizer state has another shape than the parameter",
+    "moment_alignment": "cosine of first moment and gradient, over all tensors, at the last surveyed step",
+    "second_moment_correlation": "correlation of log second moment and log squared gradient, lowest matrix",
+    "state_loaded_optimizer": "whether load_state_dict of an optimizer was called",
+    "scheduler": "class of the learning-rate scheduler, absent without",
+    "scheduler_steps_per_step": "calls of scheduler.step per optimizer step",
+    "scheduler_before_optimizer": "whether the scheduler was stepped before the optimizer in the first step",
+    "scheduler_planned": "steps after which the scheduler ends (T_max, total_steps, ...), where it says so",
+    "steps_planned": "optimizer steps that the run was planned to make, where known",
+    "warmup_seen": "whether the learning rate rose over the first steps of the run",
+    # -- the loop
+    "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",
+    "gradients_carried_over": "whether a gradient that an update had used was still there at the next backward",
+    "backwards_per_step": "backward calls per optimizer step",
+    "backward_lines": "from how many lines of the script backward was called",
+    "loss_divided": "whether the loss was divided before backward (by a number above 1)",
+    "loss_divisor": "by how much",
+    "clipped": "whether clip_grad_norm_ or clip_grad_value_ was called in the surveyed steps",
+    "clip_value": "max_norm or clip_value of the last call",
+    "clip_before_unscale": "whether gradients were clipped while the scaler's scale was on them",
+    "clip_before_backward": "whether clipping saw no gradient of this step (before backward, or after the update)",
+    "clip_coefficient": "median of max_norm / norm, at most 1",
+    "optimizer_steps_without_backward": "updates without a backward since the one before",
+    "retain_graph": "whether backward kept its graph",
+    # -- loss functions
+    "loss_functions": "list of {name, reduction, ignore_index, input_shape, target_shape, input_dtype, target_dtype, "
+    "input_kind: logits|probabilities|log-probabilities|any, target_kind: classes|probabilities|values, line}",
+    "probabilities_as_logits": "lines where the output of softmax or sigmoid (or what sums to one) went into "
+    "a loss that takes logits",
+    "logits_as_log_probabilities": "lines where values that are no log-probabilities went into nll_loss or kl_div",
+    "loss_arguments_swapped": "lines where the target requires a gradient and the input does not",
+    "broadcast": "lines `code: [shape] with [shape]` where a loss, or a difference that went into it, was broadcast "
+    "between two shapes of the same number of elements or that differ in rank",
+    "loss_sum": "whether the loss is a sum over the batch (reduction sum)",
+    "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
+    "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
+    "of their domain (zeros or less in the input) during surveyed steps",
+    "initial_loss": "loss of the first step of the run",
+    "uniform_loss": "ln of the number of classes; absent where rows are told from each other",
+    # -- labels and tokens
+    "labels_ignored_share": "share of labels equal to ignore_index, last surveyed step",
+    "labels_ignored_share_usual": "the same, median of surveyed steps",
+    "rows_without_labels": "rows of the last step's batch whose labels are all ignored",
+    "rows_without_labels_share": "share over all surveyed steps",
+    "pad_id": "the id that ends rows of the inputs in runs (padding), where there is one",
+    "pad_share": "share of input positions that hold it",
+    "pad_supervised_share": "share of labels that are the pad id and are not ignored",
+    "label_largest": "largest label that is not ignored",
+    "label_smallest": "smallest label that is not ignored",
+    "classes": "size of the class dimension of the logits",
+    "token_largest": "largest token id given to an embedding",
+    "token_rows": "rows of that embedding",
+    "tokens_out_of_range": "how many token ids or labels are outside of their table, last step",
+    "label_shift": "k -> mean cross entropy of logits at t against token t+k, k = 0..3, last step of the survey",
+    "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
+    "labels_equal_inputs": "share of supervised positions whose label is the token at that place of the input",
+    "label_most_common_share": "share of the most frequent label over surveyed steps",
+    "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
+    "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
+    "batch_gradient": "largest gradient of one row's output to another row's input, over that to its own",
+    "tokenizer": "what turns ids into text: class of a tokenizer, a function or a table of the script",
+    "tokenizer_size": "number of tokens of it, where it says so",
+    "token_unknown_share": "share of tokens that are the tokenizer's unknown token",
+    "target_range": "[smallest, largest] value of regression targets",
+    "output_range": "[lowest, highest] value that the model's last operation can give (sigmoid, tanh, relu, ...)",
+    "targets_out_of_reach": "share of targets outside of output_range by more than 1 percent of it",
+    "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
+    # -- modules
+    "modules_in_eval": "names of modules that matter (dropout, batch norm) in eval mode during training steps",
+    "eval_left_on": "whether eval() was called and the model was not in training mode in the next training step",
+    "evaluated_in_train_mode": "whether calls without gradient ran in training mode",
+    "dropout_functional": "whether functional dropout was called with training True outside of training",
+    "batch_norm_values": "smallest number of values per channel that a batch norm in training normalised over",
+    "batch_norm_modules": "names of batch norms",
+    "batch_norm_variance": "[smallest, largest] running variance",
+    "norm_over_batch": "names of layer or instance norms whose normalised dimension has one value (output is its bias)",
+    "fully_masked_rows": "attention rows in which every key is masked, and the largest count in a step",
+    "attention_logit_largest": "largest |logit| of attention, last step",
+    "attention_unscaled": "whether attention multiplied queries and keys without dividing by sqrt(d)",
+    "dead_units": "module -> share of units that are zero for every sample of the last step, where above 0.5",
+    "saturated_units": "module -> share of outputs of tanh or sigmoid within 1e-3 of their ends, where above 0.5",
+    "activation_ratio": "rms of the last layer's output over that of the first, first surveyed step",
+    "gradient_ratio": "gradient rms of first over last layer (of those that have one), first surveyed step",
+    "gradient_ratio_last": "the same at the last surveyed step",
+    "log_partition": "mean log sum exp of the logits, last step",
+    "router_share": "router -> share of tokens that its most chosen expert gets",
+    "router_experts": "router -> number of experts",
+    "router_balanced": "whether anything but the main loss (a balancing term) reaches the router's weights directly",
+    "embedding_gradient_share": "share of the squared gradient norm in embedding tables, last step",
+    "compiled": "names of compiled modules or functions",
+    "compiled_difference": "largest difference of the outputs of compiled and eager on the last batch, in roundings of "
+    "the largest output; in evaluation mode where the model draws random numbers",
+    "compiled_rounding": "the same between eager and eager in float64: what rounding alone makes",
+    "custom_operations": "names of torch.autograd.Function classes that were applied outside of torch",
+    "custom_gradient_error": "custom operation -> relative error of its backward against finite differences in float64",
+    # -- batches
+    "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what the loader or the script gave the model",
+    "batch_scale": "largest absolute value of the last step's float inputs over the median step's",
+    "target_scale": "the same for float targets",
+    "row_loss_share": "largest share of the last step's loss in one row",
+    "row_loss": "losses of the rows of the last step, in order, at most 256",
+    "rows_suspect": "rows whose loss or gradient norm is above 8 times the median row's, or that are not finite",
+    "batch_rows": "rows of the batch at the onset that stand out, at most 8: list of {row, step, loss, tensor, dtype, "
+    "elements, first, values, smallest, largest, text}: at most 16 values from the place `first` on, and the text "
+    "where ids can be read; redacted",
+    "loss_excess": "loss of the last batch over the median loss of other recorded batches, both in the state before it",
+    "batch_distance": "how far the last batch's inputs are from the others', in their standard deviations",
+    "data_shift": "the same for the batches from the onset on against those before it",
+    "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
+    "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
+    "repeated_after": "the fewest steps after which a surveyed batch came again",
+    "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
+    "repeated_rows": "share of surveyed rows bit-equal to an earlier one",
+    "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
+    "dataset_rows": "rows of the data set, where a loader tells",
+    "labels_sorted": "share of neighbouring labels in reading order that are equal, over that if shuffled",
+    "loader_shuffles": "whether the data loader draws at random, where one was seen",
+    "label_mix_change": "largest change of a label's share between halves of the surveyed steps, in standard errors",
+    # -- where it runs
+    "devices": "devices of the parameters",
+    "ranks": "world size",
+    "ranks_synchronized": "whether gradients were reduced over ranks before the update: their norms are the same",
+    "rank_parameters_differ": "names of parameters that differ between ranks that held the same ones at first, by norm",
+    "rank_scales_differ": "steps at which ranks had different loss scales, or only some skipped their update",
+    "workers": "worker processes of the data loader",
+    "replay_exact": "whether the surveyed replay was exact",
+    "first_difference": "{step, phase, tensor} of the first difference where it was not",
+}
+"""Every fact and its meaning. A name that is not here is not a fact."""
+
+WITHOUT_SURVEY = frozenset(
+    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
+)
+"""Facts that are there though nobody has looked at the script: of what ranks recorded, and of the control."""
+
+
+def facts_path(source: Path) -> Path:
+    """Where the facts lie: in the folder of trials beside a bundle, or inside of a run's folder."""
+    if (source / "incident.json").is_file():
+        return source.parent / "trials" / source.name / FILE
+    return source / "trials" / FILE
+
+
+def read_facts(source: Path) -> dict[str, Any] | None:
+    """The facts of a bundle or a run, None where nobody has made a survey (or it was cut off)."""
+    try:
+        document = json.loads(facts_path(source).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        return None
+    facts = document.get("facts")
+    return {name: value for name, value in facts.items() if name in FACTS} if isinstance(facts, dict) else None
+
+
+def document_of(facts: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+    """The ``steadytrain.facts/1`` document."""
+    unknown = sorted(set(facts) - set(FACTS))
+    assert not unknown, f"not documented as facts: {unknown}"
+    return {"schema": SCHEMA, "source": source, "facts": dict(sorted(facts.items()))}

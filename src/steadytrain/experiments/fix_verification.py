@@ -1,0 +1,139 @@
+"""A fix against the unchanged replay, followed for long enough, and what it costs. Pure.
+
+"Long enough" is max(10, 3 x lead, 1/(1-beta2)) steps after the onset, the lead counted from the snapshot: a moment that
+was poisoned needs its memory to pass before a quiet run means anything. The price is what the fix does to the probe
+loss where nothing is wrong yet: in the last probes before the onset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.judging import unchanged
+from steadytrain.experiments.trial import Change, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.trial_catalog import trial
+
+SCHEMA = "steadytrain.verify/1"
+FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
+
+MEANINGS: Mapping[str, str] = {
+    "removed": "removed",
+    "delayed": "delayed",
+    "persists": "no effect",
+    "worse": "made worse",
+    "inconclusive": "cannot tell",
+    "not-run": "not run",
+}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What became of the symptom with the fix. ``price`` is the probe loss with the fix less that without it, before
+    the onset and at the end (nats of the script's own loss); None where no probe stands there."""
+
+    intervention: str
+    verdict: Verdict
+    price_before: float | None
+    price_end: float | None
+    followed: int
+    exact: bool | None
+
+    def to_json(self, incident: str) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "incident": incident,
+            "intervention": self.intervention,
+            "result": MEANINGS[self.verdict.effect],
+            "effect": self.verdict.effect,
+            "why": self.verdict.why,
+            "numbers": self.verdict.to_json()["numbers"],
+            "price_before_onset": _finite(self.price_before),
+            "price_at_end": _finite(self.price_end),
+            "steps_followed": self.followed,
+            "control_exact": self.exact,
+        }
+
+
+def steps_to_follow(case: Case, beta2: float | None) -> int:
+    """How many steps after the onset a fix is followed."""
+    lead = case.onset - (case.begin or 0)
+    memory = math.ceil(1 / (1 - beta2)) if beta2 is not None and 0 < beta2 < 1 else 0
+    return min(FOLLOWED_MAX, max(FOLLOWED_MIN, 3 * lead, memory))
+
+
+def plan_fix(case: Case, name: str, value: float | None) -> tuple[Spec, ...]:
+    """The specs of a trial as a fix, with another value where one is given.
+
+    Raises:
+        UsageError: no such trial, it does not apply, or it has no single number that could be another.
+    """
+    chosen = trial(name)
+    plan = chosen.plan(case)
+    if isinstance(plan, NotApplicable):
+        raise UsageError(f"{name}: {plan.why}")
+    if value is None:
+        return plan
+    return tuple(_with_value(name, spec, value) if spec.repeat == chosen.fix else spec for spec in plan)
+
+
+def verified(
+    case: Case, chosen: Trial, name: str, controls: Sequence[Outcome], outcomes: Sequence[Outcome]
+) -> Verified:
+    """What the outcomes of a fix say against the controls."""
+    verdict = chosen.judge(case, controls, outcomes)
+    control = unchanged(controls)
+    fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
+    before, end = (None, None) if control is None or fixed is None else _prices(case, control, fixed)
+    exact = None if control is None else control.exact
+    return Verified(name, verdict, before, end, case.steps_after, exact)
+
+
+def _with_value(name: str, spec: Spec, value: float) -> Spec:
+    places = [
+        (at, key)
+        for at, change in enumerate(spec.changes)
+        for key, old in change.values.items()
+        if isinstance(old, (int, float)) and not isinstance(old, bool)
+    ]
+    if len(places) != 1:
+        raise UsageError(f"{name}={value:g}: this intervention has no single number; give it without a value")
+    at, key = places[0]
+    old = spec.changes[at].values[key]
+    given: float = int(value) if isinstance(old, int) and value == int(value) else value
+    changes = list(spec.changes)
+    changes[at] = Change(changes[at].kind, {**changes[at].values, key: given})
+    return replace(spec, changes=tuple(changes))
+
+
+def _prices(case: Case, control: Outcome, fixed: Outcome) -> tuple[float | None, float | None]:
+    there, here = _by_steps(control), _by_steps(fixed)
+    common = [steps for steps in there if steps in here]
+    lead = case.onset - (control.spec.begin or 0) - 1
+    before = [steps for steps in common if 0 < steps <= lead]
+    return (
+        here[before[-1]] - there[before[-1]] if before else None,
+        here[common[-1]] - there[common[-1]] if len(common) > 1 else None,
+    )
+
+
+def _by_steps(outcome: Outcome) -> dict[int, float]:
+    """Mean probe loss by the number of steps before it."""
+    found: dict[int, list[float]] = {}
+    for seen in outcome.probes:
+        if seen.loss is not None:
+            steps = sum(entry.role != "probe" for entry in outcome.spec.schedule[: seen.entry])
+            found.setdefault(steps, []).append(seen.loss)
+    return {steps: float(np.mean(losses)) for steps, losses in sorted(found.items())}
+
+
+def _finite(value: float | None) -> float | str | None:
+    from steadytrain.core.model import number_to_json
+
+    return None if value is None else number_to_json(value)

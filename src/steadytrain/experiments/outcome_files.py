@@ -1,0 +1,80 @@
+"""Finished trials on disk, beside the incident and never in it: one JSON file each, renamed into place.
+
+``incidents/trials/<bundle>/`` for a bundle, ``trials/`` in a run folder. A file is named by a hash of its spec, of the
+incident, of the script and of the versions it ran with, so an outcome is used again only where nothing of that changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from steadytrain.experiments.trial import Outcome, Spec
+from steadytrain.storage.bundle import is_bundle, write_json
+
+SCHEMA = "steadytrain.outcome/1"
+FOLDER = "trials"
+OUTCOME_BYTES_MAX = 16 << 20
+
+
+def trials_folder(source: Path) -> Path:
+    """Where what trials of a bundle or a run gave is kept; it need not exist."""
+    source = source.absolute()
+    return source.parent / FOLDER / source.name if is_bundle(source) else source / FOLDER
+
+
+class Finished:
+    """The finished trials of one bundle or run.
+
+    Args:
+        source: the bundle or the run folder.
+        environment: the document of the recorded run, which names the script.
+    """
+
+    def __init__(self, source: Path, environment: Mapping[str, Any]) -> None:
+        self.folder = trials_folder(source)
+        self._identity = _identity(source, environment)
+
+    def path(self, spec: Spec) -> Path:
+        text = f"{spec.key} {self._identity}"
+        return self.folder / f"{spec.trial}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+    def read(self, spec: Spec) -> Outcome | None:
+        """The outcome of ``spec``, None where it was not run, or its file is damaged."""
+        path = self.path(spec)
+        try:
+            if path.stat().st_size > OUTCOME_BYTES_MAX:
+                return None
+            data = json.loads(path.read_text(encoding="utf-8"))
+            outcome = Outcome.from_json(data["outcome"]) if data["schema"] == SCHEMA else None
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            return None
+        return outcome if outcome is not None and outcome.spec == spec else None
+
+    def write(self, outcome: Outcome) -> None:
+        """Keep an outcome.
+
+        Raises:
+            OSError: the disk is full, or the folder cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.path(outcome.spec), {"schema": SCHEMA, "outcome": outcome.to_json()})
+
+
+def _identity(source: Path, environment: Mapping[str, Any]) -> str:
+    parts = [source.name, json.dumps(environment.get("argv"), default=str)]
+    for name in ("steadytrain", "torch"):
+        try:
+            parts.append(version(name))
+        except PackageNotFoundError:
+            parts.append("?")
+    for file in (environment.get("script"), source / "environment.json", source / "run.json"):
+        try:
+            parts.append(hashlib.sha256(Path(str(file)).read_bytes()).hexdigest() if file else "")
+        except OSError:
+            parts.append("")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""Gradients clipped at a tenth of their usual norm."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class Clip(Trial):
+    """Gradients clipped at a tenth of their usual norm.
+
+    Changes:
+        The global norm of all gradients is at most a tenth of the median before the onset.
+
+    Tells:
+        Little: it limits every instability that shows in the norm. What a clipped run shows as before does not come
+        from large gradients.
+
+    Beware:
+        Adam divides the size out again; under Adam only the direction of the clipped step counts less.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        norm = case.typical("gradient_norm")
+        if norm is None or norm <= 0:
+            return NotApplicable("the gradient norm before the onset is not known")
+        return planned(self, case, Change("clip-gradients", {"max_norm": 0.1 * norm}))

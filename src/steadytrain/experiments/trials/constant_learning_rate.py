@@ -1,0 +1,30 @@
+"""The learning rate that stood before the onset."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class ConstantLearningRate(Trial):
+    """The learning rate that stood before the onset.
+
+    Changes:
+        The rate is its median over the recorded steps before the onset, all the time.
+
+    Tells:
+        A schedule that moved the rate where it should not.
+
+    Beware:
+        A rate that was constant is unchanged by it.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        rate = case.typical("learning_rate")
+        if rate is None or rate <= 0:
+            return NotApplicable("the learning rate before the onset is not known")
+        return planned(self, case, Change("fixed-learning-rate", {"value": rate}))

@@ -1,0 +1,63 @@
+"""The recorded steps without the suspect batch, and without its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.judging import judge
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import NotApplicable, Outcome, Spec, Trial, Verdict
+
+
+@final
+class DropBatch(Trial):
+    """The recorded steps without the suspect batch.
+
+    Changes:
+        The loop goes round with it, but its update is refused and the state is put back. In a run of its own that is
+        the batch of the onset alone. In another it is that batch with its neighbours: the update before, which is what
+        the loss at the onset was computed after, and the one that follows.
+
+    Tells:
+        A symptom that goes is in the data of these steps, or in what only they set off in a vulnerable state: see
+        suspect-batch-earlier. Where only the second run is without it, it was the update before, or damage that lies in
+        several batches.
+
+    Beware:
+        One update fewer, or three. A state that is broken already shows the symptom a step later.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if case.aim == "progress":
+            return NotApplicable("no single batch is suspect where a run does not get better")
+        alone = planned(self, case, refused=(case.onset,))
+        if isinstance(alone, NotApplicable):
+            return alone
+        begin = case.begin
+        near = [step for step in (case.onset - 1, case.onset, case.onset + 1) if begin is None or step > begin]
+        fed = {entry.step for entry in alone[0].schedule if entry.role != "probe"}
+        near = [step for step in near if step in fed]
+        if case.onset - 1 not in near:
+            return alone  # nothing was updated between the snapshot and the onset: a neighbour could not have done it
+        beside = planned(self, case, refused=near)
+        assert not isinstance(beside, NotApplicable)
+        return (*alone, *(replace(spec, repeat=1) for spec in beside))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """By the batch alone; where that is not enough, by what its neighbours change."""
+        alone = [one for one in outcomes if one.spec.repeat == 0]
+        beside = [one for one in outcomes if one.spec.repeat == 1]
+        verdict = judge(self.name, case, controls, alone or beside)
+        if not alone or not beside or verdict.effect == "removed":
+            return _told(verdict, "without the batch alone") if alone and verdict.effect == "removed" else verdict
+        wider = judge(self.name, case, controls, beside)
+        if wider.effect == "removed":
+            return _told(wider, "only without its neighbours too")
+        return verdict
+
+
+def _told(verdict: Verdict, which: str) -> Verdict:
+    return replace(verdict, why=f"{which}: {verdict.why}")

@@ -1,0 +1,27 @@
+"""Without compilation."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class Eager(Trial):
+    """Without compilation.
+
+    Changes:
+        What torch.compile compiled runs as plain Python.
+
+    Tells:
+        Compiled code that computes something else.
+
+    Beware:
+        Other rounding everywhere, as fused operations come apart.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return planned(self, case, Change("eager"))

@@ -1,0 +1,37 @@
+"""The recorded steps unchanged, from a snapshot before."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import NotApplicable, Spec, Trial
+
+STEPS_MAX = 2000
+"""Steps that it may take to the onset."""
+
+
+@final
+class EarlierSnapshot(Trial):
+    """The recorded steps unchanged, from a snapshot before.
+
+    Changes:
+        Nothing but where it begins.
+
+    Tells:
+        Nothing by itself; where every other trial fails, the state may have gone bad before the snapshot.
+
+    Beware:
+        More steps until the onset.
+    """
+
+    control = True
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        earlier = case.earlier_begin
+        if earlier is None:
+            return NotApplicable("there is no earlier snapshot")
+        if (case.onset - earlier) > STEPS_MAX:
+            return NotApplicable(f"the snapshot before lies {case.onset - earlier} steps before the onset")
+        return planned(self, case, begin=earlier)

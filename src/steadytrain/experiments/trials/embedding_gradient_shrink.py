@@ -1,0 +1,30 @@
+"""A tenth of the gradient of embeddings."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class EmbeddingGradientShrink(Trial):
+    """A tenth of the gradient of embeddings.
+
+    Changes:
+        Gradients of embedding weights times 0.1.
+
+    Tells:
+        Spikes that come from the embedding.
+
+    Beware:
+        Slower progress of rare words.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        # The symptom knows the table, whatever it is called.
+        seen = [name for one in case.symptoms if one.name == "embedding-gradient-spike" for name in one.tensors]
+        layers = [*dict.fromkeys(seen), "*embed*", "*wte*", "*emb*"]
+        return planned(self, case, Change("shrink-gradients", {"layers": layers, "factor": 0.1}))

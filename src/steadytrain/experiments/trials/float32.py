@@ -1,0 +1,29 @@
+"""Everything in float32."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import in_half, planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class Float32(Trial):
+    """Everything in float32.
+
+    Changes:
+        No autocast; weights, moments and inputs of 16 bits are widened.
+
+    Tells:
+        Overflow, underflow or lost updates of 16 bits.
+
+    Beware:
+        Other kernels, another speed and other rounding besides the precision.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if not in_half(case):
+            return NotApplicable("everything is computed in float32 already")
+        return planned(self, case, Change("float32"))

@@ -1,0 +1,32 @@
+"""One module in float32."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import in_half, planned, suspect_module
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class Float32Island(Trial):
+    """One module in float32.
+
+    Changes:
+        The module in which the first bad operation stands computes in float32, all others as before.
+
+    Tells:
+        Where in the model 16 bits do not do.
+
+    Beware:
+        As float32.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        layer = suspect_module(case)
+        if layer is None:
+            return NotApplicable("no layer is suspect")
+        if not in_half(case):
+            return NotApplicable("everything is computed in float32 already")
+        return planned(self, case, Change("float32-island", {"modules": [layer]}))

@@ -1,0 +1,39 @@
+"""Positions and frequencies in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.skill_source import ends_lower
+from steadytrain.experiments.trial import Change, NotApplicable, Outcome, Spec, Trial, Verdict
+
+
+@final
+class Float32Positions(Trial):
+    """Positions and frequencies in float32.
+
+    Changes:
+        The script is launched with ``torch.arange`` in float32 where it asks for 16 bits, and each buffer of positions
+        or frequencies keeps the values that it was registered with. Other modules get their inputs in their own format.
+
+    Tells:
+        Positions that 16 bits cannot tell apart, alone: weights and activations stay as they are.
+
+    Beware:
+        A launch of its own. Weights that have learned from the wrong table meet another one, so the loss may rise
+        before it falls.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if not case.facts.get("positions_low_precision") and not case.facts.get("positions_equal"):
+            return NotApplicable("no table of positions in 16 bits was seen, or nobody has looked")
+        return planned(self, case, Change("float32-positions"))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """Of a run that does not get better by where the probes end: the right table may help from the first one on."""
+        if case.aim != "progress":
+            return super().judge(case, controls, outcomes)
+        return ends_lower(self.name, controls, outcomes)

@@ -1,0 +1,30 @@
+"""The suspect layer is not updated."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned, suspect_module
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class FreezeLayer(Trial):
+    """The suspect layer is not updated.
+
+    Changes:
+        Gradients of the layer in which the symptom was seen are dropped before the update.
+
+    Tells:
+        Whether its own updates drive the symptom.
+
+    Beware:
+        Forward and backward still go through it.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        layer = suspect_module(case)
+        if not layer:
+            return NotApplicable("no layer is suspect")
+        return planned(self, case, Change("freeze-layer", {"layers": [layer]}))

@@ -1,0 +1,33 @@
+"""A warm-up of the learning rate from the script's first step on."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import from_the_beginning
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+EARLY_STEPS = 500
+"""Up to here a warm-up may have been too short."""
+
+
+@final
+class LongerWarmup(Trial):
+    """A warm-up of the learning rate from the script's first step on.
+
+    Changes:
+        The rate rises from a small share of itself over several times the steps to the onset, from the script's own
+        beginning.
+
+    Tells:
+        A missing or too short warm-up.
+
+    Beware:
+        Any smaller rate helps against much; compare with rewarm and learning-rate-third.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if case.onset > EARLY_STEPS:
+            return NotApplicable(f"the onset at step {case.onset} lies long after a warm-up")
+        return from_the_beginning(self, case, Change("ramp-learning-rate", {"steps": max(20, 5 * case.onset)}))

@@ -1,0 +1,39 @@
+"""One term of the loss counts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+TERMS_TRIED = 3
+"""Loss functions that are tried, where it is not known how many there are."""
+
+
+@final
+class LossTermZero(Trial):
+    """One term of the loss counts nothing.
+
+    Changes:
+        Each loss function that a step calls is set to zero, one run for each.
+
+    Tells:
+        Which term of several drives the symptom.
+
+    Beware:
+        Terms that the script writes out itself are not seen.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        functions = case.facts.get("loss_functions")
+        terms = len(functions) if isinstance(functions, list) and functions else TERMS_TRIED
+        specs = []
+        for number in range(min(terms, TERMS_TRIED)):
+            made = planned(self, case, Change("loss-term-zero", {"number": number}))
+            if isinstance(made, NotApplicable):
+                return made
+            specs += [replace(spec, repeat=number) for spec in made]
+        return tuple(specs)

@@ -1,0 +1,36 @@
+"""The recorded steps in another order."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import NotApplicable, Spec, Trial
+
+
+@final
+class Reorder(Trial):
+    """The recorded steps in another order.
+
+    Changes:
+        The steps from the snapshot to the onset and as many after it change places with each other; the same data, each
+        once.
+
+    Tells:
+        Order against content: what goes with another order of the same batches is correlated data or an unlucky run of
+        them.
+
+    Beware:
+        The suspect batch comes at another time. Random numbers go with their batches.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        begin = case.begin
+        if begin is None or case.replayable is not None:
+            return NotApplicable(case.replayable or "no snapshot lies before the onset")
+        steps = case.recorded(begin)
+        taped = [step for step in steps if step is not None]
+        stride = max(2, round(len(taped) ** 0.5))
+        mixed = [step for first in range(stride) for step in taped[first::stride]]
+        return planned(self, case, steps=[*mixed, *steps[len(taped) :]])

@@ -1,0 +1,45 @@
+"""The suspect batches first, in the healthy state of the snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.judging import judge
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import NotApplicable, Outcome, Spec, Trial, Verdict
+
+
+@final
+class SuspectBatchEarlier(Trial):
+    """The suspect batches first, in the healthy state of the snapshot.
+
+    Changes:
+        They are fed right after the snapshot, some steps before their time; the other steps follow in order.
+
+    Tells:
+        With drop-batch the 2 x 2 of state and batch: where the symptom comes at once the batch alone is to blame, where
+        it does not the state that it met had a part in it.
+
+    Beware:
+        The script's own counters are those of the first steps after the snapshot.
+    """
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """The symptom may come from the first step on; that it comes sooner than in the control is no worse."""
+        verdict = judge(self.name, replace(case, onset=(case.begin or 0) + 1), controls, outcomes)
+        return replace(verdict, effect="persists") if verdict.effect == "worse" else verdict
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        begin = case.begin
+        if case.aim == "progress":
+            return NotApplicable("no single batch is suspect where a run does not get better")
+        if begin is None or case.replayable is not None:
+            return NotApplicable(case.replayable or "no snapshot lies before the onset")
+        suspects = case.suspects()
+        if suspects[0] <= begin + 1:
+            return NotApplicable("the suspect batch is the first after the snapshot already")
+        others = [step for step in case.recorded(begin) if step not in suspects]
+        return planned(self, case, steps=[*suspects, *others])

@@ -1,0 +1,39 @@
+"""Random numbers of the same shapes in the place of the suspect batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import OWN_TARGETS, Change, NotApplicable, Outcome, Spec, Trial, Verdict
+
+
+@final
+class SyntheticBatch(Trial):
+    """Random numbers of the same shapes in the place of the suspect batches.
+
+    Changes:
+        What loaders and the model get in the suspect steps is drawn anew, within the range of what was there.
+
+    Tells:
+        Whether anything in the content of the batch matters.
+
+    Beware:
+        Where the script makes its targets itself these stay as they are: that the symptom persists then says nothing.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if case.aim == "progress":
+            return NotApplicable("no single batch is suspect where a run does not get better")
+        if case.begin is None:
+            return NotApplicable("no snapshot lies before the onset")
+        return planned(self, case, Change("synthetic-batch", {"steps": list(case.suspects())}))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """That a symptom persists says nothing of targets that stayed as they were."""
+        judged = super().judge(case, controls, outcomes)
+        if judged.effect in ("persists", "worse") and any(OWN_TARGETS in one.notes for one in outcomes):
+            return Verdict(self.name, "inconclusive", judged.numbers, f"{judged.why}; {OWN_TARGETS}")
+        return judged

@@ -1,0 +1,28 @@
+"""Clipping after the gradients are unscaled."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import planned
+from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+
+
+@final
+class UnscaleFirst(Trial):
+    """Clipping after the gradients are unscaled.
+
+    Changes:
+        Clipping that the script does while the loss scale is still in its gradients is done after it instead.
+
+    Tells:
+        A clip that in truth clips at its limit over the loss scale.
+
+    Beware:
+        None where the script unscales first.
+    """
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        norm = case.typical("gradient_norm")
+        return planned(self, case, Change("unscale-first", {"max_norm": max(norm or 1.0, 1e-6)}))

@@ -1,0 +1,255 @@
+"""An exporter in a process of its own: nothing of the tool's library ever enters the training process.
+
+The parent writes one JSON document a line into a pipe, the child reads them and drives the real exporter; what went
+wrong there comes back on another pipe. The child runs at low priority, is not watched itself, and stands outside the
+terminal's group of processes: an interrupt ends the script, and then the child ends its run in order. When the parent
+is gone, however it went, the child finishes its run and ends, within a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from queue import Queue
+from typing import Any, final
+
+from steadytrain.capture.hooks.launch import ATTACH_VARIABLE
+from steadytrain.core.model import Incident, Symptom
+from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run
+from steadytrain.exporters.exporter_queue import in_a_line
+
+FINISH_S_MAX = 60.0
+"""What a child may take to finish its run after the script's end; nobody waits for it so long."""
+
+MESSAGES_WAITING_MAX = 8192
+POLL_S = 0.02
+NICENESS = 10
+ANSWER_BYTES_MAX = 1 << 16
+
+_OUR_FOLDER = str(Path(__file__).parents[2])
+_DEFAULTS: Mapping[str, str] = {
+    "PYTHONSAFEPATH": "1",  # a file wandb.py beside the script is not the library
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # no network unless asked
+    "WANDB_ERROR_REPORTING": "false",
+    "WANDB_SILENT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a server that is away is told within seconds, not minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+"""For the child alone, and only where the person has not said otherwise."""
+
+_NOT_INHERITED = (ATTACH_VARIABLE, "WANDB_SERVICE")
+"""A service of W&B that runs is the script's own, and our run is not to live in it."""
+
+
+@final
+class ChildExporter(Exporter):
+    """Stands for the exporter of ``tool`` in another process. What its library prints is in ``<run>/<tool>.log``."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers = b""
+        self._all_said = False
+        self._nobody_waits = threading.Event()
+
+    def open(self, run: Run) -> None:
+        self._log = Path(run.folder) / f"{self._tool}.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, self._tool, str(FINISH_S_MAX)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env=_environment(),
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        try:
+            self._say("open", run=vars(run))
+        except ExporterError:
+            self._hang_up()
+            raise
+
+    def scalars(self, row: Row) -> None:
+        self._say("scalars", row=vars(row))  # not asdict: there may be hundreds a second
+
+    def histogram(self, histogram: Histogram) -> None:
+        self._say("histogram", histogram=vars(histogram))
+
+    def symptom(self, symptom: Symptom) -> None:
+        self._say("symptom", symptom=symptom.to_json())
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        self._say("incident", path=str(path), incident=incident.to_json())
+
+    def flush(self) -> None:
+        self._say("flush")
+        self._hear()
+
+    def close(self, ended: str) -> None:
+        """Say so and wait for the child to end, until :meth:`let_go`: then it ends by itself."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            self._say("close", ended=ended)
+            process.stdin.close()
+            self._all_said = True
+            while process.poll() is None and not self._nobody_waits.wait(POLL_S):
+                pass
+            self._hear()
+            if process.returncode:
+                raise ExporterGoneError(f"its process ended with status {process.returncode}; see {self._log}")
+        finally:
+            self._hang_up()
+
+    def let_go(self) -> None:
+        """A child that was told everything may finish alone; one that does not even listen is killed."""
+        self._nobody_waits.set()
+        if self._process is not None and not self._all_said:
+            self._process.kill()
+
+    def forget(self) -> None:
+        """The pipe must not stay open here, or the child would wait for us when the parent has long gone."""
+        for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
+            if pipe is not None:
+                pipe.close()  # unbuffered: nothing is written by it
+
+    def _hang_up(self) -> None:
+        assert self._process is not None
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        if self._process.poll() is None:
+            _left.append(self._process)
+        elif not self._log.stat().st_size:
+            self._log.unlink()
+
+    def _say(self, what: str, **arguments: Any) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        text = json.dumps({"do": what, **arguments}, separators=(",", ":")) + "\n"
+        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        try:
+            while data:
+                data = data[self._process.stdin.write(data) :]
+        except (BrokenPipeError, ValueError):
+            self._hear()
+            raise ExporterGoneError(f"its process is gone; see {self._log}") from None
+
+    def _hear(self) -> None:
+        """Raise what went wrong there since the last time."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._answers += self._process.stdout.read(ANSWER_BYTES_MAX) or b""
+        *lines, self._answers = self._answers.split(b"\n")
+        if lines:
+            answer = json.loads(lines[0])
+            raise (ExporterGoneError if answer["gone"] else ExporterError)(answer["error"])
+
+
+_left: list[subprocess.Popen[bytes]] = []
+"""Children that finish alone; kept so that nobody warns of them."""
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    path = [entry for entry in kept.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {**_DEFAULTS, **kept, "PYTHONPATH": os.pathsep.join([*path, _OUR_FOLDER])}
+
+
+# In the child.
+
+
+def main(tool: str, finish_s_max: float) -> int:
+    """Drive the exporter of ``tool`` by what comes on stdin, to its end."""
+    os.nice(NICENESS)
+    threading.Thread(target=_end_after_the_parent, args=(finish_s_max,), daemon=True).start()
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a library prints goes to the log
+
+    def attempt(do: Callable[[], None], *, gone: bool = False) -> bool:
+        try:
+            do()
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # the parent may be gone
+                os.write(answers, json.dumps({"error": in_a_line(error), "gone": gone}).encode() + b"\n")
+            return False
+        return True
+
+    exporter: Exporter | None = None
+
+    def begin(run: Run) -> None:
+        nonlocal exporter
+        exporter = importlib.import_module(f"steadytrain.exporters.{tool}").begin()
+        exporter.open(run)
+
+    messages: Queue[dict[str, Any]] = Queue(MESSAGES_WAITING_MAX)
+    threading.Thread(target=_listen, args=(messages,), daemon=True).start()
+    while True:
+        message = messages.get()
+        if message["do"] == "close":
+            ended = message["ended"]
+            break
+        if exporter is None:
+            if not attempt(partial(begin, Run(**message["run"])), gone=True):
+                return 1
+        else:
+            attempt(partial(_obey, exporter, message))
+    if exporter is not None:
+        attempt(partial(exporter.close, ended))
+    return 0
+
+
+def _end_after_the_parent(finish_s_max: float) -> None:
+    """A library may hang anywhere: when the other end of the pipe is closed, what is left to do has a bound."""
+    pipe = select.poll()
+    pipe.register(0, 0)  # only that it is closed
+    pipe.poll()
+    time.sleep(finish_s_max)
+    os._exit(1)
+
+
+def _listen(messages: Queue[dict[str, Any]]) -> None:
+    """Take what is said while a library is still being imported: a short run can then say everything and end."""
+    # Not sys.stdin: Python closes that at its end, and aborts where a thread still waits in it.
+    said = open(0, "rb", closefd=False)  # noqa: SIM115  no `with`, as the thread may never come to its end
+    for line in said:
+        if not line.endswith(b"\n"):
+            break  # the parent died in the middle of a word
+        messages.put(json.loads(line))
+    messages.put({"do": "close", "ended": "lost"})
+
+
+def _obey(exporter: Exporter, message: Mapping[str, Any]) -> None:
+    match message["do"]:
+        case "scalars":
+            exporter.scalars(Row(**message["row"]))
+        case "histogram":
+            exporter.histogram(Histogram(**message["histogram"]))
+        case "symptom":
+            exporter.symptom(Symptom.from_json(message["symptom"]))
+        case "incident":
+            exporter.incident(Path(message["path"]), Incident.from_json(message["incident"]))
+        case "flush":
+            exporter.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], float(sys.argv[2])))

@@ -1,0 +1,152 @@
+"""MLflow: a run of our own, or metrics in the script's own run.
+
+A run of our own goes where ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` say, else to MLflow's own default,
+into an experiment of our name. Each metric has a step of its own, so those in the script's run change nothing there.
+MLflow draws no histograms: three quantiles of the power of two become metrics. It has no events either: a symptom is a
+metric (how grave) at its step, and a tag with the words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+from steadytrain.core.model import Incident, Symptom
+from steadytrain.exporters.exporter import (
+    PREFIX,
+    SEVERITY_LEVELS,
+    Exporter,
+    Histogram,
+    Row,
+    Run,
+    incident_files,
+    incident_text,
+)
+
+EXPERIMENT_DEFAULT = "steadytrain"
+METRICS_PER_CALL = 500
+"""MLflow takes 1,000 at once. Fewer, because a SQLite file is locked meanwhile, and the script may write to it too."""
+
+NAME_CHARACTERS_MAX = 250
+PARAM_CHARACTERS_MAX = 500
+TAG_CHARACTERS_MAX = 5000
+PARAMS_MAX = 100
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\- /]|(?<=/)/+|(?<=\.)\.+")
+_QUANTILES = (0.05, 0.5, 0.95)
+
+
+def begin() -> Exporter:
+    """Writes a run of our own."""
+    return MlflowExporter(MlflowClient(), run_id=None, prefix="")
+
+
+def join(handle: tuple[str, str]) -> Exporter:
+    """Writes into the script's own run: its tracking URI and its id."""
+    tracking_uri, run_id = handle
+    return MlflowExporter(MlflowClient(tracking_uri), run_id=run_id, prefix=PREFIX)
+
+
+@final
+class MlflowExporter(Exporter):
+    """Metrics in batches, tags, and incidents as artifacts; through a client, never through the active run."""
+
+    def __init__(self, client: Any, *, run_id: str | None, prefix: str) -> None:
+        self._client = client
+        self._is_ours = run_id is None
+        self._run_id = run_id or ""
+        self._prefix = prefix
+        self._tensors = False
+        self._metrics: list[Any] = []
+
+    def open(self, run: Run) -> None:
+        self._tensors = run.named
+        if not self._is_ours:
+            self._client.set_tag(self._run_id, "steadytrain.run_folder", run.folder)
+            return
+        tags = {"mlflow.runName": run.name, "steadytrain.run_folder": run.folder}
+        self._run_id = self._client.create_run(self._experiment(), tags=tags).info.run_id
+        params = [Param(_name(name), str(value)[:PARAM_CHARACTERS_MAX]) for name, value in _flat(run.facts).items()]
+        self._client.log_batch(self._run_id, params=params[:PARAMS_MAX])
+
+    def scalars(self, row: Row) -> None:
+        for name, value in row.values.items():
+            self._add(name, value, row.time, row.step)
+
+    def histogram(self, histogram: Histogram) -> None:
+        for share, exponent in _quantiles(histogram).items():
+            self._add(f"{histogram.name}/log2_p{round(100 * share):02d}", exponent, histogram.time, histogram.step)
+
+    def symptom(self, symptom: Symptom) -> None:
+        level = SEVERITY_LEVELS[symptom.severity]
+        self._add(f"symptoms/{symptom.name}", level, time.time(), symptom.first_step)
+        text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
+        self._client.set_tag(self._run_id, f"steadytrain.symptom.{_name(symptom.name)}", text[:TAG_CHARACTERS_MAX])
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        text = incident_text(path, incident)
+        self._client.set_tag(self._run_id, f"steadytrain.incident.{_name(path.name)}", text[:TAG_CHARACTERS_MAX])
+        sent, kept_back = incident_files(path, tensors=self._tensors)
+        folder = f"{self._prefix}incidents/{path.name}"
+        for file in sent:
+            self._client.log_artifact(self._run_id, str(file), folder)
+        if kept_back:
+            text += "\n\nnot sent: " + ", ".join(file.name for file in kept_back)
+        self._client.log_text(self._run_id, text + "\n", f"{folder}/README.md")
+
+    def flush(self) -> None:
+        waiting, self._metrics = self._metrics, []
+        for start in range(0, len(waiting), METRICS_PER_CALL):
+            self._client.log_batch(self._run_id, metrics=waiting[start : start + METRICS_PER_CALL])
+
+    def close(self, ended: str) -> None:
+        self.flush()
+        self._client.set_tag(self._run_id, "steadytrain.ended", ended)
+        if self._is_ours:
+            self._client.set_terminated(self._run_id, "FINISHED" if ended == "finished" else "FAILED")
+
+    def _experiment(self) -> str:
+        given = os.environ.get("MLFLOW_EXPERIMENT_ID")
+        if given:
+            return given
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT_DEFAULT)
+        found = self._client.get_experiment_by_name(name)
+        return str(found.experiment_id if found is not None else self._client.create_experiment(name))
+
+    def _add(self, name: str, value: float, time_s: float, step: int) -> None:
+        self._metrics.append(Metric(_name(f"{self._prefix}{name}"), value, int(1000 * time_s), step))
+
+
+def _name(name: str) -> str:
+    """``name`` with what MLflow does not take replaced."""
+    return _NOT_IN_NAMES.sub("_", name).strip("/")[:NAME_CHARACTERS_MAX]
+
+
+def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
+    """``{"git": {"commit": x}}`` as ``{"git.commit": x}``."""
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{start}{name}.")
+        else:
+            flat[f"{start}{name}"] = value
+    return flat
+
+
+def _quantiles(histogram: Histogram) -> dict[float, float]:
+    """Powers of two below which these shares of the elements lie. NaN and Inf do not count."""
+    found: dict[float, float] = {}
+    total, seen = sum(histogram.bars), 0.0
+    waiting = list(_QUANTILES)
+    for left, bar in zip(histogram.edges, histogram.bars, strict=False):
+        while waiting and bar and seen + bar >= waiting[0] * total:
+            share = waiting.pop(0)
+            found[share] = left + (share * total - seen) / bar
+        seen += bar
+    return found

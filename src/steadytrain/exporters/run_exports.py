@@ -1,0 +1,204 @@
+"""The sink that sends a run to other tools: to every named one, and into a run of theirs that the script has begun.
+
+A run that is ours is written by a process of its own (``exporter_process.py``): these libraries take seconds to import,
+hook into the interpreter, and hand a run that is active to the next one who asks for one. A run that is the script's
+own is written from here, on a thread, because its library is here already. Where a named tool has an active run at the
+first step, that run is joined. With ``auto`` the script may also begin one later.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+from steadytrain.core.model import Incident, Reading, Symptom
+from steadytrain.exporters import AUTO, TOOLS, sent_values
+from steadytrain.exporters.active_runs import ActiveRun, active_runs
+from steadytrain.exporters.exporter import Exporter, Run
+from steadytrain.exporters.exporter_process import ChildExporter
+from steadytrain.exporters.exporter_queue import Outlet, Send, Tell
+from steadytrain.exporters.sent_values import Allowance, Cadence
+from steadytrain.storage.redaction import redact_tree
+from steadytrain.storage.segments import StepRecord
+
+LOOK_EVERY_STEPS = 20
+CLOSE_WAIT_S_MAX = 5.0
+JOINED_MAX = 32
+"""Runs of the script's own that are joined one after the other: a loop over seeds has one each."""
+
+
+@final
+class Exports:
+    """Where a run goes besides its folder. Every method is cheap and returns at once, ``close`` within a bound.
+
+    Args:
+        to: names out of ``TOOLS``, and ``auto`` or ``none``, checked by :func:`steadytrain.exporters.check_to`.
+        tell: says one line to the person; called from other threads as well.
+    """
+
+    def __init__(self, to: Sequence[str], *, tell: Tell) -> None:
+        self._named = [name for name in to if name in TOOLS]
+        self._joins = AUTO in to
+        self._tell = tell
+        self._run: Run | None = None
+        self._feeds: dict[str, _Feed] = {}
+        self._ending: list[Outlet] = []
+        self._joined: list[tuple[str, str]] = []
+        self._severities: dict[tuple[str, str, int], str] = {}
+
+    def open(self, folder: Path, run: Mapping[str, Any]) -> None:
+        """Begin where it was asked to. Of several ranks only the first one sends anything."""
+        if self._run is not None or run.get("rank"):
+            return
+        self._run = Run(str(run.get("name") or folder.name), str(folder), redact_tree(dict(run)))
+        active = {found.tool: found for found in active_runs()} if self._named else {}
+        for tool in self._named:
+            if tool in active:
+                self._join(active[tool], named=True)
+            else:
+                self._feeds[tool] = _Feed(tool, Outlet(tool, partial(ChildExporter, tool), self._run, self._tell))
+        self._look()
+
+    def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
+        """The signals of a step, and now and then its gradient norms."""
+        if record.step % LOOK_EVERY_STEPS == 0:
+            self._look()
+        for feed in self._feeds.values():
+            feed.step(stream, record, tensor_names)
+
+    def reading(self, stream: str, step: int, time: float, reading: Reading) -> None:
+        """A table that was measured at ``step``."""
+        for feed in self._feeds.values():
+            feed.reading(stream, step, time, reading)
+
+    def symptom(self, symptom: Symptom) -> None:
+        """A symptom; one that only goes on is marked once, and again when it has become graver."""
+        key = (symptom.name, symptom.stream, symptom.first_step)
+        if self._severities.get(key) != symptom.severity:
+            self._severities[key] = symptom.severity
+            self._mark(lambda exporter: exporter.symptom(symptom))
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        """A bundle that has been sealed."""
+        self._mark(lambda exporter: exporter.incident(path, incident))
+
+    def close(self, ended: str) -> None:
+        """Let everything be written, and wait for it at most ``CLOSE_WAIT_S_MAX`` seconds in all."""
+        deadline = time.monotonic() + CLOSE_WAIT_S_MAX
+        for tool in list(self._feeds):
+            self._end(tool, ended)
+        for outlet in self._ending:
+            outlet.wait_closed(deadline - time.monotonic())
+        self._ending.clear()
+        self._run = None
+
+    def forget(self) -> None:
+        """In a forked child."""
+        for outlet in [*self._ending, *(feed.outlet for feed in self._feeds.values())]:
+            outlet.forget()
+        self._feeds.clear()
+        self._ending.clear()
+        self._run = None
+
+    def _mark(self, send: Send) -> None:
+        for feed in self._feeds.values():
+            feed.mark(send)
+
+    def _look(self) -> None:
+        """Join a run that the script has begun since, leave one that it has ended, and drop what has failed."""
+        for tool, feed in list(self._feeds.items()):
+            if not feed.outlet.alive:
+                self._end(tool, "failed")
+        if not self._joins or self._run is None:
+            return
+        active = {found.tool: found for found in active_runs()}
+        for tool, feed in list(self._feeds.items()):
+            if feed.identity and (tool not in active or active[tool].identity != feed.identity):
+                self._end(tool, "finished")
+        for found in active.values():
+            known = (found.tool, found.identity) in self._joined
+            if found.tool not in self._feeds and not known and len(self._joined) < JOINED_MAX:
+                self._join(found, named=False)
+
+    def _join(self, found: ActiveRun, *, named: bool) -> None:
+        assert self._run is not None
+        self._joined.append((found.tool, found.identity))
+        self._tell(f"note: also in the active {found.tool} run {found.identity}, as steadytrain/* (off: --to none)")
+        run = Run(self._run.name, self._run.folder, self._run.facts, named=named)
+        outlet = Outlet(f"the active {found.tool} run", partial(_joining, found), run, self._tell)
+        self._feeds[found.tool] = _Feed(found.tool, outlet, found.identity)
+
+    def _end(self, tool: str, ended: str) -> None:
+        feed = self._feeds.pop(tool)
+        feed.send_held()
+        feed.outlet.ask_to_close(ended)
+        self._ending.append(feed.outlet)
+
+
+class _Feed:
+    """One outlet and how often it is fed. ``identity`` is that of the run of the script's own that was joined."""
+
+    def __init__(self, tool: str, outlet: Outlet, identity: str = "") -> None:
+        self.outlet = outlet
+        self.identity = identity
+        self._every_steps = sent_values.SIGNALS_EVERY_STEPS[tool]
+        self._allowance = Allowance(sent_values.ROWS_PER_S_MAX, sent_values.ROWS_AT_ONCE_MAX)
+        self._cadences: dict[tuple[str, str], Cadence] = {}
+        self._held: dict[str, StepRecord] = {}
+
+    def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
+        if self._due(stream, "", record.step, self._every_steps) and self._allowance.takes(record.time):
+            self._held.pop(stream, None)
+            self._put_signals(stream, record)
+        else:
+            self._held[stream] = record
+        if tensor_names and self._due(stream, sent_values.GRADIENTS, record.step, sent_values.TABLES_EVERY_STEPS):
+            self._put_table(stream, record.step, record.time, sent_values.gradient_reading(record, tensor_names))
+
+    def reading(self, stream: str, step: int, time: float, reading: Reading) -> None:
+        if reading.table == sent_values.HISTOGRAMS:
+            if self._due(stream, reading.table, step, sent_values.HISTOGRAMS_EVERY_STEPS):
+                self.outlet.put(lambda exporter: _send_histograms(exporter, stream, step, time, reading))
+            return
+        every_steps = (
+            1 if reading.table == sent_values.MACHINE else sent_values.TABLES_EVERY_STEPS
+        )  # that one goes by the clock
+        if self._due(stream, reading.table, step, every_steps):
+            self._put_table(stream, step, time, reading)
+
+    def mark(self, send: Send) -> None:
+        """Send a marker, and the last step, which is what the marker is about."""
+        self.send_held()
+        self.outlet.put_marker(send)
+
+    def send_held(self) -> None:
+        """The last steps, also where they were not due."""
+        for stream, record in self._held.items():
+            self._put_signals(stream, record)
+        self._held.clear()
+
+    def _put_signals(self, stream: str, record: StepRecord) -> None:
+        self.outlet.put(lambda exporter: exporter.scalars(sent_values.signals(stream, record)))
+
+    def _put_table(self, stream: str, step: int, time: float, reading: Reading) -> None:
+        self.outlet.put(lambda exporter: exporter.scalars(sent_values.scalars(stream, step, time, reading)))
+
+    def _due(self, stream: str, table: str, step: int, every_steps: int) -> bool:
+        key = (stream, table)
+        if key not in self._cadences:
+            self._cadences[key] = Cadence(every_steps)
+        return self._cadences[key].due(step)
+
+
+def _send_histograms(exporter: Exporter, stream: str, step: int, time: float, reading: Reading) -> None:
+    for histogram in sent_values.histograms(stream, step, time, reading):
+        exporter.histogram(histogram)
+
+
+def _joining(found: ActiveRun) -> Exporter:
+    exporter: Exporter = importlib.import_module(f"steadytrain.exporters.{found.tool}").join(found.handle)
+    return exporter

@@ -1,0 +1,188 @@
+"""Which values are sent to other tools, under which names, and how often. Pure.
+
+The run folder keeps everything; another tool gets what can be looked at there. So of each table some columns and a
+bounded number of rows are sent, and a long run is sent ever more thinly. The names are documented in
+``docs/exporters.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from steadytrain.core.model import GRADIENT_ABSENT, Reading
+from steadytrain.exporters.exporter import Histogram, Row
+from steadytrain.storage.segments import StepRecord
+
+ROWS_PER_TABLE_MAX = 64
+"""Rows of one table that are sent. Far more cannot be read as charts, and a tracker slows down long before the 10,000
+tensors of a large model: Weights & Biases asks for fewer than 10,000 names a run."""
+
+SIGNALS_EVERY_STEPS: Mapping[str, int] = {"tensorboard": 1, "wandb": 1, "mlflow": 10}
+"""MLflow writes a row of a database for each value, mostly over a network."""
+
+TABLES_EVERY_STEPS = 50
+HISTOGRAMS_EVERY_STEPS = 200
+FULL_CADENCE_COUNT = 10_000
+"""After as many rows the cadence halves, and again after as many more: 10^6 steps give about 66,000 rows."""
+
+ROWS_PER_S_MAX = 20.0
+ROWS_AT_ONCE_MAX = 500
+"""Rows of scalars a second, on average, and how many may come at once: a short run is sent whole. To encode one holds
+the interpreter for about 20 us (measured), on another thread; a loop of a thousand steps a second would feel that."""
+
+GRADIENTS = "gradients"
+MACHINE = "machine"
+HISTOGRAMS = "histograms"
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "tensors": (
+        "weight_norm",
+        "weight_nonfinite",
+        "update_ratio",
+        "unchanged_share",
+        "gradient_zero_share",
+        "gradient_to_second_moment",
+    ),
+    "modules": (
+        "std",
+        "abs_max",
+        "kurtosis",
+        "zero_share",
+        "nonfinite",
+        "headroom",
+        "attention_entropy_min",
+        "attention_logit_max",
+        "log_z_mean",
+        "log_z_max",
+    ),
+}
+"""The columns of a table that are sent; of a table that is not here, every column."""
+
+_BIN = re.compile(r"2\^(-?\d+)$")
+_KINDS = {"gradient": "gradients", "weight": "weights", "activation": "activations"}
+
+
+class Cadence:
+    """Which steps are due: every ``every_steps``, and ever more rarely the more have been."""
+
+    def __init__(self, every_steps: int) -> None:
+        self._every_steps = every_steps
+        self._count = 0
+        self._next: int | None = None
+
+    def due(self, step: int) -> bool:
+        """Whether ``step`` is to be sent; one that is counts as sent. The first that is asked for is due."""
+        if self._next is not None and step < self._next:
+            return False
+        stride: int = self._every_steps << (self._count // FULL_CADENCE_COUNT)
+        self._next = step - step % stride + stride
+        self._count += 1
+        return True
+
+
+class Allowance:
+    """How many rows may be sent at a time: ``rate_per_s`` on average, and up to ``count_max`` of what was not used."""
+
+    def __init__(self, rate_per_s: float, count_max: int) -> None:
+        self._rate_per_s = rate_per_s
+        self._count_max = count_max
+        self._left = float(count_max)
+        self._time = -math.inf
+
+    def takes(self, time: float) -> bool:
+        """Whether one more may be sent at ``time``, in seconds."""
+        if time > self._time:
+            self._left = min(self._count_max, self._left + (time - self._time) * self._rate_per_s)
+            self._time = time
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def signals(stream: str, record: StepRecord) -> Row:
+    """The scalar signals of a step that were measured."""
+    start = _start(stream)
+    measured = {f"{start}{name}": float(value) for name, value in record.scalars.items() if value is not None}
+    flags = {"skipped": record.skipped, "refused": record.refused}
+    measured |= {f"{start}{name}": 1.0 for name, is_set in flags.items() if is_set}
+    return Row(record.step, record.time, measured)
+
+
+def gradient_reading(record: StepRecord, names: tuple[str, ...]) -> Reading:
+    """The gradient norms that come with every step, as the table that they are."""
+    return Reading(GRADIENTS, names, ("norm",), np.asarray(record.gradient_norms, np.float32).reshape(-1, 1))
+
+
+def scalars(stream: str, step: int, time: float, reading: Reading) -> Row:
+    """A table as scalars ``TABLE/ROW/COLUMN``, and of many rows also the median and the largest of all of them."""
+    start = f"{_start(stream)}{reading.table}"
+    values: dict[str, float] = {}
+    chosen = chosen_rows(len(reading.rows))
+    for position in _chosen_columns(reading):
+        name, column = reading.columns[position], reading.values[:, position]
+        measured = column != GRADIENT_ABSENT if reading.table == GRADIENTS else ~np.isnan(column)
+        for row in chosen:
+            if measured[row]:
+                values["/".join(filter(None, (start, reading.rows[row], name)))] = float(column[row])  # the root is ""
+        if reading.table != MACHINE and measured.any():
+            values[f"{start}/{name}_median"] = float(np.median(column[measured]))
+            values[f"{start}/{name}_largest"] = float(column[measured].max())
+    return Row(step, time, values, rare=True)
+
+
+def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Histogram]:
+    """The rows of the table ``histograms``: ``gradient:NAME`` becomes ``gradients/NAME/log2``."""
+    exponents = {int(match[1]): at for at, column in enumerate(reading.columns) if (match := _BIN.match(column))}
+    if not exponents:
+        return []
+    first, last = min(exponents), max(exponents)
+    other = {column: at for at, column in enumerate(reading.columns) if not _BIN.match(column)}
+    found = []
+    for row in _chosen_of_each_kind(reading.rows):
+        kind, _, name = reading.rows[row].partition(":")
+        values = reading.values[row]
+        if np.isnan(values).all():
+            continue
+
+        def share(at: int | None, values: np.ndarray[tuple[int], np.dtype[np.float32]] = values) -> float:
+            return 0.0 if at is None or math.isnan(values[at]) else float(values[at])
+
+        found.append(
+            Histogram(
+                step=step,
+                time=time,
+                name=f"{_start(stream)}{_KINDS.get(kind, kind)}/{name}",
+                first=first,
+                shares=tuple(share(exponents.get(exponent)) for exponent in range(first, last + 1)),
+                **{place: share(other.get(place)) for place in ("zero", "below", "above", "nonfinite")},
+            )
+        )
+    return found
+
+
+def chosen_rows(count: int) -> list[int]:
+    """Positions of the rows that are sent: all, or ``ROWS_PER_TABLE_MAX`` of them evenly from first to last."""
+    if count <= ROWS_PER_TABLE_MAX:
+        return list(range(count))
+    return sorted({round(at * (count - 1) / (ROWS_PER_TABLE_MAX - 1)) for at in range(ROWS_PER_TABLE_MAX)})
+
+
+def _chosen_of_each_kind(rows: Sequence[str]) -> list[int]:
+    kinds: dict[str, list[int]] = {}
+    for position, row in enumerate(rows):
+        kinds.setdefault(row.partition(":")[0], []).append(position)
+    return sorted(positions[at] for positions in kinds.values() for at in chosen_rows(len(positions)))
+
+
+def _chosen_columns(reading: Reading) -> list[int]:
+    chosen = COLUMNS.get(reading.table, reading.columns)
+    return [position for position, column in enumerate(reading.columns) if column in chosen]
+
+
+def _start(stream: str) -> str:
+    """Steps of the first optimizer have no prefix; those of another are told apart by the name of their stream."""
+    return "" if stream == "main" else f"{stream}/"

@@ -1,0 +1,108 @@
+"""TensorBoard: event files, written directly; neither TensorFlow nor torch is asked for it.
+
+A run of our own lies in ``<run folder>/tensorboard``. A script that has a ``SummaryWriter`` of its own gets the folder
+``steadytrain`` under its log folder, never a second file beside its own: TensorBoard reads the files of a folder one
+after the other and would stop following the script's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any, final
+
+from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from steadytrain.core.model import Incident, Symptom
+from steadytrain.exporters.exporter import PREFIX, SEVERITY_LEVELS, Exporter, Histogram, Row, Run, incident_text
+
+FOLDER = "tensorboard"
+JOINED_FOLDER = "steadytrain"
+_NAME = "events.out.tfevents.{time:010d}.{host}.{process}.steadytrain"
+
+
+def begin() -> Exporter:
+    """Writes a run of our own."""
+    return TensorBoardExporter(folder=None, prefix="")
+
+
+def join(folder: str) -> Exporter:
+    """Writes beside the script's own writer, whose log folder is ``folder``."""
+    return TensorBoardExporter(folder=Path(folder) / JOINED_FOLDER, prefix=PREFIX)
+
+
+@final
+class TensorBoardExporter(Exporter):
+    """Scalars, histograms of the exponent of two, and texts. The time of an event is the step's own."""
+
+    def __init__(self, *, folder: Path | None, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._writer: Any = None
+
+    def open(self, run: Run) -> None:
+        folder = self._folder or Path(run.folder) / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        now = time.time()
+        name = _NAME.format(time=int(now), host=socket.gethostname(), process=os.getpid())
+        self._writer = RecordWriter((folder / name).open("xb"))
+        self._write(event_pb2.Event(wall_time=now, file_version="brain.Event:2"))
+        facts = "\n".join(f"    {name}: {value}" for name, value in run.facts.items())  # an indented block of markdown
+        self._add(0, now, self._text("run", f"{run.name}, recorded in `{run.folder}`\n\n{facts}"))
+        self.flush()
+
+    def scalars(self, row: Row) -> None:
+        values = [summary_pb2.Summary.Value(tag=f"{self._prefix}{n}", simple_value=v) for n, v in row.values.items()]
+        self._add(row.step, row.time, *values)
+
+    def histogram(self, histogram: Histogram) -> None:
+        """The horizontal axis is the power of two."""
+        bars, lefts, rights = histogram.bars, histogram.edges[:-1], histogram.edges[1:]
+        filled = [position for position, bar in enumerate(bars) if bar]
+        if not filled:
+            return
+        middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
+        proto = summary_pb2.HistogramProto(
+            min=lefts[filled[0]],
+            max=rights[filled[-1]],
+            num=sum(bars),
+            sum=sum(bar * middle for bar, middle in zip(bars, middles, strict=True)),
+            sum_squares=sum(bar * middle**2 for bar, middle in zip(bars, middles, strict=True)),
+            bucket_limit=rights,
+            bucket=bars,
+        )
+        tag = f"{self._prefix}{histogram.name}/log2"
+        self._add(histogram.step, histogram.time, summary_pb2.Summary.Value(tag=tag, histo=proto))
+
+    def symptom(self, symptom: Symptom) -> None:
+        name = f"symptoms/{symptom.name}"
+        level = summary_pb2.Summary.Value(tag=f"{self._prefix}{name}", simple_value=SEVERITY_LEVELS[symptom.severity])
+        text = self._text(f"{name}/message", f"**{symptom.severity}**, step {symptom.first_step}: {symptom.message}")
+        self._add(symptom.first_step, time.time(), level, text)
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        self._add(incident.step, time.time(), self._text("incidents", incident_text(path, incident)))
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self, ended: str) -> None:
+        self._add(0, time.time(), self._text("ended", ended))
+        self._writer.close()
+
+    def _text(self, name: str, text: str) -> Any:
+        plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name="text")
+        tensor = tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_STRING, string_val=[text.encode("utf-8", "backslashreplace")]
+        )
+        metadata = summary_pb2.SummaryMetadata(plugin_data=plugin)
+        return summary_pb2.Summary.Value(tag=f"{self._prefix}{name}", metadata=metadata, tensor=tensor)
+
+    def _add(self, step: int, time: float, *values: Any) -> None:
+        self._write(event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())

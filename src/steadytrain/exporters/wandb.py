@@ -1,0 +1,240 @@
+"""Weights & Biases: a run of our own, or columns in the rows of the script's own run.
+
+A run of our own is offline, unless ``WANDB_MODE`` says otherwise, and lies in the run folder, unless ``WANDB_DIR``
+says otherwise; ``wandb sync`` sends it.
+
+The script's own run has one history with one step, which any call of ``log`` may advance or which drops what comes
+with a smaller one; ``log(..., commit=False)`` would leave a row behind when the script does not log again, and change
+the time of the row it lands in. So nothing is logged there: what waits is added to the next row that the script logs
+itself, and is drawn over ``steadytrain/step``. Its rows, their steps and their times stay what they are. Only the
+newest signals wait, and a bounded number of tables.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import wandb
+
+from steadytrain.core.model import Incident, Severity, Symptom
+from steadytrain.exporters.exporter import (
+    PREFIX,
+    SEVERITY_LEVELS,
+    Exporter,
+    ExporterGoneError,
+    Histogram,
+    Row,
+    Run,
+    incident_files,
+    incident_text,
+)
+
+PROJECT_DEFAULT = "steadytrain"
+ROWS_WAITING_MAX = 8
+"""Steps with tables that wait for the script to log. Few: one that logs rarely would be sent what is long past."""
+
+TITLE_CHARACTERS_MAX = 63
+STEP = f"{PREFIX}step"
+ALERTED: tuple[Severity, ...] = ("critical",)
+_ROW_HOOK = "_partial_history_callback"
+"""What ``run.log`` and ``wandb.log`` both go through, with the row, the step and whether it ends here."""
+
+
+def begin() -> Exporter:
+    """Writes a run of our own."""
+    return WandbExporter()
+
+
+def join(run: Any) -> Exporter:
+    """Writes into ``run``, the script's own."""
+    return JoiningWandbExporter(run)
+
+
+@final
+class WandbExporter(Exporter):
+    """A run of our own, whose rows are drawn over their ``step``: streams and tables have steps of their own."""
+
+    def __init__(self) -> None:
+        self._run: Any = None
+        self._row: dict[str, Any] = {}
+
+    def open(self, run: Run) -> None:
+        folder = os.environ.get("WANDB_DIR", run.folder)
+        os.environ.setdefault("WANDB_DATA_DIR", str(Path(folder) / "wandb"))  # where artifacts wait for `wandb sync`
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT_DEFAULT),
+            name=os.environ.get("WANDB_NAME", run.name),
+            dir=folder,
+            mode=os.environ.get("WANDB_MODE", "offline"),
+            config={"run_folder": run.folder, **run.facts},
+            # Nothing about this process is of interest, and nothing else is to be found out about the machine.
+            settings=wandb.Settings(
+                console="off",
+                silent=True,
+                disable_git=True,
+                save_code=False,
+                x_disable_meta=True,
+                x_disable_stats=True,
+                x_disable_machine_info=True,
+                x_save_requirements=False,
+            ),
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def scalars(self, row: Row) -> None:
+        self._add(row.step, {**row.values, "time": row.time})
+
+    def histogram(self, histogram: Histogram) -> None:
+        self._add(histogram.step, {f"{histogram.name}/log2": _histogram(histogram), "time": histogram.time})
+
+    def symptom(self, symptom: Symptom) -> None:
+        self._add(symptom.first_step, {f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]})
+        _mark_symptom(self._run, "", symptom)
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        _keep_incident(self._run, "", path, incident, tensors=True)
+
+    def flush(self) -> None:
+        row, self._row = self._row, {}
+        if row:
+            self._run.log(row)
+
+    def close(self, ended: str) -> None:
+        self.flush()
+        self._run.summary["ended"] = ended
+        self._run.finish(exit_code=0 if ended == "finished" else 1)
+
+    def _add(self, step: int, values: dict[str, Any]) -> None:
+        """What belongs to one step goes into one row."""
+        if self._row.get("step", step) != step:
+            self.flush()
+        self._row |= {**values, "step": step}
+
+
+@final
+class JoiningWandbExporter(Exporter):
+    """Columns ``steadytrain/*`` in the script's own run, which it neither ends nor logs a row of its own to."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._tensors = False
+        self._rare: deque[dict[str, Any]] = deque(maxlen=ROWS_WAITING_MAX)
+        self._newest: dict[str, Any] = {}
+        self._rare_is_next = True
+        self._carried_at: int | None = None
+        self._lock = threading.Lock()  # never held for longer than a few values take to be put together
+        self._process = os.getpid()
+
+    def open(self, run: Run) -> None:
+        if not callable(getattr(self._run, _ROW_HOOK, None)):
+            raise ExporterGoneError(f"wandb {wandb.__version__} logs in a way that is not known here")
+        self._tensors = run.named
+        self._run.define_metric(f"{PREFIX}*", step_metric=STEP)
+        self._run.config.update({"steadytrain": {"run_folder": run.folder}}, allow_val_change=True)
+        setattr(self._run, _ROW_HOOK, self._carrying(getattr(self._run, _ROW_HOOK)))
+
+    def scalars(self, row: Row) -> None:
+        values = {f"{PREFIX}{name}": value for name, value in row.values.items()}
+        if row.rare:
+            self._wait(row.step, values)
+        else:
+            self._newest = {**values, STEP: row.step}
+
+    def histogram(self, histogram: Histogram) -> None:
+        self._wait(histogram.step, {f"{PREFIX}{histogram.name}/log2": _histogram(histogram)})
+
+    def symptom(self, symptom: Symptom) -> None:
+        if not self._is_over():
+            level = {f"{PREFIX}symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]}
+            self._wait(symptom.first_step, level)
+            _mark_symptom(self._run, PREFIX, symptom)
+
+    def incident(self, path: Path, incident: Incident) -> None:
+        if not self._is_over():
+            _keep_incident(self._run, PREFIX, path, incident, tensors=self._tensors)
+
+    def flush(self) -> None:
+        """It is the script that writes the next row."""
+
+    def close(self, ended: str) -> None:
+        """What no row carried goes into the summary, which keeps the last value of each name."""
+        self._run.__dict__.pop(_ROW_HOOK, None)
+        if self._is_over():
+            return
+        left: dict[str, Any] = {}
+        while self._rare:
+            left |= self._rare.popleft()
+        left |= self._newest
+        left = {name: _in_summary(value) for name, value in left.items()}
+        self._run.summary.update({**left, f"{PREFIX}ended": ended})
+
+    def _carrying(self, original: Callable[..., None]) -> Callable[..., None]:
+        def log_row(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+            original({**self._take(step, commit), **data}, step, commit)
+
+        return log_row
+
+    def _take(self, step: int | None, commit: bool | None) -> dict[str, Any]:
+        """What this call carries, one step of ours for each row of the script's, which may have several calls.
+
+        Tables and signals take turns: the tables of a script that logs rarely would leave no row for anything else.
+        """
+        if os.getpid() != self._process or commit is False or (step is not None and step == self._carried_at):
+            return {}
+        self._carried_at = step
+        with self._lock:
+            if self._rare and (self._rare_is_next or not self._newest):
+                self._rare_is_next = False
+                return self._rare.popleft()
+            self._rare_is_next = True
+            values, self._newest = self._newest, {}
+            return values
+
+    def _wait(self, step: int, values: dict[str, Any]) -> None:
+        """What belongs to one step goes into one row."""
+        with self._lock:
+            if self._rare and self._rare[-1][STEP] == step:
+                self._rare[-1] |= values
+            else:
+                self._rare.append({**values, STEP: step})
+
+    def _is_over(self) -> bool:
+        return bool(getattr(self._run, "_is_finished", False))
+
+
+def _in_summary(value: Any) -> Any:
+    """A summary turns NaN and Inf into nothing, unless they are words."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _histogram(histogram: Histogram) -> Any:
+    """Over the power of two."""
+    return wandb.Histogram(np_histogram=(histogram.bars, histogram.edges))
+
+
+def _mark_symptom(run: Any, prefix: str, symptom: Symptom) -> None:
+    text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
+    run.summary.update({f"{prefix}symptom_messages/{symptom.name}": text})
+    if symptom.severity in ALERTED:
+        run.alert(title=f"steadytrain: {symptom.name}"[:TITLE_CHARACTERS_MAX], text=text, level="ERROR")
+
+
+def _keep_incident(run: Any, prefix: str, path: Path, incident: Incident, *, tensors: bool) -> None:
+    sent, kept_back = incident_files(path, tensors=tensors)
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"incident-{incident.run}-{path.name}")
+    artifact = wandb.Artifact(
+        name,
+        type="incident",
+        description=incident_text(path, incident),
+        metadata={"step": incident.step, "path": str(path), "left_out": [file.name for file in kept_back]},
+    )
+    for file in sent:
+        artifact.add_file(str(file))
+    run.log_artifact(artifact)
+    run.summary.update({f"{prefix}incidents/{path.name}": incident_text(path, incident)})

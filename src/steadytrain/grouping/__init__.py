@@ -1,0 +1,164 @@
+"""What a window shows, told as stories: every detector is asked once, and what belongs together is told together.
+
+| file | what it does |
+|---|---|
+| ``courses`` | what became of a symptom in the steps after its onset |
+| ``benign`` | why some courses do no harm |
+| ``telling`` | which symptoms are one story, who moved first, and the story in words |
+
+Detectors do not know each other; here is the only place that looks at several symptoms at once. Not here: causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from steadytrain.core.model import FloatArray, Symptom, Window, worst
+from steadytrain.detectors import Detector
+from steadytrain.grouping.catalog import detector_name
+from steadytrain.grouping.courses import course_of
+from steadytrain.grouping.harmless import is_benign
+from steadytrain.grouping.stories import Story, tell
+from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+
+Health = Literal["healthy", "watch", "sick", "unknown"]
+
+LOSSES_MIN = 20
+"""With fewer losses nothing can be said of a run."""
+
+REFERENCE_LOSSES_MIN = 192
+"""From here on there is a reference (128 steps, 64 behind) that spikes and drift are counted from."""
+
+NOT_LEARNING = "no-learning"
+"""As a note it is no fault (the data may have no more to give), and no health either."""
+
+END_SHARE = 0.2
+_WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was seen, by whom, and what it comes to.
+
+    ``symptoms`` have their course and story. ``looked`` names the detectors that could look, ``not_run`` the others
+    with the reason. ``why`` is the reason for ``health`` in a sentence.
+    """
+
+    symptoms: tuple[Symptom, ...]
+    stories: tuple[Story, ...]
+    health: Health
+    why: str
+    looked: tuple[str, ...]
+    not_run: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "health": self.health,
+            "why": self.why,
+            "symptoms": [symptom.to_json() for symptom in self.symptoms],
+            "stories": [story.to_json() for story in self.stories],
+            "looked": list(self.looked),
+            "not_run": dict(self.not_run),
+        }
+
+
+def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
+    """Ask every detector that finds what it needs in ``window``."""
+    found: list[Symptom] = []
+    asked = _Asked(window)
+    for detector in detectors:
+        if asked.can_look(detector):
+            found += detector.check(window)
+    stories = tell([classified(window, symptom) for symptom in found], window)
+    symptoms = tuple(symptom for story in stories for symptom in story.symptoms)
+    health, why = _health(window, symptoms, stories, asked)
+    return Judgement(symptoms, stories, health, why, tuple(asked.looked), asked.not_run)
+
+
+class _Asked:
+    """Keeps which detectors could look at a window, and of what."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._read: dict[str, None] = {}
+        self._lacking: dict[str, None] = {}
+        self.looked: list[str] = []
+        self.not_run: dict[str, str] = {}
+
+    def can_look(self, detector: Detector) -> bool:
+        """Whether anything is there of what ``detector`` needs."""
+        there = [need for need in detector.needs if self._window.has(need)]
+        self._read |= dict.fromkeys(map(_source, there))
+        name = detector_name(type(detector))
+        if there or not detector.needs:
+            self.looked.append(name)
+        else:
+            self._lacking |= dict.fromkeys(map(_source, detector.needs))
+            self.not_run[name] = f"there is no {' and no '.join(detector.needs)}"
+        return name not in self.not_run
+
+    @property
+    def seen(self) -> str:
+        """What silence rests on: how many looked at what, and what the others lack."""
+        every, what = len(self.looked) + len(self.not_run), ", ".join(self._read)
+        who = f"{len(self.looked)} of {every} detectors could look" if self.not_run else f"all {every} detectors looked"
+        return f"{who} at {len(self._window):,} steps ({what}) and saw nothing above a note" + (
+            f"; there are {self.missing}" if self.not_run else ""
+        )
+
+    @property
+    def missing(self) -> str:
+        return f"no {', '.join(name for name in self._lacking if name not in self._read) or 'columns that they read'}"
+
+
+def _source(need: str) -> str:
+    """A signal or table in words: ``tensors.update_norm`` is of the table ``tensors``."""
+    return _WORDS.get(need) or need.partition(".")[0].replace("_", " ")
+
+
+def classified(window: Window, symptom: Symptom) -> Symptom:
+    """``symptom`` with what became of it. One that is known to do no harm is a note, and its message says why."""
+    known = replace(symptom, course=course_of(window, symptom))
+    if symptom.severity == "warning" and (reason := is_benign(window, known)):
+        return replace(known, severity="note", message=f"{symptom.message} ({reason})")
+    return known
+
+
+def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story], asked: _Asked) -> tuple[Health, str]:
+    losses = window.series("loss")
+    gravest = worst([symptom.severity for symptom in symptoms])
+    if gravest in ("critical", "warning"):
+        grave = [story for story in stories if story.severity == gravest]
+        more = f" and {len(grave) - 1} more" if len(grave) > 1 else ""
+        health: Health = "sick" if gravest == "critical" else "watch"
+        names = " and ".join(dict.fromkeys(s.name for s in grave[0].symptoms if s.severity == gravest))
+        return health, f"{names} from step {grave[0].first_step}{more}"
+    if not asked.looked:
+        return "unknown", f"no detector found what it needs ({asked.missing})"
+    finite = losses.values[np.isfinite(losses.values)]
+    if not len(losses):
+        return "unknown", f"nothing is known of the loss; {asked.seen}"
+    if len(finite) < LOSSES_MIN:
+        are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
+        return "unknown", f"{are} too few to say anything; {LOSSES_MIN} are the least"
+    stuck = next((symptom for symptom in symptoms if symptom.name == NOT_LEARNING), None)
+    if stuck is not None:
+        return "unknown", stuck.message
+    if len(finite) < REFERENCE_LOSSES_MIN:
+        first, last, noise = _ends(finite)
+        if not first - last > noise:
+            return "unknown", f"{len(finite)} losses are too few for a reference, and they do not fall"
+        return "healthy", f"the {len(finite)} losses fall from {first:.4g} to {last:.4g}; {asked.seen}"
+    return "healthy", asked.seen
+
+
+def _ends(values: FloatArray) -> tuple[float, float, float]:
+    """Medians of the first and of the last values, and the noise of one, by the changes from each to the next."""
+    ends = max(1, int(END_SHARE * len(values)))
+    steps = np.diff(values)
+    noise = MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps)))) / 2**0.5
+    return float(np.median(values[:ends])), float(np.median(values[-ends:])), noise

@@ -1,0 +1,160 @@
+"""Which symptoms are one story, in which order they came, and the story in words.
+
+Symptoms belong together where one begins before the other is over, or within ``MARGIN_STEPS`` logged steps after it. A
+condition that stands for most of a run (a frozen parameter, dead units) joins the story of its onset and does not draw
+everything after it in. A note joins a story and never holds one open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window, worst
+from steadytrain.grouping.courses import told
+from steadytrain.statistics.rolling_baseline import stride_of
+
+MARGIN_STEPS = 64
+STANDING_STEPS = 512
+"""A symptom that lasts longer holds its story open for this long only."""
+
+TOLD_MAX = 4
+JUMP_RATIO = 1.5
+WARM_UP_ROWS = 3
+
+_ORDER = (
+    ("nonfinite-loss", 4),
+    ("nonfinite-gradient", 5),
+    ("nonfinite-weight", 6),
+    ("nonfinite-optimizer-state", 6),
+    ("learning_rate", 0),
+    ("tensors.update", 0),
+    ("tensors.unchanged", 0),
+    ("gradient", 1),
+    ("tensors.gradient", 1),
+    ("loss_scale", 1),
+    ("scaler", 1),
+    ("modules", 2),
+    ("tensors", 2),
+    ("loss", 3),
+)
+"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step. A NaN goes the
+way of the step itself: from the forward pass through the loss into gradients and weights."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """Symptoms that belong together, in the order in which they came."""
+
+    number: int
+    severity: Severity
+    first_step: int
+    last_step: int
+    symptoms: tuple[Symptom, ...]
+    text: str
+
+    @property
+    def course_line(self) -> str:
+        """The names in order and what became of it, for readers who have the messages; "" where that says nothing."""
+        names = list(dict.fromkeys(symptom.name for symptom in self.symptoms))
+        course = told(_gravest(self.symptoms))
+        if len(names) < 2 and not course:
+            return ""
+        single = self.first_step == self.last_step
+        where = f"Step {self.first_step}" if single else f"Steps {self.first_step} to {self.last_step}"
+        return f"{where}: {', then '.join(names)}{f'; {course}' if course else ''}."
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "story": self.number,
+            "severity": self.severity,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "symptoms": [symptom.name for symptom in self.symptoms],
+            "text": self.text,
+        }
+
+
+def tell(symptoms: Sequence[Symptom], window: Window) -> tuple[Story, ...]:
+    """The stories of one stream in the order of their onset, numbered from 1."""
+    stride = stride_of(window.steps)
+    groups: list[list[Symptom]] = []
+    open_until = -1
+    for symptom in sorted(symptoms, key=_by_time):
+        if not groups or symptom.first_step > open_until + MARGIN_STEPS * stride:
+            groups.append([])
+            open_until = -1
+        groups[-1].append(symptom)
+        held = symptom.first_step if symptom.severity == "note" else symptom.last_step
+        open_until = max(open_until, min(held, symptom.first_step + STANDING_STEPS * stride))
+    return tuple(_story(number, group, window, stride) for number, group in enumerate(groups, start=1))
+
+
+def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -> Story:
+    symptoms = tuple(replace(symptom, story=number) for symptom in group)
+    severity = worst([symptom.severity for symptom in symptoms])
+    assert severity is not None
+    return Story(
+        number=number,
+        severity=severity,
+        first_step=min(symptom.first_step for symptom in symptoms),
+        last_step=max(symptom.last_step for symptom in symptoms),
+        symptoms=symptoms,
+        text=_text(symptoms, _prelude(window, symptoms[0].first_step, MARGIN_STEPS * stride)),
+    )
+
+
+def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
+    """What came before, who moved first, what followed, and what became of the gravest."""
+    names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
+    text = "; then ".join([*prelude, names[0].message])
+    for before, symptom in pairwise(names[:TOLD_MAX]):
+        # Of what a log shows at one step it does not say which came first.
+        text += f"; {'then' if symptom.first_step > before.first_step else 'with it,'} {symptom.message}"
+    if len(names) > TOLD_MAX:
+        more = len(names) - TOLD_MAX
+        text += f"; then {more} more symptom{'s' if more > 1 else ''}"
+    sentences = [_capital(text)]
+    ending = told(_gravest(symptoms))
+    if ending and ending not in sentences[0]:
+        sentences.append(_capital(ending))
+    return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _prelude(window: Window, first_step: int, before: int) -> list[str]:
+    """What was done to the run in the steps ``before``: a jump of the learning rate or of the steps."""
+    found = [
+        (int(step), f"the run goes on at step {step}, as after a resume")
+        for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
+    ]
+    rows = slice(*np.searchsorted(window.steps, [first_step - before, first_step + 1]).tolist())
+    if "learning_rate" in window.signals:
+        here = window.present["learning_rate"][rows] & (window.signals["learning_rate"][rows] > 0)
+        steps, rates = window.steps[rows][here], window.signals["learning_rate"][rows][here]
+        # The first steps of a warm-up double the rate as well.
+        start = WARM_UP_ROWS if len(rates) and steps[0] == window.steps[0] else 0
+        ratios = rates[start + 1 :] / rates[start:-1] if len(rates) > start + 1 else np.zeros(0)
+        if len(ratios) and ratios.max() > JUMP_RATIO:
+            at = start + 1 + int(np.argmax(ratios))
+            step, old, new = int(steps[at]), rates[at - 1], rates[at]
+            found.append((step, f"the learning rate went from {old:.3g} to {new:.3g} at step {step}"))
+    return [text for _, text in sorted(found)]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
+    """Of several equally grave ones the first that has a course."""
+    return max(symptoms, key=lambda symptom: (SEVERITIES.index(symptom.severity), symptom.course is not None))
+
+
+def _by_time(symptom: Symptom) -> tuple[int, int, str]:
+    carried = (symptom.name,) if symptom.name.startswith("nonfinite") else symptom.signals
+    ranks = (rank for name in carried for start, rank in _ORDER if name.startswith(start))
+    return symptom.first_step, min(ranks, default=3), symptom.name

@@ -1,0 +1,1 @@
+"""The failing step of a recorded incident, done again in a new process and traced."""

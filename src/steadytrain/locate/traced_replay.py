@@ -1,0 +1,313 @@
+"""The launched side of ``steadytrain locate`` where there is a tape: a replay that looks at its last step.
+
+The recorded steps are done again from a snapshot. In the last few of them the ladder is taken, the update before the
+last step is traced, and the last step runs under the tracer with float64 beside it. Then its compiled graphs, if there
+are any, are compared by backend. The process ends at the gate of that step, as every replay does.
+
+Run as ``python -m steadytrain.locate.traced_replay SOURCE RESULT.json OLD=NEW|- FROM STEP LEAD_S``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import module_names
+from steadytrain.capture.incident.context import Scene
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import BufferKeeper, MicroBatch, RandomState
+from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.script_frames import loop_lines
+from steadytrain.core.model import Finding
+from steadytrain.locate.locate_failure import LADDER_STEPS, TAPE
+from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.engine import Replayer
+from steadytrain.replay.from_script import open_source
+from steadytrain.replay.moved_files import Moved
+from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.step_trace import StepTrace
+from steadytrain.replay.verdict import Replayed
+from steadytrain.storage.bundle import write_json
+from steadytrain.storage.step_look import SecondOpinion, StepLook
+from steadytrain.storage.tape_files import Recording, Snapshot
+from steadytrain.tracing.activation_maxima import LadderTaker, StepRungs, ladder_of
+from steadytrain.tracing.backend_comparison import compare_backends
+from steadytrain.tracing.compiled_graphs import intercept, is_used
+from steadytrain.tracing.float64_shadow import Shadows
+from steadytrain.tracing.investigator import named_tensors, plain_module
+from steadytrain.tracing.second_looks import SecondLook, opinion_of
+from steadytrain.tracing.tensor_summary import kinds_of
+from steadytrain.tracing.tracer import OperationTracer
+
+COMPILED_LADDER = "the ladder holds only the last step: compiled code runs past the hooks of modules"
+NO_CALL = "no call of a module with gradients was seen in the recorded step"
+
+
+class Locator(Follower):
+    """Follows a replay, which gives batches and states, and looks; ``done`` gets the document and does not return."""
+
+    replays = True
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        snapshot: Snapshot,
+        step: int,
+        own_steps: OwnSteps,
+        done: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._replayer = Replayer(
+            recording, snapshot=snapshot, until=step, own_steps=own_steps, final=None, done=self._replayed
+        )
+        self._first = snapshot.step + 1
+        self._step = step
+        self._done = done
+        self._looked_at_start = False
+        self._notes: list[str] = []
+        self._rungs: list[StepRungs] = []
+        self._ladder: LadderTaker | None = None
+        self._stream: Stream | None = None
+        self._buffers = BufferKeeper()
+        self._calls: list[MicroBatch] = []
+        self._seen: Seen | None = None
+        self._tracer: OperationTracer | None = None
+        self._second: SecondLook | None = None
+        self._update: tuple[OperationTracer, Shadows] | None = None
+        self._updated: tuple[Finding, SecondOpinion] | None = None
+        self._own_gates = 0
+        self._over = False
+        self._bad_at_start = False
+        self._bad_after: int | None = None
+
+    @property
+    def scalers(self) -> Mapping[int, Any]:
+        return self._replayer.scalers
+
+    @scalers.setter
+    def scalers(self, scalers: Mapping[int, Any]) -> None:
+        self._replayer.scalers = scalers
+
+    # -- while the step forms --------------------------------------------------------------------------------------
+
+    def fetch_begins(self, dataset: int) -> Any:
+        return self._replayer.fetch_begins(dataset)
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        return self._replayer.fetched(dataset, batch)
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._over:
+            return None  # the step is done again for a comparison: the calls are ours
+        given = self._replayer.call_begins(module, call, args, kwargs)
+        step = self._replayer.step_now
+        if step is None:
+            return given
+        if step == self._first and not self._looked_at_start:
+            self._looked_at_start = True
+            self._bad_at_start = bool(self._bad_weights())
+        if step == self._step:
+            args, kwargs = given or (args, kwargs)
+            self._buffers.keep(module)
+            self._calls.append(replace(call, args=tuple(args), kwargs=dict(kwargs), random=RandomState.take()))
+            if self._tracer is None:
+                self._begin_look()
+            assert self._tracer is not None
+            self._tracer.enter_module(plain_module(module))
+            self._tracer.note_sources(named_tensors(args, kwargs))
+        elif step > self._step - LADDER_STEPS and self._ladder is None and self._stream is not None:
+            self._begin_ladder()
+        return given
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        if self._over:
+            return
+        self._replayer.forward_ended(call, random)
+        if call is not None and self._calls:
+            # Where the outputs of the call are, which only the watcher's own record of it knows.
+            self._calls[-1] = replace(self._calls[-1], scalar_outputs=call.scalar_outputs)
+
+    def backward_begins(self) -> None:
+        if not self._over:
+            self._replayer.backward_begins()
+
+    def loss_seen(self, root: Tensor) -> None:
+        if self._tracer is not None and self._second is not None and not self._over:
+            self._tracer.mark_loss(root)
+            self._second.loss_seen(root)
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        if self._stream is None:
+            self._stream = stream
+        step = self._replayer.step_now
+        if stream is self._stream and step is not None:
+            self._end_ladder(step)
+            if step == self._step:
+                self._seen = seen
+                self._end_look()
+        self._replayer.gate(stream, seen, measured)
+        if stream is not self._stream:
+            return
+        self._own_gates += step is None
+        if (self._own_gates if step is None else step) == self._step - 1:
+            self._begin_update()
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        step = self._replayer.step_now
+        self._replayer.step_ended(stream, folder)
+        if stream is self._stream:
+            self._end_update(self._own_gates if step is None else step)
+
+    # -- what is looked at -----------------------------------------------------------------------------------------
+
+    def _begin_ladder(self) -> None:
+        if is_used():
+            if COMPILED_LADDER not in self._notes:
+                self._notes.append(COMPILED_LADDER)
+            return
+        self._ladder = LadderTaker(self._modules())
+        self._ladder.begin()
+
+    def _end_ladder(self, step: int) -> None:
+        if self._ladder is not None:
+            self._rungs.append(self._ladder.end(step))
+            self._ladder = None
+
+    def _begin_look(self) -> None:
+        parameters = self._parameters()
+        self._second = SecondLook(self._modules(), parameters, step=self._step)
+        self._tracer = OperationTracer(
+            modules=self._modules(), parameters=parameters, method=TAPE, observer=self._second.shadows
+        )
+        self._second.begin()
+        self._tracer.__enter__()
+
+    def _end_look(self) -> None:
+        if self._tracer is not None and self._second is not None:
+            self._tracer.__exit__(None, None, None)
+            self._second.end()
+            if self._second.rungs is not None:
+                self._rungs.append(self._second.rungs)
+
+    def _begin_update(self) -> None:
+        """The update before the step: what it makes of finite gradients is found in the step only as a bad weight."""
+        shadows = Shadows()
+        tracer = OperationTracer(parameters=self._parameters(), method=TAPE, observer=shadows)
+        tracer.__enter__()
+        self._update = (tracer, shadows)
+
+    def _end_update(self, step: int) -> None:
+        bad = self._bad_weights()
+        if self._update is not None:
+            (tracer, shadows), self._update = self._update, None
+            tracer.__exit__(None, None, None)
+            for name, parameter in bad.items():
+                tracer.mark_target(f"{name} after the update of step {step}", parameter)
+            if bad and self._bad_after is None:
+                finding = tracer.finding()
+                weights = list(self._parameters().values())
+                self._updated = finding, opinion_of(finding, weights, shadows, loss=None, loss64=None)
+            shadows.close()
+        if bad and self._bad_after is None:
+            self._bad_after = step
+
+    def _bad_weights(self) -> dict[str, Tensor]:
+        return {name: parameter for name, parameter in self._parameters().items() if kinds_of(parameter)}
+
+    # -- what comes out --------------------------------------------------------------------------------------------
+
+    def _replayed(self, result: Replayed | str, trace: StepTrace | None) -> None:
+        self._over = True
+        if isinstance(result, str):
+            self._done({"cannot": result})
+        elif self._tracer is None or self._second is None:
+            self._done({"cannot": NO_CALL})
+        else:
+            self._done(self._document(result, self._tracer, self._second))
+
+    def _document(self, result: Replayed, tracer: OperationTracer, second: SecondLook) -> dict[str, Any]:
+        finding = tracer.finding()
+        opinion = second.opinion(finding)
+        second.shadows.close()
+        backends = None
+        if self._updated is not None:
+            finding, opinion = self._updated
+        else:
+            backends, blamed = compare_backends(self._scene())
+            if blamed is not None and finding.located is None:
+                finding = blamed
+        look = StepLook(self._step, ladder_of(self._rungs), opinion, backends, tuple(self._notes))
+        return {
+            "finding": finding.to_json(),
+            "look": look.to_json(),
+            "replayed": asdict(result),
+            "weights_bad_after": self._bad_after,
+            "weights_bad_at_start": self._bad_at_start,
+        }
+
+    def _scene(self) -> Scene:
+        assert self._seen is not None
+        assert self._stream is not None
+        calls, losses = self._calls, self._seen.losses
+        return Scene(
+            step=self._step,
+            micro_batches=calls,
+            losses=losses,
+            loss_finite=True,
+            parameters=self._parameters(),
+            roots=list(self._stream.roots()),
+            buffers=self._buffers,
+            fetched=self._seen.fetched,
+            loop=loop_lines(calls[-1].frames, losses[-1].frames) if calls and losses else None,
+            alone=not self._stream.together,
+            no_lap="the step is looked at in a replay",
+        )
+
+    def _modules(self) -> dict[nn.Module, str]:
+        assert self._stream is not None
+        roots = [plain_module(root) for root in self._stream.roots()]
+        if len(roots) == 1:
+            return module_names(roots)
+        # As the names of their parameters: under the class of the root.
+        names: dict[nn.Module, str] = {}
+        for root in roots:
+            for module, path in module_names([root]).items():
+                names.setdefault(module, f"{type(root).__name__}.{path}".rstrip("."))
+        return names
+
+    def _parameters(self) -> dict[str, Tensor]:
+        stream = self._stream
+        if stream is None:
+            return {}
+        named: dict[str, Tensor] = {}
+        for number, (name, parameter) in enumerate(zip(stream.tensor_names, stream.parameters, strict=True)):
+            named[f"{name} ({number})" if name in named else name] = parameter  # models of one class share their names
+        return named
+
+
+def main(source: str, result: str, moved: str, first: str, step: str, lead_s: str) -> int:
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    last = int(step)
+    snapshot, _ = opened.recording.choose(first=int(first), until=last)
+    place.put_on_path()
+
+    def done(document: Mapping[str, Any]) -> None:
+        write_json(Path(result), dict(document))
+        leave()
+
+    def locator() -> Follower:
+        intercept()
+        own_steps = opened.own_steps(snapshot.step, float(lead_s))
+        return Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
+
+    return run_followed(opened, locator, name="locate", scratch=Path(result).parent)
+
+
+if __name__ == "__main__":
+    as_program(main)

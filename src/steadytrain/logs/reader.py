@@ -1,0 +1,68 @@
+"""What a reader of logs is given, and what it gives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from steadytrain.core.model import Window
+
+Tell = Callable[[Path, int, int], None]
+"""Told how far a file is read: the file, bytes so far, bytes in all."""
+
+ANY_TEXT, ANY_ROWS, MARKED = 2, 1, 0
+"""How general a format is: anything with text, lines that all look alike, or files with a mark of their own."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns as the user gave them; what is None is guessed."""
+
+    loss: str | None = None
+    step: str | None = None
+    gradient_norm: str | None = None
+    learning_rate: str | None = None
+
+
+@dataclass(frozen=True)
+class Log:
+    """One run of a log. ``notes`` say what was guessed, skipped or left out, in sentences."""
+
+    name: str
+    source: Path
+    kind: str
+    window: Window
+    notes: tuple[str, ...]
+
+
+class Reader(ABC):
+    """The contract of a format. Subclasses are final and have no state.
+
+    ``kind`` is its name. Of the readers that claim a file the least ``general`` reads it. ``in_folders`` are patterns
+    of file names that are logs of this format when they lie in a folder. ``whole_folder`` says that nothing below a
+    folder that the reader claims is a log of its own.
+    """
+
+    kind: ClassVar[str]
+    general: ClassVar[int] = MARKED
+    in_folders: ClassVar[tuple[str, ...]] = ()
+    whole_folder: ClassVar[bool] = False
+
+    @abstractmethod
+    def claims(self, path: Path, head: bytes) -> bool:
+        """Whether ``path`` looks like this format. ``head`` is the file's beginning, empty for a folder."""
+
+    @abstractmethod
+    def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
+        """The runs in ``path``, at least one.
+
+        Raises:
+            UsageError: it cannot be read, or holds no loss.
+        """
+
+    def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
+        """Those of ``paths``, all found under one folder, that hold nothing which another one does not hold."""
+        return frozenset()

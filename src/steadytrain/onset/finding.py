@@ -1,0 +1,241 @@
+"""Find the onset of an incident: replay from further and further back, until what left its course first is seen to.
+
+Torch-free: all that runs the script does so in processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Symptom, number_to_json
+from steadytrain.onset.departures import (
+    AFTER_STEPS,
+    REFERENCE_STEPS,
+    REFERENCE_STEPS_MIN,
+    Course,
+    Departure,
+    departures,
+    reaches_back,
+)
+from steadytrain.onset.measured_replay import MEASURED_FILE, MODULE, read_course
+from steadytrain.onset.measures import QUANTITIES
+from steadytrain.replay.launcher import CannotReplayError, Plan, launch, plan
+from steadytrain.replay.moved_files import Moved
+from steadytrain.replay.verdict import CANNOT_TELL_STATUS, CLEAN_STATUS, SYMPTOM_STATUS, Replayed
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.tape_files import find_recording
+
+SCHEMA = "steadytrain.onset/1"
+LAUNCHES_MAX = 4
+STEPS_MAX = 2048
+"""Steps that are measured in all."""
+
+EVIDENCE_MAX = 12
+RATE_RATIO = 1.5
+RATE_STEPS = 2
+NOTHING = "nothing left its course before the symptom"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Onset:
+    """What came out: the departures that lead to the symptom, earliest first."""
+
+    source: Path
+    symptom: Symptom | None
+    symptom_step: int
+    course: Course
+    found: tuple[Departure, ...]
+    rates: tuple[tuple[int, float], ...]
+    different_at: int | None
+    notes: tuple[str, ...]
+
+    @property
+    def status(self) -> int:
+        return SYMPTOM_STATUS if self.found else CLEAN_STATUS
+
+
+def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, lead_s: float, tell: Tell) -> Onset:
+    """Look for what left its course before the incident's symptom, or before step ``until``.
+
+    Raises:
+        UsageError: nothing to replay from, or the script is gone.
+        CannotReplayError: the launched script did not come to its steps, or did other things than were recorded.
+    """
+    recording = find_recording(source)
+    incident = open_bundle(source).incident if is_bundle(source) else None
+    last = incident.step if incident is not None else recording.last_step
+    symptom_step = until or (incident.onset_step if incident is not None else last) or 0
+    end = min(symptom_step + AFTER_STEPS, last) if last is not None else symptom_step
+    asked = plan(source, first=None, until=max(end, symptom_step), moved=moved, wait_s=wait_s, lead_s=lead_s, loop=None)
+    if asked.first is None:
+        raise UsageError(f"{source}: it has no tape of the steps before its own; nothing to measure")
+    begins = _begins(recording.starts(), symptom_step, end=asked.until, reaches=recording.reaches)
+    course: Course | None = None
+    rates: list[tuple[int, float]] = []
+    notes: list[str] = []
+    different_at, upto = None, asked.until
+    found: tuple[Departure, ...] = ()
+    for number, first in enumerate(begins[:LAUNCHES_MAX]):
+        if course is not None and len(course.steps) + upto - first > STEPS_MAX:
+            notes.append(f"steps before {upto + 1} were not measured: more than {STEPS_MAX} in all")
+            break
+        tell(f"measuring steps {first} to {upto}")
+        measured, replayed, its_rates = _measured(asked, first, upto)
+        course = measured if course is None else measured.joined(course)
+        rates = its_rates + rates
+        if replayed.first_difference is not None:
+            different_at = min(replayed.first_difference.step, different_at or replayed.first_difference.step)
+        notes += [note for note in replayed.notes if note not in notes]
+        found = departures(course, symptom_step)
+        far_enough = reaches_back(found, course) if found else incident is None and number == 0
+        if far_enough:
+            break
+        upto = first - 1
+    assert course is not None
+    if different_at is not None and (not found or different_at <= found[0].step):
+        raise CannotReplayError(
+            f"the replay is not that of the recorded run from step {different_at} on (`steadytrain replay` says why), "
+            "so what is measured in it says nothing of the run"
+        )
+    if not reaches_back(found, course):
+        notes.append(
+            f"measuring begins with step {int(course.steps[0])}, and what left its course may have left it before"
+        )
+    elif not found and symptom_step - int(course.steps[0]) < REFERENCE_STEPS_MIN:
+        notes.append(f"only {max(0, symptom_step - int(course.steps[0]))} steps before the symptom could be measured")
+    symptom = incident.symptoms[0] if incident is not None and incident.symptoms else None
+    return Onset(source, symptom, symptom_step, course, found, tuple(rates), different_at, tuple(notes))
+
+
+def _begins(starts: Sequence[int], symptom_step: int, *, end: int, reaches: Callable[[int], int]) -> list[int]:
+    """Where to begin, in the order to try: with a reference before the symptom, then further and further back."""
+    able = [start for start in starts if start <= end and reaches(start) >= end]
+    before = [start for start in able if start <= symptom_step - REFERENCE_STEPS]
+    return before[::-1] or able[:1]
+
+
+def _measured(asked: Plan, first: int, until: int) -> tuple[Course, Replayed, list[tuple[int, float]]]:
+    with tempfile.TemporaryDirectory(prefix="steadytrain-onset-") as scratch:
+        result = Path(scratch) / "result.json"
+        places = [str(asked.source.absolute()), str(result), str(asked.moved)]
+        launch(asked, ["-m", MODULE, *places, str(first), str(until), str(asked.lead_s)], result)
+        document = json.loads(result.read_text(encoding="utf-8"))
+        if "cannot" in document:
+            raise CannotReplayError(str(document["cannot"]))
+        rates = [(int(step), float(rate)) for step, rate in document["rates"]]
+        return read_course(result.parent / MEASURED_FILE), Replayed.from_json(document["replayed"]), rates
+
+
+def document_of(onset: Onset) -> dict[str, Any]:
+    """The ``steadytrain.onset/1`` document."""
+    first = onset.found[0] if onset.found else None
+    return {
+        "schema": SCHEMA,
+        "incident": str(onset.source),
+        "symptom": onset.symptom.name if onset.symptom is not None else None,
+        "symptom_step": onset.symptom_step,
+        "from_step": int(onset.course.steps[0]),
+        "until_step": int(onset.course.steps[-1]),
+        "measured": len(onset.course.keys),
+        "found": first is not None,
+        "step": first.step if first is not None else None,
+        "phase": first.phase if first is not None else None,
+        "first": _departure(first) if first is not None else None,
+        "evidence": [_departure(one) for one in _evidence(onset.found)],
+        "settings": _settings_changed(onset),
+        "why": _why(onset),
+        "notes": list(onset.notes),
+    }
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """The document for a person."""
+    symptom = f"{document['symptom']} at step {document['symptom_step']}" if document["symptom"] else "no symptom"
+    told = [f"onset, steps {document['from_step']} to {document['until_step']} measured ({symptom})"]
+    told.append(_line("first" if document["found"] else "nothing", document["why"]))
+    for number, one in enumerate(document["evidence"]):
+        told.append(_line("" if number else "evidence", f"step {one['step']}, {one['phase']}: {one['text']}"))
+    told += [_line("" if number else "changed", text) for number, text in enumerate(document["settings"])]
+    return told + [_line("note", note) for note in document["notes"]]
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:<20} {text}"
+
+
+def _evidence(found: Sequence[Departure]) -> list[Departure]:
+    """Of each quantity the clearest of those that left first, in order."""
+    firsts: dict[str, Departure] = {}
+    for one in found:
+        known = firsts.get(one.key.quantity)
+        if known is None or (one.step == known.step and one.weight > known.weight):
+            firsts[one.key.quantity] = one
+    return sorted(firsts.values(), key=found.index)[:EVIDENCE_MAX]
+
+
+def _departure(one: Departure) -> dict[str, Any]:
+    return {
+        "step": one.step,
+        "phase": one.phase,
+        "quantity": one.key.quantity,
+        "tensor": one.key.tensor,
+        "value": number_to_json(one.value),
+        "usual": number_to_json(one.usual),
+        "z": number_to_json(round(one.z, 1)),
+        "limit": one.limit,
+        "passed_limit_at": one.passed,
+        "text": _text(one),
+    }
+
+
+def _text(one: Departure) -> str:
+    quantity = QUANTITIES[one.key.quantity]
+    of = f" {one.key.tensor}" if one.key.tensor.startswith("of ") else f" of {one.key.tensor}" if one.key.tensor else ""
+    if one.slow:
+        if one.passed == one.step and not one.cut:
+            return f"{quantity.words}{of} passed {one.limit:.4g}: it was {one.value:.4g}, {one.usual:.4g} before"
+        where = "was beyond its course already" if one.cut else f"began to grow from {one.usual:.4g}"
+        return f"{quantity.words}{of} {where} and passed {one.limit:.4g} at step {one.passed}"
+    if not math.isfinite(one.value):
+        return f"{quantity.words}{of} was not finite, {one.usual:.4g} before"
+    return f"{quantity.words}{of} was {one.value:.4g}, {one.usual:.4g} before ({abs(one.z):.0f} robust deviations)"
+
+
+def _why(onset: Onset) -> str:
+    if not onset.found:
+        return NOTHING if onset.symptom is not None else "nothing left its course in these steps"
+    first = onset.found[0]
+    before = onset.symptom_step - first.step
+    when = (
+        f"{before} steps before the symptom"
+        if before > 1
+        else "the step before the symptom"
+        if before == 1
+        else ("the symptom's own step" if before == 0 else f"{-before} steps after the onset that the detector gives")
+    )
+    return f"step {first.step} ({when}), {first.phase}: {_text(first)}"
+
+
+def _settings_changed(onset: Onset) -> list[str]:
+    """A learning rate that jumped where the first thing left its course: it is set, not measured."""
+    if not onset.found:
+        return []
+    step = onset.found[0].step
+    changed = []
+    for (before, old), (now, new) in zip(onset.rates, onset.rates[1:], strict=False):
+        near = abs(now - step) <= RATE_STEPS and now == before + 1
+        if near and min(old, new) > 0 and max(old, new) / min(old, new) >= RATE_RATIO:
+            changed.append(f"the learning rate went from {old:.4g} to {new:.4g} at step {now}")
+    return changed
+
+
+__all__ = ["CANNOT_TELL_STATUS", "CannotReplayError", "Onset", "document_of", "find_onset", "lines"]

@@ -1,0 +1,169 @@
+"""A preflight of a model that code hands over, and single checks for tests.
+
+>>> report = preflight(model=model, batches=[(x, y)], loss_fn=lambda model, batch: mse(model(batch[0]), batch[1]))
+>>> assert report.ok, report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from steadytrain.capture.snapshots.digests import text_digest
+from steadytrain.checks.subject.model_check import Batch, CannotError, Check, Outcome, Subject, tensors_of
+from steadytrain.core.errors import UsageError
+from steadytrain.preflight_runs.check_catalog import check_name, chosen
+from steadytrain.preflight_runs.loss_again import FunctionWay
+from steadytrain.preflight_runs.model_copies import Workbench
+from steadytrain.preflight_runs.runner import document, run_checks, run_one
+from steadytrain.preflight_runs.subject_of_script import with_task
+
+BATCHES_MAX = 32
+LossFunction = Callable[[nn.Module, Any], Any]
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a preflight came to. ``str()`` is the table."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """No check failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the checks that failed."""
+        return tuple(entry["name"] for entry in self.document["checks"] if entry["status"] == "fail")
+
+    def __getitem__(self, name: str) -> Outcome:
+        for entry in self.document["checks"]:
+            if entry["name"] == name:
+                fields = ("status", "message", "numbers", "meaning", "next")
+                return Outcome(*(entry[field] for field in fields))
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        from steadytrain.report.preflight import as_text
+
+        return as_text(self.document)
+
+
+def preflight(
+    *,
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss_fn: LossFunction | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    tokenizer: Any = None,
+    scheduler: Any = None,
+    dataset: Any = None,
+    accumulation: int = 1,
+    checks: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    thorough: bool = False,
+) -> Preflight:
+    """Check ``model`` on its first batches, before it is trained. Everything is afterwards as it was.
+
+    Args:
+        model: as it is before its first update.
+        batches: some micro-batches, each in whatever form ``loss_fn`` takes; at most ``BATCHES_MAX`` are read.
+        loss_fn: ``loss_fn(model, batch)`` gives the loss, one number with its graph. Without it the model is called
+            with the batch (a mapping by name, a tuple in order) and returns the loss, or has it as ``.loss``.
+        optimizer: the one that is to train it; checks of it are not run without.
+        tokenizer: for checks of tokens.
+        scheduler: of the learning rate.
+        dataset: that the batches come from.
+        accumulation: micro-batches for each optimizer step.
+        checks: names of the checks to run; all by default.
+        skip: names of checks not to run.
+        thorough: as ``--full``.
+
+    Raises:
+        UsageError: an argument is of the wrong kind, or the loss cannot be computed.
+    """
+    subject, bench = subject_of(
+        model=model,
+        batches=batches,
+        loss_fn=loss_fn,
+        optimizer=optimizer,
+        tokenizer=tokenizer,
+        scheduler=scheduler,
+        dataset=dataset,
+        accumulation=accumulation,
+    )
+    subject = replace(subject, thorough=thorough)
+    results = run_checks(subject, bench, chosen(tuple(checks), tuple(skip)), modules=[model])
+    if results.moved:
+        raise RuntimeError(f"the preflight did not put back what it found: {text_digest(*results.moved)}")
+    return Preflight(document(subject, results, script=None))
+
+
+def check(one: Check | str, **given: Any) -> Outcome:
+    """One check alone, by name or as an object with thresholds of its own; ``given`` as for :func:`preflight`."""
+    chosen_check = chosen((one,), ())[0] if isinstance(one, str) else one
+    subject, bench = subject_of(**given)
+    return run_one(chosen_check, subject, bench)
+
+
+def subject_of(
+    *,
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss_fn: LossFunction | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    tokenizer: Any = None,
+    scheduler: Any = None,
+    dataset: Any = None,
+    accumulation: int = 1,
+) -> tuple[Subject, Workbench]:
+    """The subject of a model in code, and the bench for it; arguments and errors as for :func:`preflight`."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"preflight: model must be a torch.nn.Module, got {type(model).__name__}")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"preflight: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    if isinstance(batches, (torch.Tensor, Mapping, str)):
+        raise UsageError(f"preflight: batches must be several batches, in a list; got one {type(batches).__name__}")
+    given = list(islice(iter(batches), BATCHES_MAX))
+    if not given:
+        raise UsageError("preflight: batches is empty; give at least one")
+    if not tensors_of([given[0]]):
+        raise UsageError(f"preflight: the first batch holds no tensor: {type(given[0]).__name__}")
+    way = FunctionWay([model], model, loss_fn)
+    bench = Workbench([model])
+    subject = Subject(
+        model=model,
+        batches=(),
+        look_at=lambda batch: batch.way.look(batch),
+        loss_source=way.words,
+        optimizers=() if optimizer is None else (optimizer,),
+        schedulers=() if scheduler is None else (scheduler,),
+        tokenizer=tokenizer,
+        dataset=dataset,
+        accumulation=accumulation,
+    )
+    with bench.copies(seed=0):
+        try:
+            looked = [_batch(way, value, step) for step, value in enumerate(given, start=1)]
+        except CannotError as refusal:
+            raise UsageError(f"preflight: {refusal}") from refusal
+    return with_task(replace(subject, batches=looked), bench), bench
+
+
+def _batch(way: FunctionWay, value: Any, step: int) -> Batch:
+    """The batch with what the model was called with."""
+    batch = Batch(step, {"batch": value}, raw=value, way=way)
+    calls = way.look(batch).calls
+    args, kwargs = (calls[0][1], calls[0][2]) if calls else ((), {})
+    first = next((t for t in tensors_of([args, dict(kwargs), value]) if t.dim() > 0), None)
+    return replace(batch, args=tuple(args), kwargs=dict(kwargs), rows=len(first) if first is not None else None)
+
+
+__all__ = ["Preflight", "check", "check_name", "preflight", "subject_of"]

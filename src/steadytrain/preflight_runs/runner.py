@@ -1,0 +1,179 @@
+"""Runs checks on a subject within their time, one after the other, each on fresh copies; gives the document.
+
+Nothing here prints. An error of a check is its own ``not run``; in our tests it is raised.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.checks.pages import CheckPage, check_page, page_of_class
+from steadytrain.checks.subject.model_check import STATUSES, CannotError, Check, Outcome, Subject, not_run
+from steadytrain.detection.run_recorder import utc_now
+from steadytrain.preflight_runs.check_catalog import check_name
+from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
+
+SCHEMA = "steadytrain.preflight/1"
+FAST_S = 32.0
+"""Seconds for all checks of ``--fast``: with the launch and the script's own set-up that is well within a minute."""
+
+FULL_S = 200.0
+ONE_CHECK_S = {"free": 10.0, "seconds": 20.0, "minutes": 60.0}
+SEED = 20261
+FIRST = ("initial-loss", "overfit-one-batch")
+"""Of those that cost alike these come first: they say most where the time is short."""
+
+_ORDER = ("free", "seconds", "minutes")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A check and what it answered. ``seconds`` is how long it took."""
+
+    name: str
+    cost: str
+    outcome: Outcome
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a preflight. ``moved`` names what was not as before when the checks were over: always nothing."""
+
+    ran: tuple[Ran, ...]
+    seconds: float
+    moved: tuple[str, ...]
+
+
+def run_checks(
+    subject: Subject,
+    bench: Workbench,
+    checks: Sequence[Check],
+    *,
+    modules: Sequence[nn.Module],
+    tell: Callable[[str, int, int], None] = lambda name, number, count: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Results:
+    """Run ``checks``, the cheap ones first.
+
+    Args:
+        subject: what to look at.
+        bench: gives the copies.
+        checks: which.
+        modules: all that has to be afterwards as it is now.
+        tell: told before each check: its name, its number from 1, and how many there are.
+        clock: seconds.
+    """
+    began = clock()
+    deadline = began + (FULL_S if subject.thorough else FAST_S)
+    before = fingerprint(modules, subject.optimizers, subject.schedulers)
+    ordered = sorted(checks, key=_turn)
+    ran = []
+    for number, check in enumerate(ordered):
+        name = check_name(type(check))
+        tell(name, number + 1, len(ordered))
+        started = clock()
+        share = 2.0 * (deadline - started) / (len(ordered) - number)
+        until = started + max(0.0, min(share, ONE_CHECK_S[check.cost], deadline - started))
+        outcome = _run(check, replace(subject, time_left=_left(until, clock)), bench, late=started >= deadline)
+        ran.append(Ran(name, check.cost, _explained(check, outcome), clock() - started))
+    after = fingerprint(modules, subject.optimizers, subject.schedulers)
+    moved = tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+    return Results(tuple(sorted(ran, key=lambda one: one.name)), clock() - began, moved)
+
+
+def run_one(check: Check, subject: Subject, bench: Workbench) -> Outcome:
+    """One check, alone, in its thorough form."""
+    until = time.monotonic() + ONE_CHECK_S[check.cost]
+    subject = replace(subject, thorough=True, time_left=_left(until, time.monotonic))
+    return _explained(check, _run(check, subject, bench, late=False))
+
+
+def document(subject: Subject, results: Results, *, script: str | None) -> dict[str, Any]:
+    """The ``steadytrain.preflight/1`` document."""
+    counts = {status: sum(one.outcome.status == status for one in results.ran) for status in STATUSES}
+    return {
+        "schema": SCHEMA,
+        "script": script,
+        "created": utc_now(),
+        "steadytrain": sys.modules["steadytrain"].__version__,
+        "mode": "full" if subject.thorough else "fast",
+        "model": type(subject.model).__name__,
+        "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
+        "task": subject.task,
+        "loss": subject.loss_source or None,
+        "why_no_loss": subject.why_no_loss or None,
+        "steps": len(subject.observed.get("steps", ())),
+        "batches": len(subject.batches),
+        "rows": sum(batch.rows or 0 for batch in subject.batches),
+        "tokenizer": type(subject.tokenizer).__name__ if subject.tokenizer is not None else None,
+        "restored": not results.moved,
+        "moved": list(results.moved),
+        "seconds": round(results.seconds, 3),
+        "counts": counts,
+        "checks": [
+            {"name": one.name, "cost": one.cost, "seconds": round(one.seconds, 3), **plain(one.outcome.to_json())}
+            for one in results.ran
+        ],
+    }
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON has it: a number that is not finite is null."""
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(entry) for entry in value]
+    return plain(value.item()) if hasattr(value, "item") and getattr(value, "size", 1) != 0 else str(value)
+
+
+def _turn(check: Check) -> tuple[int, bool, bool]:
+    """Cheap ones before those that take minutes; of these, those that have a quick form are the cheaper."""
+    return _ORDER.index(check.cost), not check.quick, check_name(type(check)) not in FIRST
+
+
+def _run(check: Check, subject: Subject, bench: Workbench, *, late: bool) -> Outcome:
+    if check.cost == "minutes" and not subject.thorough and not check.quick:
+        return not_run("it takes minutes; --full runs it")
+    if late:
+        return not_run(f"the time for all checks was over{'' if subject.thorough else '; --full gives more'}")
+    try:
+        with bench.copies(seed=SEED):
+            return check.inspect(subject)
+    except CannotError as refusal:
+        return not_run(str(refusal))
+    except Exception as error:
+        if Guard.reraise:
+            raise
+        return not_run(f"the check itself failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+
+
+def _explained(check: Check, outcome: Outcome) -> Outcome:
+    """What a finding means and what to do, from the check's docstring where it does not say itself."""
+    if outcome.status in ("pass", "not-run"):
+        return outcome
+    page = _page(check)
+    meaning = outcome.meaning or " ".join(page.means.split())
+    return replace(outcome, meaning=meaning, next=outcome.next or page.first_step)
+
+
+def _page(check: Check) -> CheckPage:
+    ours = type(check).__module__.startswith("steadytrain.checks.model.")
+    page = check_page(check_name(type(check))) if ours else None
+    return page or page_of_class(type(check))
+
+
+def _left(until: float, clock: Callable[[], float]) -> Callable[[], float]:
+    return lambda: until - clock()

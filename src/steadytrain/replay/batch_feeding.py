@@ -1,0 +1,78 @@
+"""What every process that does recorded steps again needs: recorded inputs in the form of the script's own; norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.replay.recorded_steps import RecordedStep
+from steadytrain.storage.tree import Opaque
+
+NAMES_MAX = 3
+
+
+def evaluated_between(last: RecordedStep, following: RecordedStep) -> bool:
+    """Whether the recorded run called its model between the two steps (an evaluation), which this one need not do."""
+    calls, then = last.calls[-1:], following.calls[:1]
+    return not calls or not then or calls[0]["random_after"] != then[0]["random_before"]
+
+
+class Merging:
+    """Recorded inputs over the script's own: each tensor with the layout and device that the script gave it."""
+
+    def __init__(self) -> None:
+        self.same = True
+        self.not_kept: list[str] = []
+
+    def put(self, recorded: Any, own: Any) -> Any:
+        if isinstance(recorded, Opaque):
+            if len(self.not_kept) < NAMES_MAX and not recorded.type_name.endswith("WithHistory"):
+                self.not_kept.append(recorded.type_name)
+            return own
+        if isinstance(recorded, Tensor):
+            return self._tensor(recorded, own)
+        if isinstance(recorded, Mapping) and isinstance(own, Mapping):
+            self.same &= recorded.keys() == own.keys()
+            merged = {key: self.put(value, own.get(key)) for key, value in recorded.items()}
+            return merged if type(own) is dict else _rebuilt(own, merged)
+        if isinstance(recorded, (list, tuple)) and isinstance(own, (list, tuple)):
+            self.same &= len(recorded) == len(own)
+            values = [self.put(value, own[at] if at < len(own) else None) for at, value in enumerate(recorded)]
+            return values if type(own) is list else type(own)(*values) if hasattr(own, "_fields") else tuple(values)
+        self.same &= recorded == own
+        return recorded
+
+    def _tensor(self, recorded: Tensor, own: Any) -> Tensor:
+        if not isinstance(own, Tensor):
+            self.same = False
+            return recorded
+        if own.shape != recorded.shape or own.dtype != recorded.dtype:
+            self.same = False
+            return recorded.to(own.device)
+        self.same = self.same and digest(own) == digest(recorded)
+        placed = torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device=own.device)
+        if _overlaps(own):
+            placed = torch.empty_like(recorded, device=own.device)
+        return placed.copy_(recorded)
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+def _rebuilt(own: Any, merged: dict[str, Any]) -> Any:
+    try:
+        return type(own)(merged)
+    except Exception:  # a mapping of the script's own kind
+        return merged
+
+
+def norms_of(measured: Measurement) -> dict[str, str]:
+    """Norm of each gradient by tensor name, exactly, as text: what a tape says of a step."""
+    values: Sequence[float] = measured.record.gradient_norms.tolist()
+    return {name: float(norm).hex() for name, norm in zip(measured.tensor_names, values, strict=True)}

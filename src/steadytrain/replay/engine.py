@@ -1,0 +1,393 @@
+"""Do recorded steps again inside a freshly launched script, and compare every one with the tape.
+
+The script makes steps by itself: all up to the snapshot, so that its own counters stand where they stood, or only its
+first, after which model, optimizer and loaders are there. At the first call of its next step the snapshot takes the
+place of its state. From the end of its own steps on, loaders give the recorded batches, the model gets the recorded
+arguments and random states, and at each gate the hyper-parameters are set; forward, loss, backward and update are the
+script's own.
+
+What the script itself came with is looked at before it is replaced: other batches are told, but are no difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.hooks.model_discovery import module_names
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.incident.freeze import named_state
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.snapshots.tape import random_keys
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
+from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
+from steadytrain.replay.state_restore import differences, restore_groups, restore_state, state_differences
+from steadytrain.replay.step_trace import StepTrace
+from steadytrain.replay.symptom_recurrence import StepNumbers
+from steadytrain.replay.verdict import Difference, Replayed
+from steadytrain.storage.tape_files import Recording, Snapshot
+from steadytrain.tracing.investigator import plain_module
+
+SHORT_LEAD = (
+    "the script made only its first step by itself: what it decides by its own count was not as it was (--lead-s)"
+)
+Done = Callable[[Replayed | str, StepTrace | None], None]
+CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
+
+
+class Replayer(Follower):
+    """``done`` gets what came out, or in words why nothing could; it does not return.
+
+    Args:
+        recording: what to replay from.
+        snapshot: where to begin.
+        until: the last step.
+        own_steps: steps that the script makes by itself.
+        final: weights as they were recorded at the gate of ``until``, None where that is not known.
+        done: called at the gate of ``until``, before its update.
+        trace_step: a step of which every operation is written down.
+        came_again: whether a symptom of finite values came, by the steps that were done again; without it what is
+            looked for is a loss or gradient that is not finite.
+    """
+
+    replays = True
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        snapshot: Snapshot,
+        until: int,
+        own_steps: OwnSteps,
+        final: Tensors | None,
+        done: Done,
+        trace_step: int | None = None,
+        came_again: CameAgain | None = None,
+    ) -> None:
+        self._came_again = came_again
+        self._numbers: dict[int, StepNumbers] = {}
+        self._recording = recording
+        self._steps = RecordedSteps(recording)
+        self._state = RecordedState(snapshot)
+        self._first = snapshot.step + 1
+        self._until = until
+        self._final = final
+        self._done = done
+        self._trace_step = trace_step
+        self._trace: StepTrace | None = None
+        self._stream: Stream | None = None
+        self._own_steps_wanted = own_steps.wanted
+        self._skips_steps = own_steps.skips
+        self._own_steps = 0
+        self._jumped = False
+        self._restored = False
+        self._now = self._first
+        self._call = 0
+        self._compared = 0
+        self._difference: Difference | None = None
+        self._symptom: bool | None = False
+        self._same_batches: bool | None = None
+        self._unasked = False
+        self._notes: list[str] = []
+        self._given: dict[int, int] = {}
+        self._base: dict[int, int] = {}
+        self._first_fetched = self._steps.first_fetched(self._first)
+
+    @property
+    def step_now(self) -> int | None:
+        """The recorded step that is being done again, None before the first of them."""
+        return self._now if self._jumped else None
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def fetch_begins(self, dataset: int) -> Any:
+        """The recorded batch that belongs here.
+
+        Where steps are left out, what loaders gave before is fed as well, as far as the tape has it: a loader that
+        fetches ahead holds a batch of the next step by then.
+        """
+        given, ahead = self._given.get(dataset, 0) + 1, self._first_fetched.get(dataset, 0)
+        if not self._skips_steps or (not self._jumped and given > ahead):
+            return MISSING  # the script's own loader goes on, and its epochs end where they did: see fetched
+        batch = self._recorded_batch(dataset, self._recorded_base(dataset) - ahead + given)
+        if batch is not MISSING:
+            self._given[dataset] = given
+            self._unasked = True
+        return batch
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        """As ``fetch_begins``, where the script's own loader has given ``batch``; a fetch that fails is not counted."""
+        given = self._given[dataset] = self._given.get(dataset, 0) + 1
+        if not self._jumped or self._skips_steps:
+            return MISSING
+        recorded = self._recorded_batch(dataset, given)
+        if recorded is not MISSING:
+            merged = Merging()
+            merged.put(recorded, batch)
+            self._same_batches = self._same_batches is not False and merged.same
+        return recorded
+
+    def _recorded_batch(self, dataset: int, number: int) -> Any:
+        found = self._steps.fetch(dataset, number, near=self._now)
+        if found is None or found[1]["not_kept"] or found[1]["changed_after_use"]:
+            if found is not None:
+                self._note(f"batches of data set {dataset} could not be kept whole; the script's own are used")
+            return MISSING
+        step, fetch = found
+        return step.value(fetch["batch"])
+
+    def _recorded_base(self, dataset: int) -> int:
+        """How many batches the data set had given at the last gate before the first replayed step."""
+        if dataset not in self._base:
+            before, first = self._steps.step(self._first - 1), self._steps.step(self._first)
+            if before is not None:
+                self._base[dataset] = int(before.document["fetched"].get(str(dataset), 0))
+            else:
+                numbers = [f["number"] for f in first.document["fetches"] if f["dataset"] == dataset] if first else []
+                counted = int(first.document["fetched"].get(str(dataset), 0)) if first else 0
+                self._base[dataset] = min(numbers) - 1 if numbers else counted
+        return self._base[dataset]
+
+    # -- a step forms ----------------------------------------------------------------------------------------------
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if not self._jumped:
+            return None
+        if self._call == 0:
+            self._step_begins()
+        step, number = self._recorded(), self._call
+        self._call += 1
+        if number >= len(step.calls):
+            self._differs("batch", "calls of the model", str(len(step.calls)), f"more than {len(step.calls)}")
+            return None
+        recorded = step.calls[number]
+        if recorded["module"] != type(call.module).__qualname__:
+            self._differs("batch", f"call {number}", recorded["module"], type(call.module).__qualname__)
+            return None
+        if self._trace is not None:
+            self._trace.enter_module(plain_module(module))
+        state = step.random(number, "random")
+        if state is not None:
+            state.restore()
+        if recorded["changed_after_use"]:
+            self._note("inputs that were too large to copy were changed in place after use: the script's own are used")
+            return None
+        inputs = step.value(recorded["inputs"])
+        merged = Merging()
+        given = merged.put(inputs["args"], tuple(args)), merged.put(inputs["kwargs"], dict(kwargs))
+        same = self._same_batches is not False and merged.same
+        self._same_batches = same
+        for name in merged.not_kept:
+            self._note(f"inputs of type {name} are not on the tape; the script's own are used")
+        return given
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        if not self._jumped:
+            if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
+                self._prepare_random()  # what the script draws after a forward is drawn from here in its last own step
+            return
+        step, number = self._recorded(), self._call - 1
+        if call is None or not 0 <= number < len(step.calls):
+            self._prepare_random()
+            return
+        after = step.random(number, "random_after")
+        if after is None:
+            return
+        recorded, now = step.calls[number]["random_after"], random_keys(random)
+        for name, key in recorded.items():
+            if key != now[name]:
+                self._differs("random", f"{name} generator after call {number} of the model", str(key), str(now[name]))
+                break
+        after.restore()
+
+    def backward_begins(self) -> None:
+        if self._jumped and self._compared == 0 and self._call == 1 and self._stream is not None:
+            gradients = [parameter.grad for parameter in self._stream.parameters if parameter.grad is not None]
+            if any(bool(gradient.any()) for gradient in gradients):
+                self._note("gradients are carried over from one step to the next, which no snapshot holds")
+        if self._trace is not None:
+            self._trace.backward_begins()
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        self._stream = self._stream or stream
+        if stream is not self._stream:
+            self._note("several optimizers take turns: only the state of the first one is in the snapshots")
+            return
+        if not self._jumped:
+            return
+        if self._call == 0:
+            self._step_begins()  # no call of a module marked the beginning of the step
+        if self._trace is not None and self._now == self._until:
+            self._trace.end()
+        step = self._recorded()
+        if step.document["evaluations"] > 1 or seen.evaluations > 1:
+            self._cannot(f"step {self._now}: the optimizer evaluates its closure several times, which no tape holds")
+        self._compare(step, measured)
+        self._compared += 1
+        if self._came_again is not None:
+            norms = dict(zip(measured.tensor_names, measured.record.gradient_norms.tolist(), strict=True))
+            self._numbers[self._now] = StepNumbers(measured.record.scalars, norms)
+        if self._now == self._until:
+            self._compare_final(stream)
+            self._symptom = self._symptom_came(measured)
+            self._end()
+        restore_groups(step.value(step.document["groups"]), stream)
+
+    def step_ended(self, stream: Stream, folder: Any) -> None:
+        if stream is not self._stream:
+            return
+        if self._jumped:
+            if self._trace is not None:
+                self._trace.end()
+            last = self._recorded()
+            self._now += 1
+            self._call = 0
+            if evaluated_between(last, self._recorded()):
+                self._prepare_random()
+            return
+        self._own_steps += 1
+        if self._own_steps < self._own_steps_wanted:
+            return
+        self._jumped = True
+        if self._skips_steps:
+            self._given.update(self._first_fetched)
+        before = self._steps.step(self._first - 1)
+        if before is not None and evaluated_between(before, self._recorded()):
+            self._prepare_random()
+
+    # -- what is done at each moment -------------------------------------------------------------------------------
+
+    def _recorded(self) -> RecordedStep:
+        step = self._steps.step(self._now)
+        if step is None:
+            self._cannot(f"step {self._now} is not on the tape")
+        assert step is not None
+        if step.document["left_out"] is not None:
+            self._cannot(f"step {self._now} is not whole on the tape: {step.document['left_out']}")
+        return step
+
+    def _prepare_random(self) -> None:
+        """Between two calls: the state in which the script came from its last forward to the next training call."""
+        step = self._recorded()
+        state = step.random(self._call, "random_before") if self._call < len(step.calls) else None
+        if state is not None:
+            state.restore()
+
+    def _step_begins(self) -> None:
+        assert self._stream is not None
+        if not self._restored:
+            self._restored = True
+            wrong, notes = restore_state(self._state, self._stream, list(self.scalers.values()))
+            wrong = wrong or self._steps.damaged(self._first, self._until)
+            if wrong is not None:
+                self._cannot(wrong)
+            for note in notes:
+                self._note(note)
+        elif self._difference is None:
+            shot = self._recording.snapshot_after(self._now - 1)
+            if shot is not None:
+                for name, there, here in state_differences(RecordedState(shot), self._stream):
+                    self._differs("optimizer", name, there, here, step=self._now - 1)
+                    break
+        if self._now == self._trace_step:
+            self._trace = StepTrace(module_names(plain_module(root) for root in self._stream.roots()))
+            self._trace.begin()
+
+    def _compare(self, step: RecordedStep, measured: Measurement) -> None:
+        recorded = step.document
+        if self._call < len(step.calls):
+            self._differs("batch", "calls of the model", str(len(step.calls)), str(self._call))
+        losses = [float(loss).hex() for loss in measured.losses]
+        if len(losses) != len(recorded["losses"]):
+            self._differs("forward", "number of losses", str(len(recorded["losses"])), str(len(losses)))
+        for number, (there, here) in enumerate(zip(recorded["losses"], losses, strict=False)):
+            name = f"loss {number}" if len(losses) > 1 else "loss"
+            if there != here:
+                self._differs("forward", name, _number(there), _number(here))
+        norms = norms_of(measured)
+        for name, there in step.gradient_norms.items():
+            here = norms.get(name, "absent")
+            if there != here:
+                self._differs("backward", f"gradient norm of {name}", _number(there), _number(here))
+        if recorded["skipped"] != measured.record.skipped:
+            self._differs("optimizer", "skipped by the scaler", str(recorded["skipped"]), str(measured.record.skipped))
+
+    def _compare_final(self, stream: Stream) -> None:
+        if self._final is None or self._difference is not None:
+            return
+        here = named_state(list(stream.roots()))
+        parameters = {id(parameter) for root in stream.roots() for parameter in root.parameters()}
+        there = {
+            name: digest(self._final[name])
+            for name, tensor in here.items()
+            if name in self._final and id(tensor) in parameters
+        }
+        for name, recorded, now in differences(there, here):
+            self._differs("optimizer", name, recorded, now, step=self._now - 1)
+            break
+
+    def _symptom_came(self, measured: Measurement) -> bool | None:
+        """The same bits have the same symptom; other ones may have it all the same."""
+        if self._came_again is None:
+            return measured.is_incident
+        return self._difference is None or self._came_again(self._numbers)
+
+    # -- what comes out --------------------------------------------------------------------------------------------
+
+    def _differs(self, phase: str, tensor: str, recorded: str, replayed: str, *, step: int | None = None) -> None:
+        if self._difference is None:
+            self._difference = Difference(self._now if step is None else step, phase, tensor, recorded, replayed)
+
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+
+    def _cannot(self, why: str) -> None:
+        self._done(why, self._ended_trace())
+        raise AssertionError("the process was to end")
+
+    def _end(self) -> None:
+        if self._skips_steps and (self._difference is not None or not self._symptom):
+            self._note(SHORT_LEAD)
+        result = Replayed(
+            from_step=self._first,
+            until_step=self._until,
+            steps=self._compared,
+            first_difference=self._difference,
+            symptom=self._symptom,
+            # A loader that was not asked may have had others.
+            script_batches_equal=None if self._unasked and self._same_batches else self._same_batches,
+            notes=tuple(self._notes),
+        )
+        self._done(result, self._ended_trace())
+        raise AssertionError("the process was to end")
+
+    def _ended_trace(self) -> StepTrace | None:
+        if self._trace is not None:
+            self._trace.end()
+        return self._trace
+
+
+def _number(text: str) -> str:
+    """A number as Python writes it, exact; a NaN is a NaN."""
+    if text == "absent":
+        return text
+    value = float.fromhex(text)
+    return "nan" if math.isnan(value) else repr(value)
+
+
+def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:
+    """Whether the forward that ended is of the last step that the script makes by itself, or follows it.
+
+    One of an evaluation right before that step (``call`` is None) is neither: an epoch begins between the two, and the
+    order of its batches is drawn from the script's own random state.
+    """
+    return own_steps >= wanted if call is None else own_steps + 1 >= wanted

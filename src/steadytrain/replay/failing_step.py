@@ -1,0 +1,215 @@
+"""Do the failing step of an incident again in a new process.
+
+The recorded command is launched once more under a watcher of its own. It makes its own steps up to the one before (or,
+if that takes too long, only its first); then the recorded weights, random state and batch take the place of its own,
+and it goes round its loop once under the tracer. The process ends right there, without running the script's exit code,
+so nothing is saved over what the real run saved.
+
+Run as ``python -m steadytrain.replay.failing_step BUNDLE RESULT.json``; :func:`locate_again` does that.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Finding
+from steadytrain.replay.child_processes import process_group
+from steadytrain.replay.command_runner import leave, run_recorded, watch_with
+from steadytrain.storage.bundle import Bundle, open_bundle, write_json
+from steadytrain.storage.step_look import StepLook
+
+if TYPE_CHECKING:
+    from steadytrain.capture.incident.context import Scene
+
+NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
+LOG_LINES_SHOWN = 5
+RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a checkpoint: put back the one it began with)"
+FORBIDDEN = ("Permission denied", "Operation not permitted")
+FORBIDDEN_HINT = ", where it was not allowed to write: your files are protected while it is launched again"
+MARKS = "^~ "
+"""Under the lines of a traceback: they say nothing in another place."""
+
+
+def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | None]:
+    """Launch the recorded command again and search the failing step; takes at most ``wait_s`` seconds.
+
+    Beside the finding comes what else was looked at, None where the script did not come to its step.
+
+    Raises:
+        UsageError: the bundle does not hold what is needed, or the script is gone.
+    """
+    with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
+        result = Path(scratch) / "result.json"
+        why = launch_again(bundle, "steadytrain.replay.failing_step", [str(result)], result, wait_s=wait_s)
+        if why is not None:
+            return Finding(None, f"not searched: {why}"), None
+        document = json.loads(result.read_text(encoding="utf-8"))
+    look = StepLook.from_json(document["look"]) if document["look"] else None
+    return Finding.from_json(document["finding"]), look
+
+
+def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: Path, *, wait_s: float) -> str | None:
+    """Run ``python -m module BUNDLE arguments...`` where the recorded command ran, until it has written ``result``.
+
+    Returns None when it has, else why not.
+
+    Raises:
+        UsageError: the bundle does not hold what is needed, or the script is gone.
+    """
+    folder = folder_to_run_in(bundle.path, bundle.environment)
+    if not (bundle.path / "model.safetensors").is_file():
+        note = bundle.incident.state_note
+        raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
+    command = ["-m", module, str(bundle.path.absolute()), *arguments]
+    return launch(command, result, folder=folder, wait_s=wait_s)
+
+
+def launch(
+    arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float, until: str = "step"
+) -> str | None:
+    """Run Python with ``arguments`` in ``folder`` until it has written ``result``; None when it has, else why not.
+
+    ``until`` says in the message what the script was to come to.
+    """
+    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s)
+    if ended is None:
+        return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
+    return None if result.is_file() else ended.before(until)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a launched process ended, and the last lines that it printed."""
+
+    status: int
+    said: tuple[str, ...]
+
+    def before(self, until: str) -> str:
+        """In words, of one that did not come to its ``until``."""
+        said = f"; it said: {' | '.join(self.said)}" if self.said else ""
+        hint = RESUMED_HINT if self.status == 0 else ""
+        if any(text in line for line in self.said for text in FORBIDDEN):
+            hint = FORBIDDEN_HINT
+        return f"the launched script ended with {self.status} before its {until}{hint}{said}"
+
+
+def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
+    """Run Python with ``arguments`` in ``folder``, all that it prints into ``log``; None where it took too long."""
+    with (
+        log.open("wb") as output,
+        process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
+    ):
+        try:
+            status = child.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return None
+    said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:])
+
+
+NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
+MOVED_HINT = "; --tree OLD=NEW where it has moved"
+
+
+def check_launch(
+    environment: Mapping[str, Any],
+    *,
+    unknown: str = NOT_RECORDED,
+    script_hint: str = MOVED_HINT,
+    folder_hint: str = MOVED_HINT,
+) -> None:
+    """Whether the recorded command can be launched again; the texts say what is missing, and what to do.
+
+    Raises:
+        UsageError: it is not known, or its script or folder is gone.
+    """
+    script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
+    if not script and not module:
+        raise UsageError(unknown)
+    if script and not Path(script).is_file():
+        raise UsageError(f"{script}: the script is gone{script_hint}")
+    if folder and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: the folder that the script ran in is gone{folder_hint}")
+
+
+def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
+    """Where the recorded command ran.
+
+    Raises:
+        UsageError: it is not known what was run, or it is gone.
+    """
+    unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
+    shown = "; put it back for this, or see `steadytrain replay --tree OLD=NEW`, which takes it from elsewhere"
+    check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
+    return environment.get("cwd")
+
+
+def main(bundle_path: str, result_path: str) -> int:
+    """The launched side: run the recorded command with its step rehearsed."""
+    bundle = open_bundle(Path(bundle_path))
+    return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)), scratch=Path(result_path).parent)
+
+
+def _attach(bundle: Bundle, result_path: Path) -> None:
+    from steadytrain.replay.bundle_state import BundleRehearsal
+    from steadytrain.tracing.compiled_graphs import intercept
+    from steadytrain.tracing.second_looks import LookingLap
+
+    laps: list[LookingLap] = []
+
+    def lap(scene: Scene) -> LookingLap:
+        laps.append(LookingLap(scene, step=bundle.incident.step, method=NEW_PROCESS))
+        return laps[-1]
+
+    def done(finding: Finding) -> None:
+        look = laps[-1].look if laps else None
+        write_json(result_path, {"finding": finding.to_json(), "look": look.to_json() if look else None})
+        leave()
+
+    intercept()
+    watch_with("locate", result_path.parent, rehearsal=BundleRehearsal(bundle, done, lap=lap))
+
+
+def keep_better(bundle: Bundle, finding: Finding) -> bool:
+    """Put ``finding`` into the bundle when it names an operation and the bundle has none; tells whether it did."""
+    from steadytrain.storage.bundle import update_incident
+
+    if finding.located is None or bundle.incident.finding.located is not None:
+        return False
+    update_incident(bundle.path, replace(bundle.incident, finding=finding))
+    return True
+
+
+def is_named_input(finding: Finding) -> bool:
+    """No operation is to blame, but what came into the step broken is named."""
+    return "already h" in finding.why and not finding.why.startswith("not searched")
+
+
+def verdict(recorded: Finding, again: Finding) -> str:
+    """In words: what the new search says about the one at the moment of the incident."""
+    one, other = recorded.located, again.located
+    if one is None and other is None:
+        return "neither search named an operation"
+    if one is None:
+        return "named only now, in the new process"
+    if other is None:
+        return f"named at the incident; in the new process: {again.why}"
+    same = (one.operation, one.module, one.line, one.phase) == (other.operation, other.module, other.line, other.phase)
+    return "the same in the new process as at the incident" if same else "another one than at the incident"
+
+
+def best(recorded: Finding, again: Finding) -> Finding:
+    """The search that names an operation, the newer one where both do."""
+    return again if again.located is not None or recorded.located is None else recorded
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,296 @@
+"""What a launched script writes goes into a folder of ours, and the user's files stay as they are.
+
+A script that is launched again does all that it did before: it saves over its checkpoint, removes old ones, opens its
+log anew. Here each of these lands in a :class:`FileMirror`. What the script has written it reads back from there, what
+it has removed is gone for it.
+
+The functions of Python that take a path are replaced for that (``os``, ``open``, and the writers in other languages
+that training scripts use: torch, safetensors, sqlite3). What passes these by is forbidden by the kernel where it can do
+so (``landlock``): such a write then fails in the script.
+"""
+
+from __future__ import annotations
+
+import builtins
+import getpass
+import inspect
+import io
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import update_wrapper
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from steadytrain.capture.hooks.import_hook import after_import
+from steadytrain.replay.file_mirror import Entries, FileMirror, own_words
+from steadytrain.replay.landlock import forbid_writing
+
+SYSTEM_FOLDERS = tuple(map(Path, ("/dev", "/proc", "/sys")))
+CACHE_VARIABLES = {
+    "XDG_CACHE_HOME": "~/.cache",
+    "TORCHINDUCTOR_CACHE_DIR": "",
+    "TRITON_CACHE_DIR": "~/.triton",
+    "CUDA_CACHE_PATH": "~/.nv",
+    "NUMBA_CACHE_DIR": "",
+    "MPLCONFIGDIR": "~/.config/matplotlib",
+    "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
+}
+"""Folders of compilers and drivers, with their defaults: they can be made again, and speed depends on them."""
+
+WRITES = ("w", "a", "x", "+")
+
+
+def protect_files(scratch: Path) -> None:
+    """Send what this process writes from now on below ``scratch``, which itself is written as usual."""
+    temporary = scratch / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    _keep_compiler_cache()
+    writable = (scratch.resolve(), *SYSTEM_FOLDERS, *_caches())
+    sandbox = FileSandbox(FileMirror(scratch / "written", writable=writable))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+    sys.dont_write_bytecode = True
+    sandbox.install()
+    forbid_writing(writable)
+    _installed.append(sandbox)
+
+
+_installed: list[FileSandbox] = []
+
+
+def branch_files(folder: Path) -> None:
+    """In a copy of this process: go on with a copy of what was written, which the next such process does not see."""
+    for sandbox in _installed:
+        sandbox.mirror.branch(folder)
+
+
+def _keep_compiler_cache() -> None:
+    """It lies in the temporary folder by default, which is another one for the script: graphs would compile anew."""
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        with suppress(OSError, KeyError):
+            user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+            folder = Path(tempfile.gettempdir()) / f"torchinductor_{user}"
+            folder.mkdir(exist_ok=True)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+
+
+def _caches() -> Iterator[Path]:
+    for variable, default in CACHE_VARIABLES.items():
+        name = os.environ.get(variable) or default
+        folder = Path(os.path.expanduser(name)) if name else None
+        if folder is not None and folder.is_dir():
+            yield folder.resolve()
+
+
+class FileSandbox:
+    """Functions of Python, and of libraries in other languages, that go by a mirror."""
+
+    def __init__(self, mirror: FileMirror) -> None:
+        self.mirror = mirror
+
+    def install(self) -> None:
+        """Replace them in this process; there is no way back."""
+        shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree by paths
+        self._replace(os, "open", self._os_open)
+        for module in (builtins, io):
+            self._replace(module, "open", self._open)
+        for name in ("bz2", "lzma", "tarfile"):
+            importing = sys.modules.get(name)
+            for kept in ("_builtin_open", "bltn_open"):
+                if hasattr(importing, kept):
+                    setattr(importing, kept, builtins.open)
+        for name in ("stat", "access", "statvfs", "listxattr", "getxattr"):
+            self._replace(os, name, self._reads(name))
+        for name in ("lstat", "readlink"):
+            self._replace(os, name, self._reads(name, follow=False))
+        for name in ("truncate", "utime", "chmod", "setxattr", "removexattr", "mkfifo", "mknod"):
+            self._replace(os, name, self._writes(name))
+        for name in ("chown", "lchown"):
+            self._replace(os, name, lambda *args, **kwargs: None)
+        for name, ours in (
+            ("chdir", self._chdir),
+            ("listdir", self._listdir),
+            ("scandir", self._scandir),
+            ("getcwd", lambda: self.mirror.outside(self.mirror.real.getcwd())),
+            ("mkdir", self._mkdir),
+            ("rmdir", self._named_rightly(self.mirror.rmdir)),
+            ("remove", self._named_rightly(self.mirror.remove)),
+            ("unlink", self._named_rightly(self.mirror.remove)),
+            ("rename", self._named_rightly(self.mirror.rename)),
+            ("replace", self._named_rightly(self.mirror.rename)),
+            ("link", self._named_rightly(self.mirror.link)),
+            ("symlink", self._symlink),
+        ):
+            self._replace(os, name, ours)
+        self._replace(sqlite3, "connect", self._first_written(sqlite3.connect))
+        self._replace(sqlite3.dbapi2, "connect", sqlite3.connect)
+        self._mend_pathlib()
+        self._mend_safetensors()
+        after_import("torch", self._torch_imported)
+
+    def _torch_imported(self) -> None:
+        """Replace the functions of torch that open files in C++."""
+        import torch
+
+        for name, redirect in (
+            ("PyTorchFileWriter", self.mirror.writing),
+            ("PyTorchFileReader", self.mirror.reading),
+        ):
+            setattr(torch._C, name, _redirected(getattr(torch._C, name), redirect))
+        from_file = torch.UntypedStorage.from_file
+        torch.UntypedStorage.from_file = staticmethod(self._first_read(from_file))  # type: ignore[method-assign]
+
+    def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
+        if hasattr(owner, name):
+            theirs = getattr(owner, name)
+            if inspect.isfunction(ours):
+                update_wrapper(ours, theirs)
+            setattr(owner, name, ours)
+            for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+                if theirs in known:
+                    known.add(getattr(owner, name))
+
+    def _reads(self, name: str, *, follow: bool = True) -> Callable[..., Any]:
+        theirs = getattr(os, name)
+
+        def ours(path: Any = ".", *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
+            followed = follow and kwargs.get("follow_symlinks", True)
+            if not self.mirror.is_used or isinstance(path, int):
+                more = {} if dir_fd is None else {"dir_fd": dir_fd}
+                return theirs(path, *args, **more, **kwargs)
+            with own_words(path):
+                return theirs(self.mirror.reading(path, dir_fd, follow=followed), *args, **kwargs)
+
+        return ours
+
+    def _writes(self, name: str) -> Callable[..., Any]:
+        theirs = getattr(os, name, None)
+
+        def ours(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
+            assert theirs is not None
+            with own_words(path):
+                return theirs(self.mirror.writing(path, dir_fd), *args, **kwargs)
+
+        return ours
+
+    def _named_rightly(self, does: Callable[..., None]) -> Callable[..., None]:
+        def ours(*args: Any, **kwargs: Any) -> None:
+            with own_words(*args[:2]):
+                does(*args, **kwargs)
+
+        return ours
+
+    def _first_written(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        """Of a writer in another language: its first argument is a path, or something to write to."""
+
+        def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
+            return theirs(self.mirror.writing(path) if _is_path(path) and path != ":memory:" else path, *args, **kwargs)
+
+        return ours
+
+    def _first_read(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
+            return theirs(self.mirror.reading(path) if _is_path(path) else path, *args, **kwargs)
+
+        return ours
+
+    def _open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if isinstance(file, int) or "opener" in kwargs:
+            return self.mirror.real.open(file, mode, *args, **kwargs)
+        with own_words(file):
+            if not any(letter in mode for letter in WRITES):
+                return self.mirror.real.open(self.mirror.reading(file), mode, *args, **kwargs)
+            if "x" in mode:
+                self.mirror.must_be_new(file)
+            return self.mirror.real.open(self.mirror.writing(file, keep="w" not in mode), mode, *args, **kwargs)
+
+    def _os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        with own_words(path):
+            if not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
+                if not self.mirror.is_used:
+                    return int(self.mirror.real.os_open(path, flags, mode, dir_fd=dir_fd))
+                return int(self.mirror.real.os_open(self.mirror.reading(path, dir_fd), flags, mode))
+            if flags & os.O_EXCL and flags & os.O_CREAT:
+                self.mirror.must_be_new(path, dir_fd)
+            return int(
+                self.mirror.real.os_open(
+                    self.mirror.writing(path, dir_fd, keep=not (flags & os.O_TRUNC and flags & os.O_CREAT)), flags, mode
+                )
+            )
+
+    def _chdir(self, path: Any) -> None:
+        with own_words(path):
+            if isinstance(path, int) or not self.mirror.is_used:
+                self.mirror.real.chdir(path)
+                return
+            named = self.mirror.named(path)
+            is_there = self.mirror.real.isdir(named) and not self.mirror.is_gone(named)
+            self.mirror.real.chdir(named if is_there else self.mirror.lies(named))
+
+    def _listdir(self, path: Any = ".") -> list[Any]:
+        if isinstance(path, int) or not self.mirror.is_used:
+            found: list[Any] = self.mirror.real.listdir(path)
+            return found
+        with own_words(path):
+            names = [entry.name for entry in self.mirror.entries(path)]
+        return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
+
+    def _scandir(self, path: Any = ".") -> Any:
+        if isinstance(path, int) or not self.mirror.is_used:
+            return self.mirror.real.scandir(path)
+        with own_words(path):
+            return Entries(self.mirror.entries(path))
+
+    def _mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        with own_words(path):
+            self.mirror.must_be_new(path, dir_fd)
+            self.mirror.real.mkdir(self.mirror.writing(path, dir_fd, follow=False), mode)
+
+    def _symlink(self, src: Any, dst: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> None:
+        with own_words(src, dst):
+            self.mirror.must_be_new(dst, dir_fd)
+            self.mirror.real.symlink(os.fsdecode(src), self.mirror.writing(dst, dir_fd, keep=False, follow=False))
+
+    def _mend_pathlib(self) -> None:
+        """Python 3.10 keeps the functions of ``os`` in an accessor of its own."""
+        accessor = getattr(pathlib, "_NormalAccessor", None)
+        for name in vars(accessor) if accessor is not None else ():
+            ours = io.open if name == "open" else getattr(os, name, None)
+            if not name.startswith("__") and ours is not None:
+                setattr(accessor, name, staticmethod(ours))
+
+    def _mend_safetensors(self) -> None:
+        import safetensors
+
+        read = self._first_read(safetensors.safe_open)
+        writers = safetensors.serialize_file
+
+        def written(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+            return writers(tensors, self.mirror.writing(filename), *args, **kwargs)
+
+        places: list[ModuleType | None] = [safetensors]
+        places += [sys.modules.get(f"safetensors.{name}") for name in ("torch", "numpy")]
+        for module in filter(None, places):
+            for name, ours in (("safe_open", read), ("serialize_file", written)):
+                if hasattr(module, name):
+                    setattr(module, name, ours)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | bytes | os.PathLike)
+
+
+def _redirected(theirs: type[Any], redirect: Callable[[Any], Any]) -> type[Any]:
+    """A class whose first argument is a path, or something that is read and written itself."""
+
+    def begin(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        theirs.__init__(self, str(redirect(path)) if _is_path(path) else path, *args, **kwargs)
+
+    return type(theirs.__name__, (theirs,), {"__init__": begin, "__module__": theirs.__module__})

@@ -1,0 +1,136 @@
+"""The launched side of a replay: the recorded command under a follower that does recorded steps again.
+
+The process ends at the gate of the last step, without the script's own exit code, so nothing is saved over what the
+real run saved. Run as ``python -m steadytrain.replay.from_script SOURCE RESULT.json OLD=NEW|- FROM|- UNTIL|- STEP|-
+LEAD_S``: a bundle or a run folder, the first and the last step, the step of which every operation is written down, and
+how many seconds the script's own steps before the first one may take (beyond that it makes only one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Incident, Window
+from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
+from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before
+from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tape_files import Recording, find_recording
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.observers import Follower
+    from steadytrain.replay.step_trace import StepTrace
+    from steadytrain.replay.symptom_recurrence import StepNumbers
+    from steadytrain.replay.verdict import Replayed
+
+MODULE = "steadytrain.replay.from_script"
+NOT_GIVEN = "-"
+CameAgain = Callable[["Mapping[int, StepNumbers]"], "bool | None"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is replayed: a bundle, whose incident is the last step, or a run folder."""
+
+    path: Path
+    environment: Mapping[str, Any]
+    recording: Recording
+    incident: Incident | None
+    came_again: CameAgain | None
+    """Of a symptom of finite values: whether it came, by the steps that were done again."""
+
+    step_s: float
+    """Time of a step of the recorded run, infinite where that is not known."""
+
+    @property
+    def incident_step(self) -> int | None:
+        return self.incident.step if self.incident is not None else None
+
+    def own_steps(self, until: int, lead_s: float) -> OwnSteps:
+        """The steps that the launched script makes by itself: all up to ``until``, if they fit into ``lead_s``."""
+        return own_steps(until - steps_before(self.environment), step_s=self.step_s, lead_s=lead_s)
+
+
+def open_source(path: Path, moved: Moved) -> Source:
+    """Open a bundle or a run folder.
+
+    Raises:
+        UsageError: it is neither, or damaged.
+    """
+    recording = find_recording(path)
+    if is_bundle(path):
+        bundle = moved_bundle(open_bundle(path), moved)
+        incident = bundle.incident
+        return Source(path, bundle.environment, recording, incident, _came_again(bundle), _step_s(bundle.window))
+    run = open_run(path)
+    return Source(path, moved_environment(run.description, moved), recording, None, None, _step_s(run.scalars()))
+
+
+def _came_again(bundle: Bundle) -> CameAgain | None:
+    if bundle.incident.kind != "symptom":
+        return None
+
+    def judge(replayed: Mapping[int, StepNumbers]) -> bool | None:
+        from steadytrain.replay.symptom_recurrence import came_again
+
+        return came_again(bundle.incident.symptoms[0], bundle.scalars, bundle.window, replayed)
+
+    return judge
+
+
+def _step_s(window: Window) -> float:
+    seconds = window.series("step_s").values
+    return float(np.median(seconds)) if len(seconds) else math.inf
+
+
+def main(source: str, result: str, moved: str, first: str, until: str, trace: str, lead_s: str) -> int:
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    snapshot, last = opened.recording.choose(first=_step(first), until=_step(until) or opened.incident_step)
+    place.put_on_path()
+    result_path = Path(result)
+
+    def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
+        from steadytrain.replay.result_files import write_output
+
+        write_output(result_path, outcome, traced)
+        leave()
+
+    def replayer() -> Follower:
+        from steadytrain.replay.engine import Replayer
+        from steadytrain.replay.recorded_steps import Tensors
+
+        weights = opened.path / "model.safetensors"
+        final = Tensors(weights, {}) if last == opened.incident_step and weights.is_file() else None
+        return Replayer(
+            opened.recording,
+            snapshot=snapshot,
+            until=last,
+            own_steps=opened.own_steps(snapshot.step, float(lead_s)),
+            final=final,
+            done=done,
+            trace_step=_step(trace),
+            came_again=opened.came_again if last == opened.incident_step else None,
+        )
+
+    return run_followed(opened, replayer, name="replay", scratch=result_path.parent)
+
+
+def _step(text: str) -> int | None:
+    if text == NOT_GIVEN:
+        return None
+    if not text.isdigit():
+        raise UsageError(f"{text!r}: not the number of a step")
+    return int(text)
+
+
+if __name__ == "__main__":
+    as_program(main)

@@ -1,0 +1,217 @@
+"""Launch replays, and as many more as it takes to say of what kind a difference is.
+
+One replay that is exact is the answer. Else a second one is made; where the two differ, or nothing about the
+environment explains them, more of them write down every operation of the first step that differs, until two of these
+part. Torch-free: all that runs the script does so in processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.replay.environment_changes import changes
+from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_launch, run_logged
+from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.replay.trace_comparison import Part, TracedOperation, first_part
+from steadytrain.replay.verdict import Judgement, Replayed, differ, earliest, judge
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tape_files import Recording, find_recording, recording_note
+
+STEPS_MODULE = "steadytrain.replay.from_script"
+LOOP_MODULE = "steadytrain.replay.from_functions"
+ONE_STEP_MODULE = "steadytrain.replay.from_bundle"
+NOT_GIVEN = "-"
+TRACES_MAX = 4
+"""Replays that are looked at operation by operation, until two of them part: what comes and goes may take some."""
+
+TRACE_BYTES_MAX = 1 << 30
+USAGE_STATUS, OURS = 2, "steadytrain: "
+"""How a launched side of ours ends, and what its last line begins with, where it was asked for what cannot be."""
+
+
+class CannotReplayError(Exception):
+    """The recorded command was launched, but could not be brought to its step; the text says why."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is replayed, and how the command is launched again.
+
+    ``environment`` is the document of the recorded run. ``first`` is None where only the incident's own step is done
+    again, from its bundle. ``incident_step`` is None for a run. ``wait_s`` is for each launch. The launched
+    script makes the steps before ``first`` by itself, as the recorded one did, where they take no more than ``lead_s``;
+    else only its first. ``loop`` names a step function and what builds model and optimizer, in place of the script.
+    """
+
+    source: Path
+    environment: Mapping[str, Any]
+    incident_step: int | None
+    first: int | None
+    until: int
+    moved: Moved
+    wait_s: float
+    lead_s: float
+    loop: tuple[str, str] | None = None
+
+    @property
+    def looked_for(self) -> bool:
+        """Whether the replay comes to the step that has a symptom."""
+        return self.until == self.incident_step
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one launch left."""
+
+    replayed: Replayed
+    environment: dict[str, Any]
+    operations: tuple[TracedOperation, ...]
+    notes: tuple[str, ...]
+
+
+def plan(
+    source: Path,
+    *,
+    first: int | None,
+    until: int | None,
+    moved: Moved,
+    wait_s: float,
+    lead_s: float,
+    loop: tuple[str, str] | None,
+) -> Plan:
+    """Choose the steps, and see that the command can be launched.
+
+    A bundle without a tape can still have its own step done again.
+
+    Raises:
+        UsageError: no such steps, nothing to begin from, or the script is gone.
+    """
+    recording = find_recording(source)
+    check = _check_launch if loop is None else _anything
+    if is_bundle(source):
+        bundle = open_bundle(source)
+        environment, step = bundle.environment, bundle.incident.step
+        onset = bundle.incident.onset_step
+        if bundle.incident.kind == "symptom" and not recording.starts():
+            note = recording_note(source) or bundle.incident.state_note
+            raise UsageError(f"{source}: it has no snapshot with the steps after it ({note}); nothing to replay from")
+        if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
+            _check_one_step(source, bundle.incident.state_note, recording)
+            check(moved_environment(environment, moved))
+            return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
+    else:
+        environment, step, onset = open_run(source).description, None, None
+    snapshot, last = recording.choose(first=first, until=until or step, onset=onset)
+    check(moved_environment(environment, moved))
+    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s, loop)
+
+
+def starts(source: Path) -> list[int]:
+    """The steps that a replay can begin with."""
+    return find_recording(source).starts()
+
+
+def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], Judgement]:
+    """Replay ``times`` times; where ``explain``, make those that it takes to name the kind of a difference, too.
+
+    Raises:
+        CannotReplayError: the launched script did not come to the step.
+    """
+    outputs = [_once(asked, trace_step=None) for _ in range(times)]
+    replays = [output.replayed for output in outputs]
+    changed = changes(asked.environment, outputs[0].environment, moved=asked.moved.pair)
+    if not explain or all(one.exact for one in replays):
+        return replays, judge(replays, changed=changed)
+    if len(replays) == 1:
+        replays.append(_once(asked, trace_step=None).replayed)
+    if not differ(replays) and changed:
+        return replays, judge(replays, changed=changed)
+    first = earliest(replays)
+    assert first is not None
+    part, traced = _part(asked, first.step)
+    return replays, judge(replays, changed=changed, traced=traced, part=part)
+
+
+def _once(asked: Plan, *, trace_step: int | None) -> Output:
+    with tempfile.TemporaryDirectory(prefix="steadytrain-replay-") as scratch:
+        result = Path(scratch) / "result.json"
+        launch(asked, _command(asked, result, trace_step), result)
+        document = _read(result)
+        if "cannot" in document:
+            raise CannotReplayError(str(document["cannot"]))
+        trace = _read(result.parent / "trace.json") if trace_step is not None else {"operations": [], "notes": []}
+        return Output(
+            Replayed.from_json(document["replayed"]),
+            _read(result.parent / "environment.json"),
+            tuple(TracedOperation.from_json(operation) for operation in trace["operations"]),
+            tuple(trace["notes"]),
+        )
+
+
+def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
+    places = [str(asked.source.absolute()), str(result), str(asked.moved)]
+    if asked.first is None:
+        return ["-m", ONE_STEP_MODULE, *places, "plain" if trace_step is None else "trace"]
+    steps = [str(asked.first), str(asked.until), NOT_GIVEN if trace_step is None else str(trace_step)]
+    if asked.loop is not None:
+        return ["-m", LOOP_MODULE, *places[:2], *steps, *asked.loop]
+    return ["-m", STEPS_MODULE, *places, *steps, str(asked.lead_s)]
+
+
+def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
+    folder = None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd")
+    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=asked.wait_s)
+    if ended is None:
+        raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)")
+    if not result.is_file():
+        if ended.status == USAGE_STATUS and ended.said and ended.said[-1].startswith(OURS):
+            raise UsageError(ended.said[-1].removeprefix(OURS))
+        raise CannotReplayError(ended.before("last step"))
+
+
+def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
+    """Where the traces of ``step`` in more replays part; and whether there are two at least."""
+    traces: list[tuple[TracedOperation, ...]] = []
+    while len(traces) < TRACES_MAX:
+        try:
+            trace = _once(asked, trace_step=step).operations
+        except CannotReplayError:
+            break
+        for other in traces:
+            part = first_part(other, trace)
+            if part is not None:
+                return part, True
+        traces.append(trace)
+    return None, len(traces) > 1 and all(traces)
+
+
+def _check_one_step(source: Path, state_note: str, recording: Recording) -> None:
+    if not (source / "model.safetensors").is_file():
+        none = "it has no tape" if not recording.chunks else "no snapshot of it is left"
+        raise UsageError(
+            f"{source}: nothing to replay from: {none}, and its weights are not there (they were {state_note}); the "
+            "run's own folder may have both: name that"
+        )
+
+
+def _anything(environment: Mapping[str, Any]) -> None:
+    """The recorded command is not needed."""
+
+
+def _check_launch(environment: Mapping[str, Any]) -> None:
+    unknown = f"{NOT_RECORDED} (--step-fn needs none)"
+    check_launch(environment, unknown=unknown, script_hint=f"{MOVED_HINT}, --step-fn to do without")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > TRACE_BYTES_MAX:
+        raise UsageError(f"{path.name}: more than {TRACE_BYTES_MAX >> 20} MiB, which is too long a trace to be read")
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document

@@ -1,0 +1,195 @@
+"""A recording as the replaying process needs it: steps, batches, random states and snapshots, as live values.
+
+Documents are read once, tensors one by one when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.snapshots.tape import random_from_parts
+from steadytrain.capture.step.input_recorder import RandomState
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.tape_files import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot
+from steadytrain.storage.tree import decode
+
+NOT_AS_WRITTEN = (
+    "what is on the disk is not what the run has written; `steadytrain replay --from` begins with another snapshot"
+)
+
+
+class Tensors(Mapping[str, Tensor]):
+    """The tensors of a safetensors file, read when they are asked for. ``places`` are other names for them.
+
+    Raises:
+        UsageError: on construction: the file is damaged.
+    """
+
+    def __init__(self, path: Path, places: Mapping[str, str]) -> None:
+        try:
+            self._file = safe_open(path, framework="pt")
+        except Exception as error:  # safetensors has an error type of its own
+            raise UsageError(f"{path}: not readable ({error})") from None
+        self._keys: set[str] = set(self._file.keys())  # type: ignore[no-untyped-call]
+        self._places = places
+
+    def __getitem__(self, name: str) -> Tensor:
+        key = self._places.get(name, name)
+        if key not in self._keys:
+            raise KeyError(name)
+        tensor: Tensor = self._file.get_tensor(key)  # type: ignore[no-untyped-call]
+        return tensor
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._places.get(name, name) in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class RecordedStep:
+    """One step of the tape."""
+
+    def __init__(self, document: Mapping[str, Any], chunk: OpenChunk) -> None:
+        self.document = document
+        self._chunk = chunk
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        calls: list[dict[str, Any]] = self.document["calls"]
+        return calls
+
+    def value(self, tree: Any) -> Any:
+        """A tree of this step with its tensors; what was not kept is :class:`~steadytrain.storage.tree.Opaque`."""
+        return decode(tree, self._chunk.tensors)
+
+    def digest(self, place: str) -> str:
+        """The digest of the tensor at ``place`` of a tree."""
+        return self._chunk.places[place]
+
+    def random(self, call: int, moment: str) -> RandomState | None:
+        """The random state of a call: ``random_before``, ``random`` (as it begins) or ``random_after``."""
+        keys = self.calls[call][moment]
+        return None if keys is None else self._chunk.random(keys)
+
+    @property
+    def gradient_norms(self) -> dict[str, str]:
+        """Norm of each gradient by tensor name, exactly, as text."""
+        value = self.value(self.document["gradient_norms"])
+        return {name: float(norm).hex() for name, norm in zip(value["names"], value["norms"].tolist(), strict=True)}
+
+
+class OpenChunk:
+    """A chunk with its document read."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        document = read_chunk(chunk)
+        self.places: dict[str, str] = document["places"]
+        self.tensors = Tensors(chunk.tensors, self.places)
+        self.first_fetched: dict[str, int] = document["first_fetched"]
+        self._random: dict[str, Any] = document["random"]
+        self.steps = {int(step["step"]): RecordedStep(step, self) for step in document["steps"]}
+
+    def random(self, keys: Mapping[str, Any]) -> RandomState:
+        wanted = [key for key in (keys["python"], keys["numpy"], keys["torch"], *keys["cuda"]) if key is not None]
+        return random_from_parts(keys, {key: decode(self._random[key], self.tensors) for key in wanted})
+
+
+class RecordedSteps:
+    """The tape of a recording, chunk by chunk as it is needed."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._open: dict[Path, OpenChunk] = {}
+
+    def step(self, number: int) -> RecordedStep | None:
+        chunk = self._recording.chunk_of(number)
+        return None if chunk is None else self._opened(chunk).steps.get(number)
+
+    def first_fetched(self, number: int) -> dict[int, int]:
+        """How many batches each data set had given at the gate of the run's first step."""
+        chunk = self._recording.chunk_of(number)
+        counts = self._opened(chunk).first_fetched if chunk is not None else {}
+        return {int(dataset): count for dataset, count in counts.items()}
+
+    def fetch(self, dataset: int, number: int, *, near: int) -> tuple[RecordedStep, dict[str, Any]] | None:
+        """The ``number``-th batch of ``dataset``, None where it is not on the tape. ``near`` is a step close to it."""
+        at = near
+        while (step := self.step(at)) is not None and int(step.document["fetched"].get(str(dataset), 0)) >= number:
+            at -= 1
+        while (step := self.step(at + 1)) is not None:
+            at += 1
+            for fetch in step.document["fetches"]:
+                if fetch["dataset"] == dataset and fetch["number"] == number:
+                    return step, fetch
+            if int(step.document["fetched"].get(str(dataset), 0)) >= number:
+                return None
+        return None
+
+    def damaged(self, first: int, last: int) -> str | None:
+        """A tensor of the chunks with these steps that is not what was written, in words; its key is its digest."""
+        for chunk in self._recording.chunks:
+            if chunk.first <= last and first <= chunk.last:
+                tensors = self._opened(chunk).tensors
+                if any(digest(tensors[key]) != key for key in tensors):
+                    return f"the tape of the steps {chunk.first} to {chunk.last} is damaged: {NOT_AS_WRITTEN}"
+        return None
+
+    def _opened(self, chunk: Chunk) -> OpenChunk:
+        if chunk.document not in self._open:
+            self._open[chunk.document] = OpenChunk(chunk)
+        return self._open[chunk.document]
+
+
+class RecordedState:
+    """A snapshot with its document read."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.step = snapshot.step
+        self._document = read_snapshot(snapshot)
+        self.digests: dict[str, str] = self._document["digests"]
+        self.aliases: dict[str, str] = self._document["aliases"]
+        self.not_kept: list[str] = self._document["not_kept"]
+        self.frozen: frozenset[str] = frozenset(self._document["frozen"])
+        self.tensors = Tensors(snapshot.tensors, self.aliases)
+
+    @property
+    def model(self) -> dict[str, str]:
+        """Digest of each parameter and buffer by name; tied ones under each of their names."""
+        own = {name: value for name, value in self.digests.items() if name.startswith(MODEL_LEAD)}
+        tied = {name: self.digests[other] for name, other in self.aliases.items() if name.startswith(MODEL_LEAD)}
+        return {name.removeprefix(MODEL_LEAD): value for name, value in {**own, **tied}.items()}
+
+    def damaged(self) -> str | None:
+        """A tensor that is not what was written, in words; None where all are."""
+        for key in sorted(self.tensors):
+            if key in self.digests and digest(self.tensors[key]) != self.digests[key]:
+                return f"the snapshot of step {self.step} is damaged ({key}): {NOT_AS_WRITTEN}"
+        return None
+
+    def model_tensor(self, name: str) -> Tensor:
+        return self.tensors[MODEL_LEAD + name]
+
+    @property
+    def optimizers(self) -> list[dict[str, Any]]:
+        return [decode(tree, self.tensors) for tree in self._document["optimizers"]]
+
+    @property
+    def optimizer_digests(self) -> list[Any]:
+        """As ``optimizers``, with the digest of each tensor in its place."""
+        digests = {**self.digests, **{name: self.digests[other] for name, other in self.aliases.items()}}
+        return [decode(tree, digests) for tree in self._document["optimizers"]]
+
+    @property
+    def scalers(self) -> list[dict[str, Any]]:
+        scalers: list[dict[str, Any]] = decode(self._document["scalers"], self.tensors)
+        return scalers

@@ -1,0 +1,39 @@
+"""What a replaying process leaves for the one that launched it: the result, its environment, and a trace if asked for.
+
+Three documents beside each other; the result is written last, so that where it is the others are whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from steadytrain.capture.incident import environment, source_hashes
+from steadytrain.replay.step_trace import StepTrace
+from steadytrain.replay.verdict import Replayed
+from steadytrain.storage.bundle import write_json
+
+ENVIRONMENT_FILE = "environment.json"
+TRACE_FILE = "trace.json"
+
+
+def write_output(result_path: Path, result: Replayed | str, trace: StepTrace | None) -> None:
+    """``result`` is the text why there is none where it could not be replayed."""
+    write_json(result_path.parent / ENVIRONMENT_FILE, present())
+    if trace is not None:
+        operations = [operation.to_json() for operation in trace.operations]
+        notes = [note for note in (trace.trouble, "compiled code was run eagerly" if trace.compiled else None) if note]
+        write_json(result_path.parent / TRACE_FILE, {"operations": operations, "notes": notes})
+    write_json(result_path, {"cannot": result} if isinstance(result, str) else {"replayed": asdict(result)})
+
+
+def present() -> dict[str, Any]:
+    """This process as an incident's ``environment.json`` describes one."""
+    return {
+        **environment.command_facts(),
+        "versions": environment.versions(),
+        "device": environment.devices(),
+        "numerics": environment.numerics(),
+        "sources": source_hashes.source_digests(),
+    }

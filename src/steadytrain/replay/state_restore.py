@@ -1,0 +1,138 @@
+"""Put a recorded state into a freshly launched process: weights, buffers, optimizer state, scalers; and compare it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.incident.freeze import named_state
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.replay.recorded_steps import RecordedState
+from steadytrain.storage.tree import Opaque
+
+
+@torch.no_grad()
+def restore_state(state: RecordedState, stream: Stream, scalers: Sequence[Any]) -> tuple[str | None, list[str]]:
+    """Everything in its place; returns what does not fit (then nothing may be concluded), and notes."""
+    notes = [f"not in the snapshot: {name}" for name in state.not_kept]
+    wrong = state.damaged() or _restore_model(state, stream) or _restore_optimizers(state, stream)
+    recorded = state.scalers
+    if wrong is None and len(recorded) != len(scalers):
+        wrong = f"the launched script has {len(scalers)} gradient scalers, not {len(recorded)}"
+    if wrong is None:
+        for scaler, values in zip(scalers, recorded, strict=True):
+            scaler.load_state_dict(values)
+    return wrong, notes
+
+
+def _restore_model(state: RecordedState, stream: Stream) -> str | None:
+    places = named_state(list(stream.roots()))
+    recorded = state.model
+    for name in sorted(places.keys() ^ recorded.keys() - set(state.not_kept)):
+        return f"the launched script builds another model: {name} is only in the {_side(name in places)}"
+    for name, place in places.items():
+        values = state.model_tensor(name)
+        if place.shape != values.shape or place.dtype != values.dtype:
+            return (
+                f"the launched script builds another model: {name} is {place.dtype}{list(place.shape)}, "
+                f"not {values.dtype}{list(values.shape)}"
+            )
+        place.data.copy_(values)
+        if isinstance(place, nn.Parameter) and place.is_floating_point():
+            place.requires_grad_(name not in state.frozen)
+    return None
+
+
+def _restore_optimizers(state: RecordedState, stream: Stream) -> str | None:
+    recorded = state.optimizers
+    if len(recorded) != len(stream.optimizers):
+        return f"the launched script steps {len(stream.optimizers)} optimizers together, not {len(recorded)}"
+    names = stream.model.names if stream.model else {}
+    for optimizer, values in zip(stream.optimizers, recorded, strict=True):
+        if type(optimizer).__qualname__ != values["class"]:
+            return f"the launched script has the optimizer {type(optimizer).__qualname__}, not {values['class']}"
+        if len(optimizer.param_groups) != len(values["groups"]):
+            return f"its optimizer has {len(optimizer.param_groups)} parameter groups, not {len(values['groups'])}"
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = names.get(id(parameter), "?")
+                if name in values["state"]:
+                    on_device = bool(group.get("capturable") or group.get("fused"))
+                    _restore_entries(optimizer, parameter, values["state"][name], counters_on_device=on_device)
+                else:
+                    optimizer.state.pop(parameter, None)
+    return None
+
+
+def _restore_entries(
+    optimizer: torch.optim.Optimizer, parameter: Tensor, recorded: Any, *, counters_on_device: bool
+) -> None:
+    if not isinstance(recorded, Mapping):
+        return
+    own = optimizer.state[parameter]
+    for key, value in recorded.items():
+        there = own.get(key)
+        if isinstance(value, Opaque):
+            continue
+        if not isinstance(value, Tensor):
+            own[key] = value
+        elif isinstance(there, Tensor) and there.shape == value.shape and there.dtype == value.dtype:
+            there.copy_(value)
+        else:
+            own[key] = _new_entry(parameter, value, counters_on_device=counters_on_device)
+    for key in own.keys() - recorded.keys():
+        del own[key]
+
+
+def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) -> Tensor:
+    """An entry that the launched optimizer has not made yet; where torch's own optimizers put it."""
+    if value.dim() == 0 and parameter.dim() > 0:
+        return value.to(parameter.device if counters_on_device else "cpu", copy=True)
+    if value.shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+    return value.to(parameter.device, copy=True)
+
+
+def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream) -> None:
+    """Hyper-parameters as they stood at the gate of the recorded step."""
+    for optimizer, recorded in zip(stream.optimizers, groups, strict=False):
+        for group, values in zip(optimizer.param_groups, recorded, strict=False):
+            for key, value in values.items():
+                if isinstance(value, Opaque):
+                    continue
+                if isinstance(value, Tensor) and isinstance(group.get(key), Tensor):
+                    with torch.no_grad():
+                        group[key].copy_(value)
+                else:
+                    group[key] = value
+
+
+def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[str, str, str]]:
+    """Tensors of model and optimizers that are not as in ``state``: name, digest there, digest here."""
+    yield from differences(state.model, named_state(list(stream.roots())))
+    names = {name: id_ for id_, name in (stream.model.names if stream.model else {}).items()}
+    for optimizer, recorded in zip(stream.optimizers, state.optimizer_digests, strict=False):
+        own = {id(parameter): values for parameter, values in optimizer.state.items()}
+        for name, entries in recorded["state"].items():
+            here = own.get(names.get(name, -1), {})
+            if not isinstance(entries, Mapping):
+                continue
+            for key, there in entries.items():
+                value = here.get(key)
+                if isinstance(value, Tensor) and isinstance(there, str) and digest(value) != there:
+                    yield f"{name} ({key})", there, digest(value)
+
+
+def differences(recorded: Mapping[str, str], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str, str]]:
+    """Those of ``tensors`` whose digest is not the recorded one."""
+    for name, tensor in tensors.items():
+        if name in recorded and (now := digest(tensor)) != recorded[name]:
+            yield name, recorded[name], now
+
+
+def _side(in_script: bool) -> str:
+    return "script" if in_script else "snapshot"

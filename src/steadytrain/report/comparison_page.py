@@ -1,0 +1,247 @@
+"""A comparison of runs as one self-contained HTML page: opens offline, loads nothing, runs no script.
+
+Renders what ``comparing.runs`` found and computes nothing but where a point lies on the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from steadytrain.compare.circumstances import Entry
+from steadytrain.compare.run_groups import Comparison, Member, Pair
+from steadytrain.compare.seed_noise import Noise
+from steadytrain.core.model import Series
+from steadytrain.report.svg import Frame, scale_to, step_labels
+from steadytrain.report.thinned_curves import curve
+from steadytrain.report.wording import clean, number
+
+COLOURS = ("#1f6feb", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#57534e")
+RUNS_DRAWN_MAX = 24
+ENTRIES_SHOWN_MAX = 200
+POINTS_MAX = 1500
+FRAME = Frame(860, 260)
+DOTS = Frame(860, 0, left=150, right=20, top=14, bottom=26)
+ROW_HEIGHT = 34
+TICKS = 5
+
+HEADLINES = {
+    "equal": "Equal to the last bit",
+    "differ": "The runs differ",
+    "no-difference": "No difference beyond what seeds do",
+    "cannot-tell": "Cannot tell",
+}
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1d2530; --faint: #5b6675; --grid: #e3e7ec; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14181d; --ink: #e8ecf1; --faint: #9aa6b4; --grid: #2b333d; } }
+body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.5rem 3rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p { margin: .3rem 0; } td, th { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
+  border-bottom: 1px solid var(--grid); overflow-wrap: anywhere; }
+th { color: var(--faint); font-weight: 500; } table { border-collapse: collapse; width: 100%; font-size: .93rem; }
+svg { display: block; width: 100%; height: auto; } svg .grid { stroke: var(--grid); }
+svg .tick { fill: var(--faint); font-size: 11px; } svg .mark { stroke: var(--faint); stroke-dasharray: 4 3; }
+svg path { fill: none; stroke-width: 1.4; stroke-linejoin: round; } .small { color: var(--faint); font-size: .9rem; }
+.swatch { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .4rem; }
+"""
+
+
+def page(comparison: Comparison, *, version: str) -> str:
+    """The page of ``comparison``; ``version`` is that of the steadytrain that writes it."""
+    colours = _colours(comparison.members)
+    body = [
+        f"<h1>{escape(HEADLINES[comparison.verdict])}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in headline(comparison)),
+        *(f'<p class="small">{escape(clean(note))}</p>' for note in comparison.notes),
+        _losses(comparison, colours),
+        *(_tails(comparison, noise, colours) for noise in comparison.groups),
+        *(_difference(comparison, pair) for pair in comparison.pairs if not pair.equal),
+        *(_entries(pair.left, pair.right, pair.entries) for pair in comparison.pairs),
+        _entries("first group", "other group", comparison.entries) if comparison.groups else "",
+        _runs(comparison.members, colours),
+        f'<p class="small">steadytrain {escape(version)}</p>',
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(HEADLINES[comparison.verdict])}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(filter(None, body))
+        + "\n</body></html>\n"
+    )
+
+
+def headline(comparison: Comparison) -> list[str]:
+    """What was found, a sentence a pair or a question: also what the terminal shows."""
+    return [*(_pair_line(pair) for pair in comparison.pairs), *(_noise_line(noise) for noise in comparison.groups)]
+
+
+def _pair_line(pair: Pair) -> str:
+    names = f"{clean(pair.left)} and {clean(pair.right)}"
+    first = pair.agreement.first
+    if first is None:
+        return f"{names}: equal in all {pair.agreement.shared_steps:,} shared steps, in every bit that both recorded"
+    what = f"{first.signal} of {clean(first.tensor)}" if first.tensor is not None else first.signal
+    more = f" (and {first.also_count:,} more tensors)" if first.also_count else ""
+    stream = "" if first.stream == "main" else f", stream {clean(first.stream)}"
+    return (
+        f"{names}: part at step {first.step:,}{stream}, phase {first.phase}: {what}{more} is {first.left:.9g} and "
+        f"{first.right:.9g}"
+    )
+
+
+def _noise_line(noise: Noise) -> str:
+    line = f"{clean(noise.left)} and {clean(noise.right)}: {clean(noise.why)}"
+    if noise.interval is None:
+        return line
+    low, high = noise.interval
+    line += f" (difference {noise.difference:+.4g}, interval {low:+.4g} to {high:+.4g}, p {number(noise.p or 0.0)}"
+    if noise.effect is not None and noise.effect_interval is not None:
+        line += f", effect {noise.effect:+.2f}, {noise.effect_interval[0]:+.2f} to {noise.effect_interval[1]:+.2f}"
+    return line + f"; {noise.method}, {len(noise.left_values)} and {len(noise.right_values)} runs)"
+
+
+def _colours(members: Sequence[Member]) -> list[str]:
+    """A colour a group where there are groups, else a colour a run."""
+    groups = list(dict.fromkeys(member.group for member in members))
+    return [
+        COLOURS[(groups.index(member.group) if member.group is not None else at) % len(COLOURS)]
+        for at, member in enumerate(members)
+    ]
+
+
+def _losses(comparison: Comparison, colours: Sequence[str]) -> str:
+    members = comparison.members[:RUNS_DRAWN_MAX]
+    drawn = [(member.loss, colour) for member, colour in zip(members, colours, strict=False) if len(member.loss)]
+    marks = [pair.agreement.first.step for pair in comparison.pairs if pair.agreement.first is not None]
+    keys = dict.fromkeys(
+        (clean(member.group or member.run.name), colour) for member, colour in zip(members, colours, strict=False)
+    )
+    legend = " &nbsp; ".join(
+        f'<span class="swatch" style="background:{colour}"></span>{escape(name)}' for name, colour in keys
+    )
+    return f'<h2>Loss</h2><p class="small">{legend}</p>{lines(drawn, "loss", marks)}' if drawn else ""
+
+
+def _difference(comparison: Comparison, pair: Pair) -> str:
+    by_name = {member.run.name: member.loss for member in comparison.members}
+    left, right = by_name[pair.left], by_name[pair.right]
+    steps, at, other = np.intersect1d(left.steps, right.steps, return_indices=True)
+    apart = np.abs(right.values[other] - left.values[at])
+    here = np.isfinite(apart) & (apart > 0)
+    if not here.any():
+        return ""
+    drawing = lines([(Series(steps[here], apart[here]), COLOURS[0])], "difference of the losses", [], logarithmic=True)
+    names = f"{escape(clean(pair.left))} and {escape(clean(pair.right))}"
+    return f"<h2>How far the losses of {names} are apart</h2>{drawing}"
+
+
+def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int], *, logarithmic: bool = False) -> str:
+    """Several series in one drawing with the same axes; ``marks`` are steps with a dashed line."""
+    thinned = [
+        (found, colour) for series, colour in drawn if (found := curve(title, title, series, points_max=POINTS_MAX))
+    ]
+    points = [
+        value
+        for found, _ in thinned
+        for value in found.values
+        if math.isfinite(value) and (value > 0 or not logarithmic)
+    ]
+    if not points:
+        return '<p class="small">no finite value to draw</p>'
+    first, last = min(found.steps[0] for found, _ in thinned), max(found.steps[-1] for found, _ in thinned)
+    across = FRAME.across(first, last)
+
+    def height(value: float) -> float:
+        return math.log10(value) if logarithmic else value
+
+    low, high = height(min(points)), height(max(points))
+    up = scale_to(low, high, FRAME.height - FRAME.bottom - FRAME.room, FRAME.top + FRAME.room)
+    label = f"{escape(title)} over the steps"
+    parts = [f'<svg viewBox="0 0 {FRAME.width} {FRAME.height}" role="img" aria-label="{label}">']
+    for tick in range(TICKS):
+        value = low + (high - low) * tick / (TICKS - 1)
+        y = up(value)
+        shown = number(10**value if logarithmic else value)
+        parts.append(f'<line class="grid" x1="{FRAME.left}" x2="{FRAME.width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{FRAME.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{shown}</text>')
+    for mark in marks:
+        x = across(mark)
+        parts.append(
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{FRAME.top}" y2="{FRAME.height - FRAME.bottom}">'
+            f"<title>step {mark:,}</title></line>"
+        )
+    for found, colour in thinned:
+        path, pen = [], "M"
+        for step, value in zip(found.steps, found.values, strict=True):
+            if not math.isfinite(value) or (logarithmic and value <= 0):
+                pen = "M"
+                continue
+            path.append(f"{pen}{across(step):.1f} {up(height(value)):.1f}")
+            pen = "L"
+        parts.append(f'<path d="{"".join(path)}" stroke="{colour}"/>')
+    return "\n".join([*parts, *step_labels(first, last, across, FRAME.height - 7, FRAME.width), "</svg>"])
+
+
+def _tails(comparison: Comparison, noise: Noise, colours: Sequence[str]) -> str:
+    """Each run's number as a dot, a row a group."""
+    rows = [(noise.left, noise.left_values), (noise.right, noise.right_values)]
+    values = [value for _, row in rows for value in row]
+    if not values or comparison.tail is None:
+        return ""
+    of_group = {member.group: colour for member, colour in zip(comparison.members, colours, strict=True)}
+    height = DOTS.top + ROW_HEIGHT * len(rows) + DOTS.bottom
+    across = scale_to(min(values), max(values), DOTS.left, DOTS.width - DOTS.right)
+    label = "mean loss of each run at the end"
+    parts = [f'<svg viewBox="0 0 {DOTS.width} {height}" role="img" aria-label="{label}">']
+    for at, (name, row) in enumerate(rows):
+        y = DOTS.top + ROW_HEIGHT * (at + 0.5)
+        parts.append(f'<line class="grid" x1="{DOTS.left}" x2="{DOTS.width - DOTS.right}" y1="{y}" y2="{y}"/>')
+        shown = escape(clean(name))
+        parts.append(f'<text class="tick" x="{DOTS.left - 12}" y="{y + 4}" text-anchor="end">{shown}</text>')
+        colour = of_group.get(name, COLOURS[0])
+        parts += [
+            f'<circle cx="{across(value):.1f}" cy="{y}" r="5" fill="{colour}" fill-opacity=".7">'
+            f"<title>{number(value)}</title></circle>"
+            for value in row
+        ]
+    for value in dict.fromkeys((min(values), max(values))):
+        x = across(value)
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{number(value)}</text>')
+    first, last = comparison.tail
+    return f"<h2>Mean loss over steps {first:,} to {last:,}, a dot a run</h2>" + "\n".join([*parts, "</svg>"])
+
+
+def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
+    rows = [
+        f"<tr><td>{escape(clean(entry.name))}</td><td>{_cell(entry.left)}</td><td>{_cell(entry.right)}</td></tr>"
+        for entry in entries[:ENTRIES_SHOWN_MAX]
+    ]
+    title = "<h2>What was set otherwise</h2>"
+    if not rows:
+        return f"{title}<p>No recorded entry of configuration or environment differs.</p>"
+    more = len(entries) - ENTRIES_SHOWN_MAX
+    tail = f'<p class="small">and {more:,} more; --json lists all</p>' if more > 0 else ""
+    heads = f"<tr><th>Entry</th><th>{escape(clean(left))}</th><th>{escape(clean(right))}</th></tr>"
+    return f"{title}<table>{heads}{''.join(rows)}</table>{tail}"
+
+
+def _cell(value: str | None) -> str:
+    return '<span class="small">not there</span>' if value is None else escape(clean(value, length_max=400))
+
+
+def _runs(members: Sequence[Member], colours: Sequence[str]) -> str:
+    rows = [
+        f'<tr><td><span class="swatch" style="background:{colour}"></span>{escape(clean(member.run.name))}</td>'
+        f"<td>{escape(clean(member.group or ''))}</td><td>{escape(clean(member.seed or ''))}</td>"
+        f"<td>{len(member.loss):,}</td><td>{escape(clean(member.run.ended or 'not recorded'))}</td>"
+        f"<td>{'' if member.tail is None else number(member.tail)}</td></tr>"
+        for member, colour in zip(members, colours, strict=True)
+    ]
+    heads = "".join(f"<th>{head}</th>" for head in ("Run", "Group", "Seed", "Losses", "Ended", "Loss at the end"))
+    return f"<h2>Runs</h2><table><tr>{heads}</tr>{''.join(rows)}</table>"

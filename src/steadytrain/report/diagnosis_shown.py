@@ -1,0 +1,163 @@
+"""A stored or fresh diagnosis as shown: verdict, evidence for and against, the table of trials, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steadytrain.core.model import Severity
+from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, Answer, BatchRow, Diagnosis, Evidence, Status
+from steadytrain.report.wording import clean, count, enumerated, number
+
+EVIDENCE_MAX = 6
+ROWS_MAX = 8
+TRIALS_MAX = 40
+BATCH_ROWS_MAX = 16
+ROW_TEXT_MAX = 500
+VALUES_SHOWN = 8
+CONTROL = "unchanged"
+WORKS = "removed"
+_SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
+
+
+@dataclass(frozen=True)
+class RemedyRow:
+    """An intervention as shown; ``tried`` says what its trial did, in words, ``works`` that it removed the symptom."""
+
+    rung: int
+    what: str
+    tried: str
+    command: str
+    works: bool
+
+
+@dataclass(frozen=True)
+class CausePart:
+    """One cause as shown."""
+
+    name: str
+    status: str
+    confidence: str
+    summary: str
+    why: str
+    supports: tuple[str, ...]
+    against: tuple[str, ...]
+    layer: str
+    rows: str
+    remedies: tuple[RemedyRow, ...]
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """One line of the table of trials as shown."""
+
+    trial: str
+    effect: str
+    why: str
+
+
+@dataclass(frozen=True)
+class DiagnosisPart:
+    """A diagnosis as shown. ``causes`` has those that are still in play, ``refuted`` the others in a line each."""
+
+    verdict: str
+    severity: Severity | None
+    why: str
+    symptom: str
+    replay: str
+    causes: tuple[CausePart, ...]
+    refuted: tuple[str, ...]
+    trials: tuple[TrialLine, ...]
+    record_next: tuple[str, ...]
+    notes: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def part(answer: Answer) -> DiagnosisPart:
+    """What is shown of ``answer``; all that comes from a disk is made safe to print."""
+    in_play = [one for one in answer.diagnoses if one.status != "refuted"]
+    refuted = [one for one in answer.diagnoses if one.status == "refuted"]
+    return DiagnosisPart(
+        verdict=_verdict(answer),
+        severity=_SEVERITIES.get(answer.status),
+        why=clean(answer.why),
+        symptom=clean(answer.symptom),
+        replay=clean(f"{answer.replay}: {answer.replay_note}" if answer.replay_note else answer.replay),
+        causes=tuple(_cause(one) for one in in_play),
+        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted),
+        trials=tuple(
+            TrialLine(clean(row.trial), clean(row.effect), clean(row.why)) for row in answer.trials[:TRIALS_MAX]
+        ),
+        record_next=tuple(map(clean, answer.record_next)),
+        notes=tuple(map(clean, answer.notes)),
+        texts=tuple(_row(row) for row in answer.rows[:BATCH_ROWS_MAX]),
+    )
+
+
+def _verdict(answer: Answer) -> str:
+    if answer.verdict == UNKNOWN:
+        return "Cause unknown"
+    confidence = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
+    return clean(f"{answer.status}: {answer.verdict} ({confidence:.2f})")
+
+
+def _cause(one: Diagnosis) -> CausePart:
+    # That the unchanged replay shows the symptom is said of the replay, and not again of every cause.
+    own = [evidence for evidence in one.evidence if evidence.trial != CONTROL or evidence.verdict == "refutes"]
+    supports = [_told(evidence) for evidence in own if evidence.verdict == "supports"]
+    against = [_told(evidence) for evidence in own if evidence.verdict == "refutes"]
+    return CausePart(
+        name=clean(one.cause),
+        status=one.status,
+        confidence=f"{one.confidence:.2f}",
+        summary=clean(one.summary),
+        why=clean(one.why),
+        supports=_few(supports),
+        against=_few(against),
+        layer=clean(one.layer or ""),
+        rows=enumerated([str(row) for row in one.batch_rows], ROWS_MAX),
+        remedies=tuple(
+            RemedyRow(
+                remedy.rung,
+                clean(remedy.what),
+                _tried(remedy.tried),
+                clean(remedy.command or ""),
+                works=remedy.tried == WORKS,
+            )
+            for remedy in sorted(one.interventions, key=lambda remedy: remedy.tried != WORKS)
+        ),
+    )
+
+
+def _row(row: BatchRow) -> str:
+    """``row 3 of step 90 (loss 7.1), input_ids: "text" (17, 4, 4, ... 64 values)``."""
+    loss = "" if row.loss is None else f" (loss {row.loss if isinstance(row.loss, str) else number(row.loss)})"
+    values = ", ".join(one if isinstance(one, str) else f"{one:.5g}" for one in row.values[:VALUES_SHOWN])
+    place = f"from {row.first} on: " if row.first else ""
+    more = f" ... of {count(row.elements)}" if row.elements > len(row.values[:VALUES_SHOWN]) else ""
+    known = row.smallest is not None and row.largest is not None
+    ends = f"; {number(row.smallest or 0.0)} to {number(row.largest or 0.0)}" if known else ""
+    said = f'"{row.text}" ' if row.text else ""
+    sample = f", {row.sample}" if row.sample else ""
+    tensor = f"input {row.tensor}" if row.tensor.isdecimal() else row.tensor
+    told = f"row {row.row} of step {count(row.step)}{sample}{loss}, {tensor}: {said}({place}{values}{more}{ends})"
+    return clean(told, length_max=ROW_TEXT_MAX)
+
+
+def _few(lines: Sequence[str]) -> tuple[str, ...]:
+    more = (f"and {len(lines) - EVIDENCE_MAX} more",) if len(lines) > EVIDENCE_MAX else ()
+    return (*lines[:EVIDENCE_MAX], *more)
+
+
+def _told(evidence: Evidence) -> str:
+    return clean(evidence.what if evidence.trial == SIGNATURE else f"{evidence.trial}: {evidence.what}")
+
+
+def _why_refuted(one: Diagnosis) -> str:
+    against = [evidence for evidence in one.evidence if evidence.verdict == "refutes"]
+    return _told(against[0]) if against else "the others explain more"
+
+
+def _tried(effect: str | None) -> str:
+    words = {"removed": "removes it", "persists": "does not help", "worse": "makes it worse", "delayed": "delays it"}
+    return "" if effect is None else words.get(effect, "")

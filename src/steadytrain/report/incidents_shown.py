@@ -1,0 +1,157 @@
+"""One incident as shown: where it began, what was not finite, what was done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import BadTensor, Incident, Located, Samples, gravity
+from steadytrain.report.look import look_facts
+from steadytrain.report.report_values import IncidentPart, Place
+from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
+from steadytrain.storage.bundle import open_for_report
+from steadytrain.storage.step_look import read_look
+
+INCIDENTS_MAX = 8
+PARAMETERS_MAX = 24
+TENSORS_MAX = 8
+CHAIN_MAX = 24
+BATCHES_MAX, SAMPLES_MAX = 4, 8
+
+
+def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]]:
+    """The incidents that can be opened, the gravest first, and what to say of the others."""
+    opened: list[tuple[Incident, Path]] = []
+    notes = []
+    for path in paths[:INCIDENTS_MAX]:
+        try:
+            opened.append((open_for_report(path).incident, path))
+        except UsageError as error:
+            notes.append(f"Incident not opened: {error}")
+    parts = [incident_part(incident, path) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
+    if len(paths) > INCIDENTS_MAX:
+        notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
+    return parts, notes
+
+
+def incident_part(incident: Incident, path: Path) -> IncidentPart:
+    located = incident.finding.located
+    parameters = [_bad_tensor(tensor) for tensor in incident.parameters[:PARAMETERS_MAX]]
+    if len(incident.parameters) > PARAMETERS_MAX:
+        parameters.append(Fact("…", f"and {len(incident.parameters) - PARAMETERS_MAX} more"))
+    losses = enumerated([number(loss) for loss in incident.losses], TENSORS_MAX)
+    if incident.loss_origin and losses:
+        losses += f" (from {clean(incident.loss_origin)})"
+    notes = (
+        f"Batches: {incident.batch_note}" if incident.batch_note else "",
+        *(f"Samples: {samples_text(one, alone=len(incident.samples) == 1)}" for one in incident.samples[:BATCHES_MAX]),
+        f"State: {incident.state_note}" if incident.state_note else "",
+    )
+    look, unread = _look(path)
+    return IncidentPart(
+        title=incident_verdict(incident),
+        path=str(path),
+        step=incident.step,
+        place=_place(located) if located else None,
+        why=clean(incident.finding.why) if incident.kind == "nonfinite" else "",
+        losses=losses,
+        parameters=tuple(parameters),
+        action=_action_sentence(incident),
+        notes=tuple(clean(note) for note in (*notes, unread) if note),
+        look=look,
+    )
+
+
+def samples_text(samples: Samples, *, alone: bool) -> str:
+    """Of what a batch was made, what is not finite first."""
+    which = "" if alone else f"of batch {samples.batch}, "
+    every = enumerated([str(index) for index in samples.indices], SAMPLES_MAX)
+    told = f"{which}{len(samples.indices)} of {samples.dataset}: {every}"
+    if not samples.nonfinite_rows:
+        return told
+    bad = enumerated([f"{samples.named(row)} (row {row})" for row in samples.nonfinite_rows], SAMPLES_MAX)
+    fields = enumerated([repr(field) for field in samples.nonfinite_fields], SAMPLES_MAX)
+    return f"{bad} with NaN or Inf{f' in {fields}' if fields else ''}; {told}"
+
+
+def _look(path: Path) -> tuple[tuple[Fact, ...], str]:
+    """What `steadytrain locate` saw, where it was run; and why that cannot be read."""
+    try:
+        look = read_look(path)
+    except UsageError as error:
+        return (), str(error)
+    return (tuple(look_facts(look)) if look is not None else ()), ""
+
+
+def incident_verdict(incident: Incident) -> str:
+    located = incident.finding.located
+    if incident.kind == "symptom" and incident.symptoms:
+        first = incident.symptoms[0]
+        return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
+    if located is None:
+        what = clean(incident.symptoms[0].message) if incident.symptoms else "a value was not finite"
+        return f"Step {count(incident.step)}: {what}"
+    where = f" in {clean(located.module)}" if located.module else ""
+    line = f", {clean(_short_line(located))}" if located.file else ""
+    return (
+        f"Step {count(incident.step)}: the first {_produced(located)} came from "
+        f"{clean(located.operation)} ({located.phase}){where}{line}"
+    )
+
+
+def _action_sentence(incident: Incident) -> str:
+    action = incident.action
+    reason = f" ({clean(action.reason)})" if action.reason else ""
+    if action.what == "refused-update":
+        return (
+            f"The update of step {count(action.step)} was refused: "
+            f"weights and optimizer state are as they were before it{reason}."
+        )
+    if action.what == "refused-rest-of-update":
+        return (
+            f"The rest of the update of step {count(action.step)} was refused: its optimizer had moved the weights in "
+            f"earlier evaluations of its closure{reason}."
+        )
+    return f"steadytrain only observed step {count(action.step)} and changed nothing{reason}."
+
+
+def _place(located: Located) -> Place:
+    chain = [clean(name) for name in located.chain[:CHAIN_MAX]]
+    if len(located.chain) > CHAIN_MAX:
+        chain.append(f"and {len(located.chain) - CHAIN_MAX} more")
+    return Place(
+        operation=clean(located.operation),
+        produced=_produced(located),
+        phase=located.phase,
+        module=_module(located),
+        line=clean(f"{located.file}:{located.line}") if located.file else "not known",
+        code=clean((located.code or "").strip()),
+        inputs=tuple(
+            Fact(clean(operand.name), clean(operand.summary())) for operand in located.inputs[:PARAMETERS_MAX]
+        ),
+        chain=tuple(chain),
+        reached=clean(located.reached),
+        method=clean(located.method),
+    )
+
+
+def _bad_tensor(tensor: BadTensor) -> Fact:
+    shape = list(tensor.shape)
+    counts = " and ".join(f"{count(bad)} {what}" for bad, what in ((tensor.nan, "NaN"), (tensor.inf, "Inf")) if bad)
+    value = f"{counts or 'none bad'} of {count(tensor.count)} elements, {tensor.dtype.removeprefix('torch.')} {shape}"
+    return Fact(clean(tensor.name), clean(value))
+
+
+def _module(located: Located) -> str:
+    if located.module:
+        return clean(located.module)
+    return "the model itself" if located.phase == "forward" else "outside the model's modules"
+
+
+def _produced(located: Located) -> str:
+    return {"nan": "NaN", "inf": "Inf"}[located.produced]
+
+
+def _short_line(located: Located) -> str:
+    return f"{Path(located.file or '').name}:{located.line}"

@@ -1,0 +1,85 @@
+"""The tables of a stream as a report needs them: what can be read is read, and what cannot is said.
+
+The names of tables and columns are those on the disk (``docs/signals.md``); what measures them is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import GRADIENT_ABSENT, TABLES, IntArray, Series, Table
+from steadytrain.report.layer_labels import WHOLE_MODEL
+from steadytrain.report.wording import clean
+from steadytrain.storage.columnar import is_available
+from steadytrain.storage.numbered_files import PARQUET
+from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.tables import read_readable
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a table: ``values`` has shape ``(readings, rows)``, NaN not measured, ``inf`` not finite."""
+
+    rows: tuple[str, ...]
+    steps: IntArray
+    values: NDArray[np.float32]
+
+    def series(self, row: int) -> Series:
+        """The readings of a row that have a value."""
+        values = self.values[:, row].astype(np.float64)
+        here = ~np.isnan(values)
+        return Series(self.steps[here], values[here])
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The tables of a stream that hold something, and in words what could not be read."""
+
+    tables: Mapping[str, Table]
+    notes: tuple[str, ...]
+
+    def rows(self, table: str) -> tuple[str, ...]:
+        """The rows of a table, that of the model itself by :data:`WHOLE_MODEL`."""
+        return tuple(row or WHOLE_MODEL for row in self.tables[table].rows) if table in self.tables else ()
+
+    def cells(self, table: str, column: str, *, bad: tuple[str, ...] = ()) -> Cells | None:
+        """A column, ``inf`` also where one of the columns ``bad`` counts something; None where nothing was measured."""
+        found = self.tables.get(table)
+        if found is None or column not in found.columns:
+            return None
+        values = found.values[:, :, found.columns.index(column)].copy()
+        if table == "gradients":
+            # A NaN is measured here, and what is absent has a mark.
+            absent = values == GRADIENT_ABSENT
+            values[~np.isfinite(values)] = np.inf
+            values[absent] = np.nan
+        for name in bad:
+            if name in found.columns:
+                values[found.values[:, :, found.columns.index(name)] > 0] = np.inf
+        if np.isnan(values).all():
+            return None
+        return Cells(self.rows(table), found.steps, values)
+
+
+def read(run: RunRecord, stream: str, names: Collection[str] = tuple(TABLES)) -> Readings:
+    """The tables ``names`` of a stream, as far as there are such and this machine can read them."""
+    tables, notes = {}, []
+    for name in run.tables(stream):
+        if name not in names:
+            continue
+        folder = run.path / "tables" / stream / name
+        try:
+            table = read_readable(folder)
+        except UsageError as error:
+            notes.append(clean(f"The table {name} was not read: {error}"))
+            continue
+        if not is_available() and any(folder.glob(f"*{PARQUET}")):
+            notes.append(f"Older steps of the table {name} are Parquet and not shown: pip install 'steadytrain[query]'")
+        if len(table):
+            tables[name] = table
+    return Readings(tables, tuple(notes))

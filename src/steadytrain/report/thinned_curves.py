@@ -1,0 +1,118 @@
+"""Curves that a report draws: a series thinned to a bounded number of points that still shows what happened.
+
+Thinning keeps, of every stretch of steps, the smallest and the largest finite value and the first that is not finite:
+a spike or a NaN of one step survives any zoom. Means never appear here, they would hide both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadytrain.core.model import FloatArray, IntArray, Series
+
+POINTS_MAX = 3000
+SPARK_CELLS = 34
+_KEPT_PER_STRETCH = 5
+_BLOCKS = "▁▂▃▄▅▆▇█"
+NOT_FINITE = "✗"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One signal to draw.
+
+    ``steps`` and ``values`` are thinned and may hold NaN and Inf as measured. ``smallest`` and ``largest`` are over
+    all finite values (None without any), ``not_finite`` counts the others, ``count`` all of them. ``spark`` is the
+    curve in one line of block characters, with ``✗`` for a stretch that holds a value that is not finite.
+    """
+
+    name: str
+    title: str
+    logarithmic: bool
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    smallest: float | None
+    largest: float | None
+    not_finite: int
+    count: int
+    spark: str
+
+
+def curve(
+    name: str, title: str, series: Series, *, scale: str = "linear", points_max: int = POINTS_MAX
+) -> Curve | None:
+    """The curve of ``series``; None when it has no step. ``scale`` is ``linear`` or ``log``."""
+    if not len(series):
+        return None
+    finite = series.values[np.isfinite(series.values)]
+    # A logarithmic axis cannot show a zero; a curve of zeros is drawn on a linear one.
+    logarithmic = scale == "log" and bool(np.any(finite > 0)) and not np.any(finite < 0)
+    kept = thin(series.values, points_max=points_max)
+    return Curve(
+        name=name,
+        title=title,
+        logarithmic=logarithmic,
+        steps=tuple(series.steps[kept].tolist()),
+        values=tuple(series.values[kept].tolist()),
+        smallest=float(finite.min()) if len(finite) else None,
+        largest=float(finite.max()) if len(finite) else None,
+        not_finite=len(series) - len(finite),
+        count=len(series),
+        spark=spark(series.values, logarithmic=logarithmic),
+    )
+
+
+def thin(values: FloatArray, *, points_max: int = POINTS_MAX) -> IntArray:
+    """Positions to keep, ascending, at most ``points_max``: first, last, and each stretch's extremes and not-finite."""
+    if len(values) <= points_max:
+        return np.arange(len(values))
+    kept: set[int] = set()
+    for start, stop in _stretches(len(values), points_max // _KEPT_PER_STRETCH):
+        part = values[start:stop]
+        kept |= {start, stop - 1}
+        finite = np.isfinite(part)
+        if finite.any():
+            kept |= {
+                start + int(np.argmin(np.where(finite, part, np.inf))),
+                start + int(np.argmax(np.where(finite, part, -np.inf))),
+            }
+        if not finite.all():
+            kept.add(start + int(np.argmin(finite)))
+    return np.array(sorted(kept), np.int64)
+
+
+def spark(values: FloatArray, *, cells: int = SPARK_CELLS, logarithmic: bool = False) -> str:
+    """``values`` as at most ``cells`` block characters; each shows the largest value of its stretch."""
+    peaks: list[float] = []
+    for start, stop in _stretches(len(values), min(cells, len(values))):
+        part = values[start:stop]
+        peaks.append(float(part.max()) if np.isfinite(part).all() else math.nan)
+    heights = [_height(peak, logarithmic=logarithmic) for peak in peaks]
+    known = [height for height in heights if height is not None]
+    low, span = (min(known), max(known) - min(known)) if known else (0.0, 0.0)
+    return "".join(_block(peak, height, low, span) for peak, height in zip(peaks, heights, strict=True))
+
+
+def _height(peak: float, *, logarithmic: bool) -> float | None:
+    if not math.isfinite(peak) or (logarithmic and peak <= 0):
+        return None
+    return math.log(peak) if logarithmic else peak
+
+
+def _block(peak: float, height: float | None, low: float, span: float) -> str:
+    if not math.isfinite(peak):
+        return NOT_FINITE
+    if height is None or span <= 0:
+        return _BLOCKS[0]
+    return _BLOCKS[min(len(_BLOCKS) - 1, int((height - low) / span * len(_BLOCKS)))]
+
+
+def _stretches(length: int, count: int) -> Sequence[tuple[int, int]]:
+    """``count`` neighbouring, non-empty ranges that cover ``length`` (which is at least ``count``)."""
+    edges = [length * index // count for index in range(count + 1)] if count else [0]
+    return list(itertools.pairwise(edges))

@@ -1,0 +1,332 @@
+"""``steadytrain repro`` from end to end: capture, make small, verify in a fresh process, report.
+
+No user code runs in this process. Nothing is called a reproduction before its script has failed in a process of its
+own, in the way that it says. What could not be made leaves no script behind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Finding
+from steadytrain.replay.child_processes import process_group
+from steadytrain.replay.failing_step import launch_again
+from steadytrain.repro.bounded_process import run_python
+from steadytrain.repro.failing_step_capture import REQUEST, RESULT, Request
+from steadytrain.storage.bundle import Bundle, write_json
+
+ISSUE = "ISSUE.md"
+FRESH_WAIT_S = 120.0
+"""For a script of a few operations: importing torch from a slow disk takes most of it."""
+
+COMPILED_CUT_S_MAX = 240.0
+"""Cutting a compiled program down takes a dozen compilations of one to ten seconds; half of this is for it."""
+
+BATCH_IS_BAD = "the batch already holds"
+CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
+CAME_OUT_FINITE = "the re-run did not reproduce"
+WEIGHTS_ARE_BAD = "the parameter already holds"
+LOG_CHARACTERS_MAX = 300
+
+
+@dataclass(frozen=True)
+class Repro:
+    """What came of it. ``why`` says in words what was made, or why nothing was; ``files`` are sizes by name."""
+
+    made: bool
+    why: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    lines: int | None = None
+    facts: Mapping[str, Any] | None = None
+    variants: Mapping[str, str] = field(default_factory=dict)
+    finding: Finding | None = None
+    rows: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass
+class _Work:
+    """One making: where, for what, and how long it may still take."""
+
+    bundle: Bundle
+    scratch: Path
+    before: int
+    wait_s: float
+    clock: Callable[[], float]
+    began: float
+
+    @property
+    def left_s(self) -> float:
+        return max(1.0, self.wait_s - (self.clock() - self.began))
+
+
+def make_repro(
+    bundle: Bundle,
+    folder: Path,
+    *,
+    wait_s: float,
+    compiled_wait_s: float,
+    before: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Repro:
+    """Make a script for the fault of ``bundle`` in ``folder``, which is not there yet or empty.
+
+    Args:
+        wait_s: longest time for all of it but the variants.
+        compiled_wait_s: longest time to try the script in float64 and compiled; 0 does not try.
+        before: operations before the first bad one that come along though the fault needs them not.
+
+    Raises:
+        UsageError: the incident cannot be launched again.
+    """
+    check_folder(folder)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-repro-") as scratch:
+        work = _Work(bundle, Path(scratch), before, wait_s, clock, clock())
+        captured = _captured(work)
+        finding = Finding.from_json(captured["finding"])
+        if captured.get("compiled"):
+            return _compiled_only(work, folder, finding, compiled_wait_s)
+        if not captured["programs"]:
+            return _without_script(bundle, folder, finding, str(captured["why"] or finding.why))
+        made = _made(work)
+        if made["why"] is not None:
+            return Repro(False, made["why"], finding=finding)
+        refused, variants = _verified(work, compiled_wait_s)
+        if refused is not None:
+            return Repro(False, f"not called a reproduction: {refused}", finding=finding)
+        return _put(work, folder, finding, made, variants)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ``UsageError`` where something lies in ``folder`` already, or it cannot be a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: not a folder; name another with -o")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: this folder is not empty; name another with -o")
+
+
+def is_finite(bundle: Bundle) -> bool:
+    """Whether it is an incident in which everything is finite."""
+    incident = bundle.incident
+    return all(math.isfinite(loss) for loss in incident.losses) and not incident.parameters
+
+
+def _captured(work: _Work) -> dict[str, Any]:
+    """Launch the recorded command and take the fault out of it; twice where the step does not fit into memory."""
+    recorded = work.bundle.incident.finding
+    if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
+        return {"finding": recorded.to_json(), "programs": [], "why": None}
+    request = Request(
+        work.before,
+        update=recorded.located is None and recorded.why.startswith(WEIGHTS_ARE_BAD),
+        whole_lead=recorded.located is None,
+    )
+    found = _launched(work, request)
+    if not request.update and not request.whole_lead and _is_another(recorded, found):
+        # What the script decides by its own counters is as it was only after all of its own steps.
+        request = replace(request, whole_lead=True)
+        again = _launched(work, request)
+        found = again if again["programs"] or again.get("keep") or not found["programs"] else found
+    told = str(found["why"] or "")
+    broken = told.startswith(WEIGHTS_ARE_BAD) or (not found.get("compiled") and told.startswith(CAME_OUT_FINITE))
+    if recorded.located is None and not request.update and broken:
+        # Also where it came out finite: an update may have broken a parameter that belongs to no module.
+        request = replace(request, update=True)
+        updated = _launched(work, request)
+        found = updated if updated["programs"] or updated.get("keep") or told.startswith(WEIGHTS_ARE_BAD) else found
+    if found.get("keep"):
+        found = _launched(work, replace(request, keep=found["keep"]))
+    return found
+
+
+def _is_another(recorded: Finding, found: Mapping[str, Any]) -> bool:
+    """Whether a launch with one own step came to nothing, or to another operation than the incident's."""
+    if found.get("keep"):
+        return False
+    located = Finding.from_json(found["finding"]).located
+    if located is None or recorded.located is None:
+        return not found["programs"] and not str(found["why"] or "").startswith(WEIGHTS_ARE_BAD)
+    return (located.operation, located.phase) != (recorded.located.operation, recorded.located.phase)
+
+
+def _launched(work: _Work, request: Request) -> dict[str, Any]:
+    result = work.scratch / RESULT
+    result.unlink(missing_ok=True)
+    write_json(work.scratch / REQUEST, asdict(request))
+    module, arguments = "steadytrain.repro.failing_step_capture", [str(work.scratch)]
+    why = launch_again(work.bundle, module, arguments, result, wait_s=work.left_s)
+    if why is not None:
+        return {"finding": Finding(None, f"not searched: {why}").to_json(), "programs": [], "why": why}
+    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return found
+
+
+def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) -> Repro:
+    """No operation is to blame, or none that was seen: where the batch is, its rows are written."""
+    from steadytrain.repro.nonfinite_rows import bad_rows, write_rows
+
+    # Only then: a batch may hold NaN that the model handles, and be none of the reason.
+    found = bad_rows(bundle) if finding.located is None and finding.why.startswith(CAME_IN_BAD) else []
+    if not found:
+        return Repro(False, why, finding=finding)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(found, folder, bundle.incident.samples)
+    rows = {one.name: list(one.rows) for one in found}
+    told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
+    why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"
+    return Repro(False, why, files=sizes_of(folder), finding=finding, rows=rows)
+
+
+def _made(
+    work: _Work, module: str = "steadytrain.repro.program_shrinking", *, budget_s: float | None = None
+) -> dict[str, Any]:
+    """Make the captured program small in a process of its own: an operation on odd shapes may take it down."""
+    budget = work.left_s
+    command = ["-m", module, str(work.scratch), f"{min(budget_s or budget, budget) / 2:.1f}"]
+    try:
+        done = run_python(command, wait_s=budget, environment=_compiling(work))
+    except subprocess.TimeoutExpired:
+        return {"why": f"making it small took more than {budget:.0f} s (--wait-s)"}
+    made = work.scratch / "made.json"
+    if not made.is_file():
+        said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
+        return {"why": f"making it small ended with {done.returncode}: {said}"}
+    found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
+    return found
+
+
+def _compiled_only(work: _Work, folder: Path, finding: Finding, compiled_wait_s: float) -> Repro:
+    """The step came out finite when it was done over in eager mode: its loss is compiled and cut down."""
+    from steadytrain.repro.fresh_process import fault_in_fresh_process
+
+    if compiled_wait_s <= 0:
+        return Repro(False, f"{finding.why}; compiled was not tried (--compiled-wait-s 0)", finding=finding)
+    made = _made(work, "steadytrain.repro.compiled_fault", budget_s=COMPILED_CUT_S_MAX)
+    if made["why"] is not None:
+        return Repro(False, str(made["why"]), finding=finding)
+    refused = fault_in_fresh_process(work.scratch / "repro.py", wait_s=FRESH_WAIT_S, fault=str(made["fault"]))
+    if refused is not None:
+        return Repro(False, f"not called a reproduction: {refused}", finding=finding)
+    return _put(work, folder, finding, made, dict(made["variants"]))
+
+
+def _verified(work: _Work, compiled_wait_s: float) -> tuple[str | None, dict[str, str]]:
+    """Let the script fail in a fresh process, and try it under other conditions in another meanwhile.
+
+    Where the readable script does not fail, the exact one takes its place.
+    """
+    from steadytrain.repro.fresh_process import fault_in_fresh_process
+
+    script = work.scratch / "repro.py"
+    with _trying(work, compiled_wait_s) as variants:
+        refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
+        found = variants()
+    if refused is not None:
+        (work.scratch / "exact.py").replace(script)
+        refused = fault_in_fresh_process(script, wait_s=FRESH_WAIT_S)
+        if refused is None:
+            with _trying(work, compiled_wait_s) as variants:
+                found = variants()
+    return refused, found
+
+
+@contextmanager
+def _trying(work: _Work, wait_s: float) -> Iterator[Callable[[], dict[str, str]]]:
+    """The same script in float64, compiled, elsewhere, in a process of its own; yields what waits for its results.
+
+    Whatever of it comes within the time counts. At the end of the block the process is gone.
+    """
+    if wait_s <= 0:
+        yield lambda: {"compiled": "not tried (--compiled-wait-s 0)"}
+        return
+    until = time.monotonic() + wait_s
+    result = work.scratch / "variants.json"
+    names = [str(work.scratch / name) for name in ("repro.py", "made.json", "variants.json")]
+    command = [sys.executable, "-m", "steadytrain.repro.variants", *names]
+    quiet = subprocess.DEVNULL
+    with process_group(command, folder=work.scratch, environment=_compiling(work), stdout=quiet, stderr=quiet) as child:
+
+        def results() -> dict[str, str]:
+            late = False
+            try:
+                child.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late = True
+            found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
+            if "compiled" not in found:
+                found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
+            return found
+
+        yield results
+
+
+def _compiling(work: _Work) -> dict[str, str]:
+    """A cache of its own leaves nothing behind; one thread saves starting a pool of compilers."""
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+
+
+def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], variants: dict[str, str]) -> Repro:
+    """Everything into the folder, the script last."""
+    from steadytrain.repro.issue import Subject, issue_text
+
+    script, tensors = work.scratch / "repro.py", work.scratch / "repro.pt"
+    text = script.read_text(encoding="utf-8")
+    size = tensors.stat().st_size if tensors.is_file() else None
+    folder.mkdir(parents=True, exist_ok=True)
+    if size is not None:
+        shutil.copyfile(tensors, folder / tensors.name)
+    subject = Subject(work.bundle, finding, made, variants, text, size)
+    (folder / ISSUE).write_text(issue_text(subject), encoding="utf-8")
+    shutil.copyfile(script, folder / script.name)
+    why = f"{made['title']}; verified in a fresh process"
+    recorded = work.bundle.incident.finding.located
+    if recorded is not None and finding.located is not None and recorded.operation != finding.located.operation:
+        why += f"; at the incident another operation was named, {recorded.operation}"
+    if not made["finished"]:
+        why += "; it is not the smallest: the time was over"
+    return Repro(True, why, sizes_of(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)
+
+
+def sizes_of(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def repro_document(source: Path, folder: Path, repro: Repro) -> dict[str, Any]:
+    """The ``steadytrain.repro/1`` document."""
+    facts = repro.facts or {}
+    return {
+        "schema": "steadytrain.repro/1",
+        "incident": str(source),
+        "made": repro.made,
+        "why": repro.why,
+        "folder": str(folder) if repro.files else None,
+        "files": dict(repro.files),
+        "lines": repro.lines,
+        "operations": facts.get("operations", []),
+        "produced": facts.get("produced"),
+        "backward": facts.get("backward"),
+        "device": facts.get("device"),
+        "inputs": facts.get("inputs", []),
+        "shape": facts.get("shape"),
+        "loss": {name: facts[name] for name in ("usual", "peak", "low", "high", "limit")} if "shape" in facts else None,
+        "variants": dict(repro.variants),
+        "rows": dict(repro.rows),
+        "located": repro.finding.located.to_json() if repro.finding and repro.finding.located else None,
+        "search": repro.finding.why if repro.finding else None,
+    }

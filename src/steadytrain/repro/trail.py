@@ -1,0 +1,263 @@
+"""The trail of a traced run: every operation, which values it was called with and made, and which step of backward.
+
+A *value* is what a tensor held between two writes: the same memory read the same way, written by nobody meanwhile. So
+a tensor that autograd saved and unpacked again is the value it was when the forward made it. The trail knows the kinds
+of non-finite numbers in each value, and holds the values that operations were called with, within a bound: a run that
+is beyond it, and needs more than what broken operations read, is captured again with the few operations named that are
+needed (``wanted``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steadytrain.repro.arguments import Ref, map_leaves
+from steadytrain.repro.held_values import HeldValues
+from steadytrain.tracing.operation_facts import operands_of, operation_of, written_by
+from steadytrain.tracing.tensor_summary import Kinds, kinds_of, storage_of, unseen
+from steadytrain.tracing.tracer import Observer
+
+OPERATIONS_MAX = 500_000
+"""A step of a large model has some ten thousand; beyond this nothing more is noted."""
+
+PRUNE_FROM = 4096
+"""Storages remembered before those that are gone are looked for; after that at every doubling."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """``producer`` is the number of the operation that made it, None for what was there before the run."""
+
+    producer: int | None
+    kinds: Kinds
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operation. ``args`` and ``kwargs`` hold a :class:`Ref` for each tensor.
+
+    ``results`` are the names of the tensors it returned, None for one that it was given; ``written`` pairs the name
+    of each value that it overwrote with that of what it put there. ``node`` is the backward node it ran in.
+    """
+
+    number: int
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: tuple[str | None, ...]
+    written: tuple[tuple[str, str], ...]
+    node: int | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a capture has to keep: the inputs of these operations, and what came into these nodes.
+
+    With ``sources`` also whatever was there before the run: weights, batches, buffers.
+    """
+
+    operations: frozenset[int] = frozenset()
+    nodes: frozenset[int] = frozenset()
+    sources: bool = False
+
+
+@dataclass
+class _Storage:
+    alive: Any  # a StorageWeakRef, which torch leaves untyped
+    names: dict[Any, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """An operation that is running. ``read`` has what it reads by name, copies of what it is about to overwrite."""
+
+    function: Any
+    read: Mapping[str, torch.Tensor]
+    written: Sequence[torch.Tensor]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    node: int | None
+
+
+class Trail(Observer):
+    """Follows one traced run. ``entries`` are its operations by number, in order.
+
+    ``held`` are the values by name, as far as they can still be had.
+    ``made_by`` maps a backward node to the operation that it differentiates, ``incoming`` to the gradients that came
+    into it.
+    """
+
+    def __init__(self, wanted: Wanted | None = None) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.values: dict[str, Value] = {}
+        self.held = HeldValues(bounded=wanted is None)
+        self.made_by: dict[int, int] = {}
+        self.incoming: dict[int, tuple[str | None, ...]] = {}
+        self._wanted = wanted
+        self._sources = wanted is not None and wanted.sources
+        self._storages: dict[int, _Storage] = {}
+        self._prune_at = PRUNE_FROM
+        self._open: _Open | None = None
+        self._made_last: list[tuple[int, torch.Tensor]] = []
+
+    def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._open = None
+        if number >= OPERATIONS_MAX:
+            return
+        with unseen():
+            self._follow_backward()
+            keep = self._wanted is None or number in self._wanted.operations
+            read: dict[str, torch.Tensor] = {}
+
+            def refer(value: Any) -> Any:
+                if not isinstance(value, torch.Tensor):
+                    return value
+                name = self._read(value, keep=keep)
+                read[name] = value
+                return Ref(name)
+
+            references = tuple(map_leaves(list(args), refer)), map_leaves(dict(kwargs), refer)
+            written = _written(function, args, kwargs)
+            for tensor in written:
+                self._about_to_write(tensor, read)
+            node = torch._C._current_autograd_node()
+            sequence = None if node is None else int(node._sequence_nr())
+            self._open = _Open(function, read, written, *references, sequence)
+
+    def after(self, number: int, result: object) -> None:
+        opened, self._open = self._open, None
+        if opened is None:
+            return
+        with unseen():
+            written = self._overwrite(number, opened.written)
+            mine = {id(tensor) for _, _, tensor in written}
+            results = []
+            for tensor in tensors_of(result):
+                known = id(tensor) in mine or self._known(tensor) is not None
+                results.append(None if known else self._name(tensor, number))
+                self._made_last.append((number, tensor))
+            made = [*(name for name in results if name), *(new for _, new, _ in written)]
+            if self._wanted is None and any(self.values[name].kinds for name in made):
+                for name, tensor in opened.read.items():
+                    self.held.copy(name, tensor)
+        self.entries[number] = Entry(
+            number,
+            opened.function,
+            opened.args,
+            opened.kwargs,
+            tuple(results),
+            tuple((old, new) for old, new, _ in written),
+            opened.node,
+        )
+
+    def _about_to_write(self, tensor: torch.Tensor, read: dict[str, torch.Tensor]) -> None:
+        """Keep what ``tensor``, and whatever else shares its memory, holds now."""
+        storage = storage_of(tensor)
+        known = None if storage is None else self._storages.get(storage._cdata)
+        if known is None:
+            return
+        names = set(known.names.values())
+        self.held.overwritten(names)
+        for name in names & read.keys():
+            kept = self.held.get(name)
+            read[name] = read[name].detach().clone() if kept is None else kept
+
+    def name_of(self, tensor: torch.Tensor) -> str | None:
+        """The name of the value that ``tensor`` holds now, None where the run had nothing to do with it."""
+        with unseen():
+            return self._known(tensor)
+
+    def _overwrite(self, number: int, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str, torch.Tensor]]:
+        """Give new names to the tensors that the operation has written in place."""
+        pairs = []
+        for tensor in tensors:
+            storage = storage_of(tensor)
+            old = self._known(tensor)
+            if storage is None or old is None:
+                continue
+            self._storages[storage._cdata].names.clear()
+            pairs.append((old, self._name(tensor, number), tensor))
+        return pairs
+
+    def _read(self, tensor: torch.Tensor, *, keep: bool) -> str:
+        name = self._known(tensor) or self._name(tensor, None)
+        if keep or (self._sources and self.values[name].producer is None):
+            self.held.refer(name, tensor)
+        return name
+
+    def _known(self, tensor: torch.Tensor) -> str | None:
+        storage = storage_of(tensor)
+        held = None if storage is None else self._storages.get(storage._cdata)
+        return None if held is None else held.names.get(_geometry(tensor))
+
+    def _name(self, tensor: torch.Tensor, producer: int | None) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = Value(producer, kinds_of(tensor))
+        storage = storage_of(tensor)
+        if storage is not None:
+            if len(self._storages) >= self._prune_at:
+                self._storages = {key: held for key, held in self._storages.items() if not held.alive.expired()}
+                self._prune_at = max(PRUNE_FROM, 2 * len(self._storages))
+            held = self._storages.get(storage._cdata)
+            if held is None:
+                held = self._storages[storage._cdata] = _Storage(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+            held.names[_geometry(tensor)] = name
+        return name
+
+    def _follow_backward(self) -> None:
+        """Autograd has attached its nodes to what the last operation made: learn which, and wait at them."""
+        for number, tensor in self._made_last:
+            node: Any = tensor.grad_fn
+            if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
+                continue  # a custom function's backward is Python: its operations come by themselves
+            sequence = int(node._sequence_nr())
+            if sequence not in self.made_by:
+                self.made_by[sequence] = number
+                node.register_prehook(partial(self._gradients_come, sequence))
+        self._made_last = []
+
+    def _gradients_come(self, sequence: int, gradients: Sequence[torch.Tensor | None]) -> None:
+        with unseen():
+            keep = self._wanted is None or sequence in self._wanted.nodes
+            self.incoming[sequence] = tuple(
+                None if gradient is None else self._read(gradient, keep=keep) for gradient in gradients
+            )
+
+
+def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a call is about to write, each once."""
+    operation = operation_of(function)
+    operands = operands_of(operation, args, kwargs)
+    names = written_by(operation, operands)
+    values = (operand.value for operand in operands if operand.argument in names)
+    return list({id(value): value for value in values if isinstance(value, torch.Tensor)}.values())
+
+
+def tensors_of(result: object) -> Iterator[torch.Tensor]:
+    """The tensors that an operation returned, lists taken apart, in order."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (list, tuple)):
+        for entry in result:
+            yield from tensors_of(entry)
+
+
+def _geometry(tensor: torch.Tensor) -> Any:
+    """How a tensor reads its memory."""
+    local: Any = getattr(tensor, "_local_tensor", tensor)
+    if local.layout != torch.strided:
+        return (tuple(local.shape), local.dtype, "sparse")
+    return (
+        local.storage_offset(),
+        tuple(local.shape),
+        local.stride(),
+        local.dtype,
+        local.is_conj(),
+        local.is_neg(),
+    )

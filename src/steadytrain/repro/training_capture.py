@@ -1,0 +1,76 @@
+"""The launched side of a script for a loss that rises: recorded steps are done again, and each step's loss is captured.
+
+The recorded command is launched under a replay. In a window of steps around the onset every operation from the weights
+and the batch to the loss is noted, and at the gate of the first of them the weights, the optimizer's state and the
+gradients that its update will use. No update is traced: the script calls torch's own optimizer.
+
+Run as ``python -m steadytrain.repro.training_capture SOURCE FOLDER``; the folder holds the request, and gets the
+result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.from_script import open_source
+from steadytrain.replay.moved_files import NOT_MOVED, Moved
+from steadytrain.storage.bundle import write_json
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.observers import Follower
+    from steadytrain.replay.step_trace import StepTrace
+    from steadytrain.replay.verdict import Replayed
+
+MODULE = "steadytrain.repro.training_capture"
+REQUEST, RESULT, TENSORS = "stepping.json", "stepped.json", "stepped.pt"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Steps ``first`` to ``last`` are captured. The script makes those before by itself if they fit into ``lead_s``."""
+
+    first: int
+    last: int
+    lead_s: float
+
+
+def main(source: str, folder_name: str) -> int:
+    folder = Path(folder_name)
+    request = Request(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+    opened = open_source(Path(source), Moved.parse(NOT_MOVED))
+    snapshot, last = opened.recording.choose(first=None, until=request.last, onset=request.first)
+
+    def looking() -> Follower:
+        from steadytrain.replay.engine import Replayer
+        from steadytrain.repro.step_capture import LooksAfter, StepCapture
+
+        def done(outcome: Replayed | str, traced: StepTrace | None) -> None:
+            _leave(folder, capture.left(None if not isinstance(outcome, str) else outcome))
+
+        own = opened.own_steps(snapshot.step, request.lead_s)
+        replayer = Replayer(
+            opened.recording, snapshot=snapshot, until=last, own_steps=own, final=None, done=done, trace_step=None
+        )
+        capture = StepCapture(own_steps=own, replayed_from=snapshot.step + 1, window=range(request.first, last + 1))
+        return LooksAfter(replayer, capture)
+
+    return run_followed(opened, looking, name="repro", scratch=folder)
+
+
+def _leave(folder: Path, left: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
+    """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
+    import torch
+
+    document, tensors = left
+    torch.save(dict(tensors), folder / TENSORS)
+    write_json(folder / RESULT, document)
+    leave()
+
+
+if __name__ == "__main__":
+    as_program(main)

@@ -1,0 +1,242 @@
+"""The incident bundle: one folder that holds all that is needed to look into an incident elsewhere.
+
+``incident.json`` (the document of ``show --json``), ``window`` (the steps before it), ``scalars`` (of a symptom: more
+steps without their tensors), ``environment.json``, ``batches``, ``rng``, ``model`` and ``optimizer`` (a JSON tree plus
+safetensors each), ``source.diff``. Opening one runs no code, follows no path that leads outside, and checks every file
+against ``manifest.json``, which is written last: a bundle whose writing was cut off has none and says so.
+
+The tensor files are written by the live half, which has torch; this half reads their headers only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Finding, Incident, Window
+from steadytrain.storage.segments import read_segment
+
+BUNDLE_VERSION = 1
+MANIFEST = "manifest.json"
+SCALARS_NAME = "scalars"
+"""A longer window than ``window``, without gradient norms: what detectors that look far back were shown."""
+
+RECORDING = "replay"
+"""The one folder in a bundle: tape and snapshots of the steps before the incident (``storage/tape_files.py``)."""
+
+JSON_BYTES_MAX = 64 << 20
+REPORT_HASHED_BYTES_MAX = 16 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An opened bundle. ``finding`` is the newest: that of ``steadytrain locate`` where it was run."""
+
+    path: Path
+    incident: Incident
+    environment: dict[str, Any]
+    window: Window
+
+    @property
+    def finding(self) -> Finding:
+        return self.incident.finding
+
+    @property
+    def scalars(self) -> Window:
+        """The longest window of scalars that was kept."""
+        longer = self.path / f"{SCALARS_NAME}.steps"
+        return read_segment(longer) if longer.is_file() else self.window
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write ``data`` as JSON so that a reader sees the old file or the new one, never a part."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        # A lone surrogate (a file name that is no UTF-8) becomes its JSON escape, and reads back as it was.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def seal(path: Path, *changed: str) -> None:
+    """Write the manifest over what lies in ``path``: name, size and SHA-256 of every file.
+
+    With ``changed``, only the files of these names are read again; the others keep their line of the last manifest.
+    """
+    known: dict[str, Any] = _read_json(path / MANIFEST, missing="nothing to update")["files"] if changed else {}
+    files = {
+        name: known[name] if name in known and name not in changed else _facts(path / name, name)
+        for name in _names_in(path)
+        if name != MANIFEST
+    }
+    write_json(path / MANIFEST, {"format": "steadytrain.bundle", "version": BUNDLE_VERSION, "files": files})
+
+
+def _names_in(path: Path) -> list[str]:
+    """The files that are sealed: those in the bundle itself, and the recording in its one folder."""
+    own = [file.name for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    recording = (file for file in sorted((path / RECORDING).rglob("*")) if file.is_file())
+    return own + [file.relative_to(path).as_posix() for file in recording]
+
+
+def _facts(file: Path, name: str) -> dict[str, Any]:
+    """Size and SHA-256; of gigabytes of recorded tensors the size: their digests stand in the documents beside them."""
+    size = file.stat().st_size
+    return {"bytes": size} if _is_recorded_tensors(name) else {"bytes": size, "sha256": _sha256(file)}
+
+
+def _is_recorded_tensors(name: str) -> bool:
+    return name.startswith(f"{RECORDING}/") and name.endswith(".safetensors")
+
+
+def is_bundle(path: Path) -> bool:
+    return (path / MANIFEST).is_file() or (path / "incident.json").is_file()
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Open and verify a bundle.
+
+    Raises:
+        UsageError: not a bundle, cut off, changed since it was written, or of a newer format.
+    """
+    return _open(path, hashed_bytes_max=None)
+
+
+def open_for_report(path: Path) -> Bundle:
+    """Open a bundle like :func:`open_bundle`, but check a file beyond ``REPORT_HASHED_BYTES_MAX`` by its size alone.
+
+    A report reads no tensors, and hashing gigabytes of them would make a person wait for nothing.
+    """
+    return _open(path, hashed_bytes_max=REPORT_HASHED_BYTES_MAX)
+
+
+def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
+    manifest = _read_json(path / MANIFEST, missing="its writing was cut off, or it is no bundle")
+    if manifest.get("format") != "steadytrain.bundle":
+        raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
+    version = manifest.get("version")
+    if not isinstance(version, int) or version > BUNDLE_VERSION:
+        raise UsageError(
+            f"{path}: bundle format version {version} is newer than this steadytrain reads ({BUNDLE_VERSION}); "
+            "upgrade steadytrain"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise UsageError(f"{path}: {MANIFEST} lists no files; the bundle is damaged")
+    for name, facts in files.items():
+        _verify(path, name, facts, hashed_bytes_max=hashed_bytes_max)
+    for needed in ("incident.json", "environment.json", "window.json", "window.steps"):
+        if needed not in files:
+            raise UsageError(f"{path}: {needed} is missing from the bundle")
+    data = _read_json(path / "incident.json", missing="the bundle is damaged")
+    environment = _read_json(path / "environment.json", missing="the bundle is damaged")
+    try:
+        incident = Incident.from_json(data)
+        check_types(incident, Incident)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path / 'incident.json'}: not an incident document ({error!r})") from None
+    return Bundle(path=path, incident=incident, environment=environment, window=read_segment(path / "window.steps"))
+
+
+def update_incident(path: Path, incident: Incident) -> None:
+    """Replace ``incident.json`` (after a later look found more) and seal the bundle again."""
+    write_json(path / "incident.json", incident.to_json())
+    seal(path, "incident.json")
+
+
+def check_types(value: Any, hint: Any) -> None:
+    """Check a value that came from a file against the type it was declared with, at any depth.
+
+    Raises:
+        ValueError: something in it is of another type.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None and type(None) in arguments:
+            return
+        (hint,) = (argument for argument in arguments if argument is not type(None))
+        check_types(value, hint)
+    elif origin is Literal:
+        if value not in arguments:
+            raise ValueError(f"{value!r} is none of {', '.join(map(str, arguments))}")
+    elif origin is tuple:
+        for entry in value:
+            check_types(entry, arguments[0])
+    elif origin is Mapping:
+        for key, entry in value.items():
+            check_types(key, arguments[0])
+            check_types(entry, arguments[1])
+    elif is_dataclass(hint):
+        for name, field_hint in get_type_hints(hint).items():
+            check_types(getattr(value, name), field_hint)
+    else:
+        allowed = (int, float) if hint is float else hint
+        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+            raise ValueError(f"{value!r} where {hint.__name__} was expected")
+
+
+def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) -> None:
+    if not isinstance(name, str) or not _lies_inside(name):
+        raise UsageError(f"{path}: {MANIFEST} names {name!r}, a path outside the bundle; refused")
+    if not isinstance(facts, dict):
+        raise UsageError(f"{path}: {MANIFEST} says nothing of {name}; the bundle is damaged")
+    file = path / name
+    if name.startswith(f"{RECORDING}/") and not os.path.lexists(file):
+        return  # deleted for its size: all but a replay of the steps that it held can be had from the rest
+    links = any(folder.is_symlink() for folder in (file, *file.parents[: name.count("/")]))
+    if links or not file.is_file():
+        raise UsageError(f"{path}: {name} is missing from the bundle")
+    size = file.stat().st_size
+    if size != facts.get("bytes"):
+        raise UsageError(
+            f"{path}: {name} has {size} bytes, the manifest says {facts.get('bytes')}: truncated or changed"
+        )
+    if (hashed_bytes_max is not None and size > hashed_bytes_max) or _is_recorded_tensors(name):
+        return
+    if _sha256(file) != facts.get("sha256"):
+        raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
+
+
+def _lies_inside(name: str) -> bool:
+    """Whether a manifest may name it: a plain file name, or a path of plain names under the recording's folder."""
+    parts = name.split("/")
+    plain = all(part not in ("", ".", "..") and Path(part).name == part for part in parts)
+    return plain and (len(parts) == 1 or parts[0] == RECORDING)
+
+
+def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
+    if path.is_symlink() or not path.is_file():
+        raise UsageError(f"{path.parent}: no {path.name} ({missing})")
+    try:
+        if path.stat().st_size > JSON_BYTES_MAX:
+            raise UsageError(f"{path}: larger than {JSON_BYTES_MAX >> 20} MiB, which no such file is; refused")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path}: a JSON object was expected")
+    return data
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

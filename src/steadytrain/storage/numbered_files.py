@@ -1,0 +1,179 @@
+"""Parts: the numbered files that the steps of a stream or the readings of a table consist of.
+
+A writer makes ``000001``, ``000002``, ... Retention replaces neighbours by one file named after the first and the last
+number that it stands for, ``000001-000004``. Putting that file in place with one rename is the moment at which it
+counts: from then on a reader passes over the files that it covers, whether they have been removed yet or not. So a
+process may die between any two steps, and a reader sees the old files or the new one, never both and never neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.errors import UsageError
+
+PARQUET = ".parquet"
+LISTINGS_MAX = 20
+_PAUSE_S = 0.01
+_TEMPORARY = ".part"
+_NAME = re.compile(r"(\d{6,18})(?:-(\d{6,18}))?")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that stands for the numbers ``first`` to ``last``."""
+
+    first: int
+    last: int
+    path: Path
+
+    @property
+    def schema(self) -> Path:
+        """The JSON file beside it that says what a raw one holds; Parquet says so itself."""
+        return self.path.with_suffix(".json")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file itself and its schema, in the order in which they may be removed."""
+        return (self.path,) if self.path.suffix == PARQUET else (self.path, self.schema)
+
+
+def list_parts(folder: Path, suffixes: Sequence[str]) -> list[Part]:
+    """The parts that count, oldest first; of two for the same numbers the one whose suffix is named first."""
+    found = []
+    for part in _all_parts(folder, suffixes):
+        rank = suffixes.index(part.path.suffix)
+        found.append((part.first, -part.last, rank, part))
+    counted: list[Part] = []
+    for *_, part in sorted(found, key=lambda entry: entry[:3]):
+        if not counted or part.first > counted[-1].last:
+            counted.append(part)
+    return counted
+
+
+def next_number(folder: Path, suffixes: Sequence[str]) -> int:
+    """The number of the next file that a writer makes."""
+    return 1 + max((part.last for part in _all_parts(folder, suffixes)), default=0)
+
+
+def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]], Result]) -> Result:
+    """What ``read`` makes of the parts, listed again when retention has replaced some of them in the meantime.
+
+    Raises:
+        UsageError: a file is not there, and was not replaced.
+    """
+    parts = list_parts(folder, suffixes)
+    for _ in range(LISTINGS_MAX):
+        if _has_gap(parts):
+            # Seen between a rename and its removals, or a file was taken away by hand.
+            time.sleep(_PAUSE_S)
+            again = list_parts(folder, suffixes)
+            if again != parts:
+                parts = again
+                continue
+        try:
+            return read(parts)
+        except FileNotFoundError as error:
+            again = list_parts(folder, suffixes)
+            if again == parts:
+                raise UsageError(f"{error.filename}: missing; the run folder is damaged") from None
+            parts = again
+    raise UsageError(f"{folder}: its files change faster than they can be read; try again")
+
+
+def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The whole records of a file, mapped into memory and not yet read.
+
+    It is opened once: what its name stands for may be replaced at any moment.
+    """
+    with path.open("rb") as file:
+        count = os.fstat(file.fileno()).st_size // dtype.itemsize
+        return np.asarray(np.memmap(file, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
+
+
+@contextmanager
+def temporary(folder: Path, name: str) -> Iterator[Path]:
+    """A path to write to before :func:`publish`; what is left there is removed."""
+    path = folder / f".{name}{_TEMPORARY}"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def publish(written: Path, final: Part, covered: Sequence[Part]) -> None:
+    """Put a file that is whole on disk (:func:`sync`) in the place of the parts that it stands for."""
+    os.replace(written, final.path)
+    sync(final.path.parent)
+    _remove(covered, final)
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has the file, or the names in a folder."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def clean(folder: Path, suffixes: Sequence[str]) -> None:
+    """Remove what a process that was killed has left: temporary files, and parts that another one covers."""
+    for entry in folder.glob(f".*{_TEMPORARY}"):
+        entry.unlink(missing_ok=True)
+    counted = list_parts(folder, suffixes)
+    for part in _all_parts(folder, suffixes):
+        covering = next((one for one in counted if one.first <= part.first and part.last <= one.last), part)
+        _remove([part] if covering != part else [], covering)
+
+
+def merged(parts: Sequence[Part], suffix: str) -> Part:
+    """The part that is to stand for ``parts``."""
+    first, last = parts[0].first, parts[-1].last
+    stem = parts[0].path.stem if len(parts) == 1 else f"{first:06d}-{last:06d}"
+    return Part(first, last, parts[0].path.parent / f"{stem}{suffix}")
+
+
+def _remove(covered: Sequence[Part], final: Part) -> None:
+    for part in covered:
+        for path in part.files:
+            if path not in final.files:
+                path.unlink(missing_ok=True)
+
+
+def _all_parts(folder: Path, suffixes: Sequence[str]) -> list[Part]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        stem, dot, suffix = name.rpartition(".")
+        match = _NAME.fullmatch(stem)
+        if match is None or dot + suffix not in suffixes:
+            continue
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last >= first and not (folder / name).is_symlink():
+            found.append(Part(first, last, folder / name))
+    return found
+
+
+def _has_gap(parts: Sequence[Part]) -> bool:
+    expected = 1
+    for part in parts:
+        if part.first != expected:
+            return True
+        expected = part.last + 1
+    return False

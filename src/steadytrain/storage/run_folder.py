@@ -1,0 +1,429 @@
+"""The run folder: ``run.json``, ``index.sqlite``, ``steps/<stream>/``, ``tables/<stream>/<table>/``, ``incidents/``.
+
+``run.json`` is written when the first step is seen and says what the run is; the SQLite index (WAL mode) holds what
+was raised and done: symptoms, incidents, the ledger of actions, and how the run ended. Further training processes
+of the same run (other ranks) have a folder of the same shape under ``ranks/``.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, gravity, worst
+from steadytrain.storage import data_frames
+from steadytrain.storage.bundle import check_types, is_bundle, open_for_report, write_json
+from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
+from steadytrain.storage.tables import read_readable, read_series, read_table
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+RUN_VERSION = 2
+"""2: gradient norms are a table, and parts may be thinned and put together. Folders of version 1 are read as well."""
+
+RUN_FILE = "run.json"
+INDEX_FILE = "index.sqlite"
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+BUSY_WAIT_S = 2.0
+NOTABLE_STEPS_MAX = 256
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS symptoms (
+    name TEXT NOT NULL, stream TEXT NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL,
+    severity TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (name, stream, first_step));
+CREATE TABLE IF NOT EXISTS incidents (path TEXT PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS actions (id INTEGER PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
+"""
+
+
+class RunWriter:
+    """The live half's hand on a run folder. Every method may raise ``OSError`` or ``sqlite3.Error``."""
+
+    def __init__(self, path: Path, description: dict[str, Any]) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
+        # The training thread is the only writer, but it may not be the thread that opened the folder.
+        self._index = sqlite3.connect(path / INDEX_FILE, timeout=BUSY_WAIT_S, check_same_thread=False)
+        self._index.execute("PRAGMA journal_mode=WAL")
+        self._index.execute("PRAGMA synchronous=NORMAL")
+        with self._index:
+            self._index.executescript(_SCHEMA)
+
+    def raise_symptom(self, symptom: Symptom) -> None:
+        """Record a symptom; one with the same name, stream and first step is replaced (it has grown)."""
+        row = (symptom.name, symptom.stream, symptom.first_step, symptom.last_step, symptom.severity)
+        with self._index:
+            self._index.execute(
+                "INSERT OR REPLACE INTO symptoms VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(symptom.to_json()))
+            )
+
+    def add_incident(self, bundle: Path, step: int) -> None:
+        name = str(bundle.relative_to(self.path))
+        with self._index:
+            self._index.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?)", (name, step, "{}"))
+
+    def add_action(self, action: Action) -> None:
+        with self._index:
+            self._index.execute(
+                "INSERT INTO actions (step, document) VALUES (?, ?)", (action.step, json.dumps(action.to_json()))
+            )
+
+    def set_fact(self, name: str, value: Any) -> None:
+        with self._index:
+            self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def close(self) -> None:
+        self._index.close()
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What ``steadytrain runs`` lists: read from the index and ``run.json`` alone."""
+
+    name: str
+    path: Path
+    started: str
+    command: str
+    ended: str | None
+    steps: int
+    worst: Severity | None
+    incidents: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run folder, read: the desk half's view of a run."""
+
+    path: Path
+    name: str
+    description: dict[str, Any]
+    facts: dict[str, Any]
+    symptoms: tuple[Symptom, ...]
+    incidents: tuple[Path, ...]
+    actions: tuple[Action, ...]
+    ranks: tuple[Path, ...]
+
+    def streams(self) -> list[str]:
+        """The names of the streams of steps, ``main`` first."""
+        return _stream_names(self.path / "steps")
+
+    def window(self, stream: str = "main") -> Window:
+        """All whole steps of a stream, with the gradient norms of the steps whose norms were kept."""
+        window = read_stream(self.path / "steps" / stream)
+        if "gradients" not in self.tables(stream):
+            return window
+        # Older steps may be Parquet; without pyarrow their norms are as those that were thinned away.
+        return with_gradient_norms(window, read_readable(self.path / "tables" / stream / "gradients"))
+
+    def scalars(self, stream: str = "main") -> Window:
+        """All whole steps of a stream without their tensors, which may be far larger."""
+        return read_scalars(self.path / "steps" / stream)
+
+    def tables(self, stream: str = "main") -> list[str]:
+        """The names of the tables that the stream has."""
+        if stream not in _stream_names(self.path / "tables"):
+            return []
+        return _stream_names(self.path / "tables" / stream)
+
+    def table(self, name: str, stream: str = "main") -> Table:
+        """All whole readings of a table.
+
+        Raises:
+            UsageError: the stream has no such table, or it is damaged.
+        """
+        return read_table(self._table_folder(name, stream))
+
+    def series(self, name: str, row: str, column: str, stream: str = "main") -> Series:
+        """One cell of a table over the steps, read without loading the table.
+
+        Raises:
+            UsageError: the stream has no such table or cell, or it is damaged.
+        """
+        return read_series(self._table_folder(name, stream), row, column)
+
+    def to_pandas(self, table: str = "steps", *, stream: str = "main") -> pandas.DataFrame:
+        """The steps or a table in long form, NaN where nothing was measured.
+
+        Raises:
+            UsageError: there is no such table, or pandas is missing (pyarrow for older steps that are Parquet).
+        """
+        if table == data_frames.STEPS:
+            return data_frames.steps_to_pandas(self.scalars(stream))
+        return data_frames.table_to_pandas(self.table(table, stream))
+
+    def to_arrow(self, table: str = "steps", *, stream: str = "main") -> pyarrow.Table:
+        """The steps or a table in long form, null where nothing was measured.
+
+        Raises:
+            UsageError: there is no such table, or pyarrow is missing.
+        """
+        if table == data_frames.STEPS:
+            return data_frames.steps_to_arrow(self.scalars(stream))
+        return data_frames.table_to_arrow(self.table(table, stream))
+
+    def _table_folder(self, name: str, stream: str) -> Path:
+        if name not in self.tables(stream):
+            known = ", ".join(self.tables(stream)) or "none"
+            raise UsageError(f"{self.path}: the stream {stream!r} has no table {name!r}; it has: {known}")
+        return self.path / "tables" / stream / name
+
+    @property
+    def ended(self) -> str | None:
+        """How the run ended (``finished``, ``stopped``, ``failed``), None when it did not say."""
+        ended = self.facts.get("ended")
+        return ended if isinstance(ended, str) else None
+
+
+def open_run(path: Path) -> RunRecord:
+    """Read a run folder.
+
+    Raises:
+        UsageError: not a run folder, damaged, or of a newer format.
+    """
+    description = _read_description(path)
+    with _reading(path) as index:
+        facts = {name: json.loads(value) for name, value in index.execute("SELECT name, value FROM facts")}
+        symptoms = tuple(
+            Symptom.from_json(json.loads(document))
+            for (document,) in index.execute("SELECT document FROM symptoms ORDER BY first_step, name")
+        )
+        incidents = tuple(path / name for (name,) in index.execute("SELECT path FROM incidents ORDER BY step, path"))
+        actions = tuple(
+            Action.from_json(json.loads(document))
+            for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
+        )
+        check_types((*symptoms,), tuple[Symptom, ...])
+        check_types((*actions,), tuple[Action, ...])
+    ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
+    return RunRecord(
+        path=path,
+        name=str(description.get("name") or path.absolute().name),
+        description=description,
+        facts=facts,
+        symptoms=symptoms,
+        incidents=tuple(bundle for bundle in incidents if bundle.is_dir() and _lies_inside(bundle, path)),
+        actions=actions,
+        ranks=ranks,
+    )
+
+
+def notable_steps(path: Path, stream: str) -> list[int]:
+    """Steps of a stream at which something happened, the most important first: what retention keeps whole.
+
+    Incidents come first, then the beginnings of symptoms from the gravest down, then their ends.
+    """
+    with _reading(path) as index:
+        incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
+        symptoms = index.execute(
+            "SELECT severity, first_step, last_step FROM symptoms WHERE stream = ? ORDER BY first_step", (stream,)
+        ).fetchall()
+    symptoms.sort(key=lambda symptom: -SEVERITIES.index(symptom[0]))
+    steps = [*incidents, *(first for _, first, _ in symptoms), *(last for *_, last in symptoms)]
+    return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
+
+
+def load_run(path: str | Path) -> RunRecord:
+    """The run in the folder ``path``, or of that name under ``steadytrain-runs``.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    return open_run(find(str(path), Path(RUNS_DIR_DEFAULT)))
+
+
+def list_runs(runs_dir: Path) -> list[RunSummary]:
+    """The runs under ``runs_dir``, newest first; folders that are not runs are passed over."""
+    if not runs_dir.is_dir():
+        raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
+    found = []
+    for entry in _run_folders(runs_dir):
+        try:
+            run = open_run(entry)
+            summary = RunSummary(
+                name=run.name,
+                path=entry,
+                started=_started(run.description),
+                command=_command(run.description),
+                ended=run.ended,
+                steps=_steps(run),
+                worst=worst([symptom.severity for symptom in run.symptoms]),
+                incidents=len(run.incidents),
+            )
+        except UsageError:
+            continue
+        found.append(summary)
+    return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def unreadable_runs(runs_dir: Path) -> list[str]:
+    """Why each run that :func:`list_runs` passed over could not be read, one line each."""
+    reasons = []
+    for entry in _run_folders(runs_dir):
+        try:
+            _steps(open_run(entry))
+        except UsageError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def find(target: str | None, runs_dir: Path) -> Path:
+    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
+
+    Where none is named, the run that started last.
+    """
+    if target is None:
+        return newest(runs_dir)
+    try:
+        for path in (Path(target), runs_dir / target):
+            if (path / RUN_FILE).is_file() or is_bundle(path):
+                return path
+        exists = Path(target).exists()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{target[:200]!r}: not a path that can be looked at ({error})") from None
+    if exists:
+        raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
+    raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
+
+
+def newest(runs_dir: Path) -> Path:
+    """The run that started last."""
+    started = []
+    for entry in _run_folders(runs_dir) if runs_dir.is_dir() else []:
+        try:
+            started.append((_started(_read_description(entry)), entry))
+        except UsageError:
+            continue
+    if not started:
+        raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
+    return max(started)[1]
+
+
+def gravest_incident(path: Path) -> Path:
+    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`.
+
+    Raises:
+        UsageError: the run has none, or none that can be opened.
+    """
+    found = incident_or_run(path)
+    if not is_bundle(found):
+        raise UsageError(
+            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` tells what it has"
+        )
+    return found
+
+
+def incident_or_run(path: Path) -> Path:
+    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
+    incidents = [] if is_bundle(path) else open_run(path).incidents
+    if not incidents:
+        return path
+    opened, why = [], None
+    for incident in incidents:
+        try:
+            opened.append(open_for_report(incident))
+        except UsageError as error:
+            why = error
+    if not opened:
+        assert why is not None
+        raise why
+    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
+
+
+def run_around(bundle: Path) -> RunRecord | None:
+    """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
+    run = bundle.absolute().parent.parent
+    try:
+        return open_run(run) if (run / RUN_FILE).is_file() else None
+    except UsageError:
+        return None
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path / RUN_FILE}: not readable ({error})") from None
+    if not isinstance(description, dict) or description.get("format") != "steadytrain.run":
+        raise UsageError(f"{path / RUN_FILE}: not that of a steadytrain run")
+    version = description.get("version")
+    if not isinstance(version, int) or version > RUN_VERSION:
+        raise UsageError(
+            f"{path}: run folder format version {version} is newer than this steadytrain reads ({RUN_VERSION}); "
+            "upgrade steadytrain"
+        )
+    return description
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The index opened for reading, also on a read-only disk; a missing or still empty one reads as an empty one."""
+    file = path / INDEX_FILE
+    try:
+        with closing(_connect(file)) as index:
+            yield index
+    except sqlite3.Error as error:
+        raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: the index holds what cannot be read ({error!r}); the folder is damaged") from None
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    if not file.is_file() or file.stat().st_size == 0:
+        empty = sqlite3.connect(":memory:")
+        empty.executescript(_SCHEMA)
+        return empty
+    address = f"file:{quote(str(file.absolute()))}?mode=ro"
+    if not file.with_name(f"{file.name}-wal").exists():
+        # Nobody has it open for writing: read it as it lies there, so that reading leaves no file behind.
+        return sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
+    index = sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)
+    try:
+        index.execute("SELECT count(*) FROM facts")
+    except sqlite3.OperationalError:
+        # A disk that cannot take the shared-memory file of the WAL: what was checkpointed can still be read.
+        index.close()
+        index = sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
+    return index
+
+
+def _run_folders(runs_dir: Path) -> list[Path]:
+    return [entry for entry in runs_dir.iterdir() if (entry / RUN_FILE).is_file()]
+
+
+def _stream_names(folder: Path) -> list[str]:
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return sorted(names, key=lambda name: (name != "main", name))
+
+
+def _lies_inside(path: Path, folder: Path) -> bool:
+    """Whether ``path`` is still in ``folder`` once links and ``..`` are followed: an index may come from a stranger."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _started(description: dict[str, Any]) -> str:
+    return str(description.get("started") or "")
+
+
+def _command(description: dict[str, Any]) -> str:
+    argv = description.get("argv")
+    return " ".join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _steps(run: RunRecord) -> int:
+    """How many steps the first stream holds, from the sizes of its files: a list of runs reads no step."""
+    names = run.streams()
+    return count_records(run.path / "steps" / names[0]) if names else 0

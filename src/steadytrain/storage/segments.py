@@ -1,0 +1,358 @@
+"""Step segments: append-only files of fixed-size binary records, with a JSON schema beside each.
+
+A record is one step: step number, wall-clock time, flags, the scalar signals and one float32 a tensor, closed by a
+CRC-32. A record is written with one ``write`` call on an unbuffered file, so a killed process loses at most the
+step in flight, and a reader takes records until the first that is cut short or does not match its CRC.
+
+A segment's tensors never change; a new parameter starts a new segment. Runs of today write no tensors here: their
+gradient norms are the table ``gradients`` (``tables.py``). Bundles and older runs have them in the records.
+Retention thins closed segments and puts them together (``numbered_files.py``). Not here: what is kept for how long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
+from steadytrain.storage.numbered_files import Part, next_number, read_parts
+
+SEGMENT_VERSION = 1
+SUFFIXES = (".steps",)
+RECORDS_PER_SEGMENT_MAX = 100_000
+WINDOW_BYTES_MAX = 8 << 30
+SCALARS: tuple[str, ...] = tuple(SIGNALS)
+
+FLAG_SKIPPED = 1 << 30
+FLAG_REFUSED = 1 << 29
+
+_SCALARS_MAX = 29  # below the lowest flag
+_CRC_BYTES = 4
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_HEAD = [("crc", "<u4"), ("flags", "<u4"), ("step", "<i8"), ("time", "<f8")]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step as the live half hands it over. A scalar that is None was not measured."""
+
+    step: int
+    time: float
+    scalars: Mapping[str, float | None]
+    gradient_norms: NDArray[np.float32]
+    skipped: bool = False
+    refused: bool = False
+
+
+class SegmentWriter:
+    """Appends steps to ``folder``; starts a new segment when the tensors change or a segment is full.
+
+    Raises ``OSError`` when the disk does not take a record whole; the caller decides what that means.
+    """
+
+    def __init__(self, folder: Path, *, stream: str) -> None:
+        self._folder = folder
+        self._stream = stream
+        self._tensor_names: tuple[str, ...] | None = None
+        self._record: NDArray[Any] = np.zeros(1, _record_dtype(SCALARS, 0))
+        self._file: int | None = None
+        self._count = 0
+
+    def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
+        if self._file is None or tensor_names != self._tensor_names or self._count >= RECORDS_PER_SEGMENT_MAX:
+            self._start_segment(tensor_names)
+        assert self._file is not None
+        fill_record(self._record, record)
+        data = self._record.tobytes()
+        written = os.write(self._file, data)
+        if written != len(data):
+            # A torn record would shift every later one: take it back, so that the file ends with a whole record.
+            os.ftruncate(self._file, self._count * len(data))
+            raise OSError(f"the disk took {written} of {len(data)} bytes of step {record.step}")
+        self._count += 1
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _start_segment(self, tensor_names: tuple[str, ...]) -> None:
+        self.close()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        number = next_number(self._folder, SUFFIXES)
+        schema = {
+            "format": "steadytrain.segment",
+            "version": SEGMENT_VERSION,
+            "stream": self._stream,
+            "scalars": list(SCALARS),
+            "tensors": list(tensor_names),
+        }
+        (self._folder / f"{number:06d}.json").write_text(json.dumps(schema), encoding="utf-8")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        self._file = os.open(self._folder / f"{number:06d}.steps", flags, 0o644)
+        self._tensor_names = tensor_names
+        self._record = np.zeros(1, _record_dtype(SCALARS, len(tensor_names)))
+        self._count = 0
+
+
+def fill_record(buffer: NDArray[Any], record: StepRecord) -> None:
+    """Write ``record`` with its flags and CRC into row 0 of ``buffer``, whose dtype fixes the tensors."""
+    row = buffer[0]
+    flags = (FLAG_SKIPPED if record.skipped else 0) | (FLAG_REFUSED if record.refused else 0)
+    scalars = row["scalars"]
+    for position, name in enumerate(SCALARS):
+        value = record.scalars.get(name)
+        if value is not None:
+            flags |= 1 << position
+        scalars[position] = 0.0 if value is None else _float32(value)
+    row["flags"], row["step"], row["time"] = flags, record.step, record.time
+    row["tensors"] = record.gradient_norms
+    row["crc"] = 0
+    row["crc"] = zlib.crc32(buffer.tobytes())
+
+
+def write_window(path: Path, window: Window) -> None:
+    """Freeze a window as one closed segment: ``path`` with the suffixes ``.json`` and ``.steps``."""
+    schema = {
+        "format": "steadytrain.segment",
+        "version": SEGMENT_VERSION,
+        "stream": window.stream,
+        "scalars": list(SCALARS),
+        "tensors": list(window.tensor_names),
+    }
+    buffer = np.zeros(1, _record_dtype(SCALARS, len(window.tensor_names)))
+    rows = []
+    for index in range(len(window)):
+        scalars = {
+            name: float(window.signals[name][index]) if window.present[name][index] else None for name in window.signals
+        }
+        record = StepRecord(
+            step=int(window.steps[index]),
+            time=float(window.time[index]),
+            scalars=scalars,
+            gradient_norms=window.gradient_norms[index] if window.tensor_names else np.zeros(0, np.float32),
+            skipped=bool(window.skipped[index]),
+            refused=bool(window.refused[index]),
+        )
+        fill_record(buffer, record)
+        rows.append(buffer.tobytes())
+    path.with_suffix(".json").write_text(json.dumps(schema), encoding="utf-8")
+    path.with_suffix(".steps").write_bytes(b"".join(rows))
+
+
+def read_segment(path: Path) -> Window:
+    """The steps of one segment (``path`` ends in ``.steps``), as far as they are whole.
+
+    Raises:
+        UsageError: the schema or the records cannot be read, or are of a newer format.
+    """
+    try:
+        return _read_segment(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename}: missing; the segment is damaged") from None
+
+
+def read_stream(folder: Path) -> Window:
+    """All whole steps of one stream, over all its segments, with the tensors of every segment side by side."""
+    windows = read_parts(folder, SUFFIXES, lambda parts: [_read_segment(part.path) for part in parts])
+    return join_windows([window for window in windows if len(window)], stream=folder.name)
+
+
+def read_scalars(folder: Path) -> Window:
+    """All whole steps of one stream without their tensors: one segment in memory at a time."""
+    none = np.zeros((0, 0), np.float32)
+
+    def read(parts: list[Part]) -> list[Window]:
+        segments = (_read_segment(part.path) for part in parts)
+        return [replace(segment, tensor_names=(), gradient_norms=none) for segment in segments]
+
+    windows = [window for window in read_parts(folder, SUFFIXES, read) if len(window)]
+    return join_windows(windows, stream=folder.name)
+
+
+def count_records(folder: Path) -> int:
+    """How many records a stream holds, from the sizes of its files alone: nothing is checked."""
+
+    def count(parts: list[Part]) -> int:
+        return sum(part.path.stat().st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
+
+    return read_parts(folder, SUFFIXES, count)
+
+
+def _read_segment(path: Path) -> Window:
+    schema = read_schema(path.with_suffix(".json"))
+    rows = _records(path, schema)
+    flags = rows["flags"].astype(np.int64)
+    return Window(
+        steps=rows["step"].astype(np.int64),
+        time=rows["time"].astype(np.float64),
+        signals={name: rows["scalars"][:, i].astype(np.float64) for i, name in enumerate(schema["scalars"])},
+        present={name: (flags >> i & 1).astype(np.bool_) for i, name in enumerate(schema["scalars"])},
+        skipped=(flags & FLAG_SKIPPED) != 0,
+        refused=(flags & FLAG_REFUSED) != 0,
+        tensor_names=tuple(schema["tensors"]),
+        gradient_norms=rows["tensors"].astype(np.float32, copy=False),
+        stream=schema["stream"],
+    )
+
+
+def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
+    dtype = schema_dtype(schema)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
+    rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
+    return rows[: whole_records(rows)]
+
+
+def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
+    """Put windows end to end. A tensor that a window lacks is ``GRADIENT_ABSENT`` there."""
+    if len(windows) == 1:
+        return windows[0]
+    names = tuple(dict.fromkeys(name for window in windows for name in window.tensor_names))
+    column = {name: position for position, name in enumerate(names)}
+    total = sum(len(window) for window in windows)
+    norms = np.full((total, len(names)), -1.0, np.float32)
+    row = 0
+    for window in windows:
+        if window.tensor_names:
+            columns = [column[name] for name in window.tensor_names]
+            norms[row : row + len(window), columns] = window.gradient_norms
+        row += len(window)
+    return Window(
+        steps=_concatenate((w.steps for w in windows), np.int64),
+        time=_concatenate((w.time for w in windows), np.float64),
+        signals={
+            name: _concatenate((w.signals.get(name, np.zeros(len(w))) for w in windows), np.float64) for name in SCALARS
+        },
+        present={
+            name: _concatenate((w.present.get(name, np.zeros(len(w), np.bool_)) for w in windows), np.bool_)
+            for name in SCALARS
+        },
+        skipped=_concatenate((w.skipped for w in windows), np.bool_),
+        refused=_concatenate((w.refused for w in windows), np.bool_),
+        tensor_names=names,
+        gradient_norms=norms,
+        stream=windows[0].stream if windows else stream,
+    )
+
+
+def with_gradient_norms(window: Window, gradients: Table) -> Window:
+    """``window`` with the norms of the table ``gradients`` beside its own, joined on the step.
+
+    A step that the table lacks has ``GRADIENT_ABSENT``. Of a step that was recorded twice the later reading counts.
+
+    Raises:
+        UsageError: that many steps of that many tensors do not fit in memory.
+    """
+    names = tuple(dict.fromkeys([*window.tensor_names, *gradients.rows]))
+    if 4 * len(window) * len(names) > WINDOW_BYTES_MAX:
+        raise UsageError(
+            f"{len(window)} steps of {len(names)} gradient norms do not fit in memory; read the scalars, the table "
+            "`gradients` or one series of it"
+        )
+    norms = np.full((len(window), len(names)), GRADIENT_ABSENT, np.float32)
+    norms[:, : len(window.tensor_names)] = window.gradient_norms if window.tensor_names else 0
+    if len(gradients) and "norm" in gradients.columns:
+        order = np.argsort(gradients.steps, kind="stable")
+        at = np.searchsorted(gradients.steps[order], window.steps, side="right") - 1
+        here = (at >= 0) & (gradients.steps[order[np.maximum(at, 0)]] == window.steps)
+        position = {name: index for index, name in enumerate(names)}
+        columns = np.array([position[row] for row in gradients.rows], np.int64)
+        values = gradients.values[:, :, gradients.columns.index("norm")]
+        norms[np.ix_(np.flatnonzero(here), columns)] = values[order[at[here]]]
+    return replace(window, tensor_names=names, gradient_norms=norms)
+
+
+def window_of(records: Sequence[StepRecord], tensor_names: tuple[str, ...], *, stream: str = "main") -> Window:
+    """A window over records in memory that share their tensors."""
+    columns: dict[str, list[float]] = {name: [] for name in SCALARS}
+    present: dict[str, list[bool]] = {name: [] for name in SCALARS}
+    for record in records:
+        for name in SCALARS:
+            value = record.scalars.get(name)
+            columns[name].append(0.0 if value is None else value)
+            present[name].append(value is not None)
+    norms = np.full((len(records), len(tensor_names)), -1.0, np.float32)
+    for index, record in enumerate(records):
+        if len(record.gradient_norms) == len(tensor_names):
+            norms[index] = record.gradient_norms
+    return Window(
+        steps=np.array([record.step for record in records], np.int64),
+        time=np.array([record.time for record in records], np.float64),
+        signals={name: np.array(values, np.float64) for name, values in columns.items()},
+        present={name: np.array(values, np.bool_) for name, values in present.items()},
+        skipped=np.array([record.skipped for record in records], np.bool_),
+        refused=np.array([record.refused for record in records], np.bool_),
+        tensor_names=tensor_names,
+        gradient_norms=norms,
+        stream=stream,
+    )
+
+
+def _record_dtype(scalars: tuple[str, ...], tensors: int) -> np.dtype[Any]:
+    return np.dtype([*_HEAD, ("scalars", "<f4", (len(scalars),)), ("tensors", "<f4", (tensors,))])
+
+
+def schema_dtype(schema: dict[str, Any]) -> np.dtype[Any]:
+    """How a record of a segment of that schema lies on disk."""
+    return _record_dtype(tuple(schema["scalars"]), len(schema["tensors"]))
+
+
+def whole_records(rows: NDArray[Any]) -> int:
+    """How many leading records match their CRC, which is taken over the record with its CRC field zeroed."""
+    size = rows.dtype.itemsize
+    data = rows.view(np.uint8).data
+    zeroed = zlib.crc32(bytes(_CRC_BYTES))
+    for index, expected in enumerate(rows["crc"].tolist()):
+        if zlib.crc32(data[index * size + _CRC_BYTES : (index + 1) * size], zeroed) != expected:
+            return index
+    return len(rows)
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """A segment's schema, with its names checked.
+
+    Raises:
+        UsageError: it cannot be read, is of a newer format or damaged.
+        FileNotFoundError: it is gone.
+    """
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        version, names = schema["version"], [*schema["scalars"], *schema["tensors"]]
+        schema.setdefault("stream", "main")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
+    if not isinstance(version, int) or version > SEGMENT_VERSION:
+        raise UsageError(
+            f"{path}: segment format version {version} is newer than this steadytrain reads "
+            f"({SEGMENT_VERSION}); upgrade steadytrain"
+        )
+    if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:
+        raise UsageError(f"{path}: the segment schema holds what is no name; the run folder is damaged")
+    return dict(schema)
+
+
+def _float32(value: float) -> float:
+    """``value``, with a finite one kept finite: what is measured beyond float32 must not read as a measured Inf."""
+    return max(-_FLOAT32_MAX, min(_FLOAT32_MAX, value)) if math.isfinite(value) else value
+
+
+def _concatenate(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    arrays = list(parts)
+    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)

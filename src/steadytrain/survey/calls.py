@@ -1,0 +1,492 @@
+"""Every call of a torch function that the script makes, seen from outside: losses, edges of domains, attention, tokens.
+
+A function mode stands around the whole script. While it is ``active`` it reads arguments and results; it changes
+neither. Calls that steadytrain makes itself are not the script's and are left out.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from steadytrain.survey import attention_scale
+from steadytrain.survey.graph_cuts import leaves_behind
+
+HALF_MAX = 65504.0
+LISTED_MAX = 16
+FRAMES_MAX = 64
+SUM_OF_ONE = 1e-3
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parents[1])
+
+LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
+LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
+VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
+LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
+SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
+TABLES = frozenset({"embedding"})
+LOOKED_UP_MAX = 64
+"""Ids that are kept of a step: of sixteen micro-batches, each with four tables."""
+
+DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
+WRITES_VALUES = frozenset(
+    {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
+)
+"""What may put an infinity there that somebody wrote down."""
+
+KEEPS_KIND = frozenset(
+    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
+)
+KINDS = {
+    "softmax": "probabilities",
+    "sigmoid": "probabilities",
+    "sigmoid_": "probabilities",
+    "log_softmax": "log-probabilities",
+    "logsigmoid": "log-probabilities",
+}
+ENDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
+
+
+@dataclass(frozen=True)
+class LossCall:
+    """One call of a loss function, with the tensors that it was given."""
+
+    name: str
+    input: Tensor
+    target: Tensor
+    reduction: str
+    ignore_index: int | None
+    input_kind: str
+    line: str
+    ends: tuple[float, float] | None = None
+    """The lowest and highest value that the operation can give that made the input, where it has such."""
+
+
+@dataclass
+class Seen:
+    """What the calls of the surveyed steps showed."""
+
+    losses: list[LossCall] = field(default_factory=list)
+    loss_forms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probabilities_as_logits: list[str] = field(default_factory=list)
+    logits_as_log_probabilities: list[str] = field(default_factory=list)
+    swapped: list[str] = field(default_factory=list)
+    broadcast: list[str] = field(default_factory=list)
+    softmax_dimension: list[str] = field(default_factory=list)
+    singular: dict[str, dict[str, Any]] = field(default_factory=dict)
+    half_peak: float = 0.0
+    half_used: bool = False
+    half_overflow: list[str] = field(default_factory=list)
+    detached: list[str] = field(default_factory=list)
+    behind_cuts: set[int] = field(default_factory=set)
+    fully_masked: int = 0
+    attention_largest: float = 0.0
+    tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    batch_norm_values: int | None = None
+    functional_dropout: bool = False
+    retain_graph: bool = False
+    divisors: list[float] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    backward_lines: list[str] = field(default_factory=list)
+    ctc_infeasible: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _own_functions() -> list[Any]:
+    """Operations with a backward by hand that torch did not bring along."""
+    waiting: list[Any] = list(torch.autograd.Function.__subclasses__())
+    found: list[Any] = []
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if not kind.__module__.startswith(("torch.", "steadytrain.")) and len(found) < LISTED_MAX:
+            found.append(kind)
+    return found
+
+
+class Calls(TorchFunctionMode):
+    """Reads the script's calls while ``active``; ``in_forward`` is set by whoever sees modules run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.active = False
+        self.in_forward = 0
+        self.seen = Seen()
+        self.step_losses: list[LossCall] = []
+        self.looked_up: list[Tensor] = []
+        """The ids that tables were asked for in this step, by rows."""
+
+        self.gradients_on = True
+        self._entered = False
+        self.products = attention_scale.Products()
+        self.loss_node: Any = None
+        """Where the last backward began, of which the saved tensors are gone."""
+
+        self.applied: dict[Any, tuple[Any, ...]] = {}
+        self._kinds: Any = WeakIdKeyDictionary()
+        self._ends: Any = WeakIdKeyDictionary()
+
+    def look(self, active: bool) -> None:
+        """From here on calls are seen, or not; where they are not they cost nothing.
+
+        A mode of the script's own may stand above this one: then it stays where it is.
+        """
+        self.active = active
+        if active and not self._entered:
+            self.__enter__()  # type: ignore[no-untyped-call]
+            self._entered = True
+        elif not active and self._entered and _get_current_function_mode() is self:  # type: ignore[no-untyped-call]
+            self.__exit__(None, None, None)
+            self._entered = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if not self.active:
+            return func(*args, **given)
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and func == _DATA:
+            name = "data"
+        frame = None
+        if name in SINGULAR or name in DIVISIONS or name in TABLES:
+            frame = script_frame()
+            if frame is not None:  # before the call: it may be in place, or fail
+                self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
+        result = func(*args, **given)
+        if name in attention_scale.NAMES:
+            self._guarded(self.products.saw, name, args, given, result)
+        reader = _READERS.get(name)
+        half = isinstance(result, Tensor) and result.dtype == torch.float16
+        if reader is None and not half:
+            return result
+        frame = frame or script_frame()
+        if frame is not None:
+            if half:
+                self._guarded(self._half, name, args, result, frame)
+            if reader is not None:
+                self._guarded(getattr(self, reader), name, args, given, result, frame)
+        return result
+
+    def watch_functions(self) -> None:
+        """Keep what operations with a backward by hand are given; those that there are by now."""
+        for kind in _own_functions():
+            if "apply" not in vars(kind):
+                self._watch_function(kind)
+
+    def _watch_function(self, kind: Any) -> None:
+        original = kind.apply
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            if self.active and kind not in self.applied and not kwargs:
+                self.applied[kind] = tuple(v.detach().clone() if isinstance(v, Tensor) else v for v in args)
+            return original(*args, **kwargs)
+
+        kind.apply = apply
+
+    def _guarded(self, read: Callable[..., None], *arguments: Any) -> None:
+        self.gradients_on = torch.is_grad_enabled()
+        try:
+            with torch.no_grad():
+                read(*arguments)
+        except Exception as error:  # a call of an unusual form is not read; the survey goes on
+            _add(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
+
+    def step_begins(self) -> None:
+        """What the step before was given is let go."""
+        self.step_losses, self.looked_up = [], []
+
+    # -- readers ---------------------------------------------------------------------------------------------------
+
+    def _loss(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, frame: FrameType) -> None:
+        given_input = _argument(args, given, 0, "input", "log_probs")
+        target = _argument(args, given, 1, "target", "targets")
+        if not isinstance(given_input, Tensor) or not isinstance(target, Tensor):
+            return
+        line, kind = line_of(frame), self._kind_of(given_input)
+        call = LossCall(
+            name=name,
+            input=given_input.detach(),
+            target=target.detach(),
+            reduction=str(given.get("reduction", "mean")),
+            ignore_index=int(given.get("ignore_index", -100)) if name in ("cross_entropy", "nll_loss") else None,
+            input_kind=kind,
+            line=line,
+            ends=self._ends.get(given_input),
+        )
+        self.step_losses.append(call)
+        form = {
+            "name": name,
+            "reduction": call.reduction,
+            "ignore_index": call.ignore_index,
+            "input_shape": list(given_input.shape),
+            "target_shape": list(target.shape),
+            "input_dtype": str(given_input.dtype).removeprefix("torch."),
+            "target_dtype": str(target.dtype).removeprefix("torch."),
+            "input_kind": kind,
+            "target_kind": "values" if target.is_floating_point() else "classes",
+            "line": line,
+        }
+        if len(self.seen.loss_forms) < LISTED_MAX:
+            self.seen.loss_forms.setdefault(f"{name} {line}", form)
+        if name in LOGIT_LOSSES and kind == "probabilities":
+            _add(self.seen.probabilities_as_logits, line)
+        exponents = given_input.float().exp()
+        if name in ("nll_loss", "kl_div") and not _sums_to_one(exponents, _class_dimension(given_input)):
+            _add(self.seen.logits_as_log_probabilities, line)
+        if target.requires_grad and not given_input.requires_grad:
+            _add(self.seen.swapped, line)
+        if name in VALUE_LOSSES and given_input.shape != target.shape:
+            _add(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}")
+        if name == "ctc_loss":
+            self._ctc(args, given)
+
+    def _ctc(self, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        targets = _argument(args, given, 1, "targets")
+        input_lengths = torch.as_tensor(_argument(args, given, 2, "input_lengths")).tolist()
+        target_lengths = torch.as_tensor(_argument(args, given, 3, "target_lengths")).tolist()
+        begin = 0
+        for row, (there, length) in enumerate(zip(input_lengths, target_lengths, strict=False)):
+            ids = targets[row, :length] if targets.dim() == 2 else targets[begin : begin + length]
+            begin += length
+            if length + int((ids[1:] == ids[:-1]).sum()) > there:
+                _add(self.seen.ctc_infeasible, row)
+
+    def _makes_kind(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        if isinstance(result, Tensor):
+            self._kinds[result] = KINDS[name]
+            if name in ENDS:
+                self._ends[result] = ENDS[name]
+        if name == "softmax":
+            self._softmax(args, given, frame)
+
+    def _softmax(self, args: Any, given: Any, frame: FrameType) -> None:
+        given_input, dimension = _argument(args, given, 0, "input"), _argument(args, given, 1, "dim")
+        if not isinstance(given_input, Tensor) or given_input.numel() == 0:
+            return
+        if given_input.dim() == 2 and dimension in (0, -2) and given_input.shape[0] > 1:
+            _add(self.seen.softmax_dimension, line_of(frame))
+        if given_input.dim() >= 3 and dimension in (-1, given_input.dim() - 1):
+            self._attention(given_input)
+            self.products.softmaxed(given_input)
+
+    def _attention(self, logits: Tensor) -> None:
+        highest = logits.amax(-1)
+        masked = ~(highest > attention_scale.MASKED_BELOW) & ~highest.isnan()
+        self.seen.fully_masked = max(self.seen.fully_masked, int(masked.sum()))
+        open_ = logits[logits > attention_scale.MASKED_BELOW]
+        open_ = open_[open_.isfinite()]
+        if open_.numel():
+            self.seen.attention_largest = max(self.seen.attention_largest, float(open_.abs().max()))
+
+    def _sdpa(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        query, key = _argument(args, given, 0, "query"), _argument(args, given, 1, "key")
+        mask, scale = _argument(args, given, 3, "attn_mask"), given.get("scale")
+        logits = query.float() @ key.float().transpose(-2, -1) * (scale or 1 / math.sqrt(query.shape[-1]))
+        if isinstance(mask, Tensor):
+            logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask.float()
+        self._attention(logits)
+        self.products.attended(query, key, logits, scale)
+
+    def _ending(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        if isinstance(result, Tensor):
+            self._ends[result] = ENDS[name.rstrip("_")]
+
+    def _keeps(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        source = args[0] if args else None
+        if isinstance(source, Tensor) and isinstance(result, Tensor) and result.is_floating_point():
+            if source in self._kinds and (name != "__getitem__" or result.shape[-1:] == source.shape[-1:]):
+                self._kinds[result] = self._kinds[source]
+            if source in self._ends:
+                self._ends[result] = self._ends[source]
+
+    def _difference(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        one, other = args[0], args[1] if len(args) > 1 else None
+        if not (isinstance(one, Tensor) and isinstance(other, Tensor) and one.dim() and other.dim()):
+            return
+        outer = result.numel() > max(one.numel(), other.numel()) and one.numel() == other.numel()
+        if outer and one.dim() != other.dim() and one.requires_grad != other.requires_grad:
+            _add(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
+
+    def _table(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
+        ids, weight = _argument(args, given, 0, "input"), _argument(args, given, 1, "weight")
+        if ids.dim() > 1 and len(self.looked_up) < LOOKED_UP_MAX:
+            self.looked_up.append(ids.detach())
+        if isinstance(weight, Tensor) and ids.numel():
+            rows = int(weight.shape[0])
+            largest, outside = int(ids.max()), int(((ids < 0) | (ids >= rows)).sum())
+            before = self.seen.tables.get(id(weight), (0, rows, 0))
+            self.seen.tables[id(weight)] = (max(before[0], largest), rows, max(before[2], outside))
+
+    def _batch_norm(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        value = args[0]
+        if given.get("training", args[5] if len(args) > 5 else False) and value.dim() >= 2:
+            count = value.numel() // max(1, value.shape[1])
+            self.seen.batch_norm_values = min(count, self.seen.batch_norm_values or count)
+
+    def _dropout(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        training = given.get("training", args[2] if len(args) > 2 else True)
+        self.seen.functional_dropout |= bool(training) and not self.gradients_on
+
+    def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
+            if name == "data" and args[0].is_leaf:
+                return  # a parameter's values are read or written, and no graph is cut
+            line = line_of(frame)
+            if line not in self.seen.detached:
+                self.seen.behind_cuts |= leaves_behind(args[0])
+            _add(self.seen.detached, line)
+
+    def _backward(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        self.seen.retain_graph |= bool(given.get("retain_graph"))
+        self.loss_node = args[0].grad_fn
+        _add(self.seen.backward_lines, line_of(frame))
+
+    def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
+        """A loss that is multiplied by a number below 1 is divided as well, by one over it."""
+        value, factor = args[0], args[1] if len(args) > 1 else given.get("other")
+        if isinstance(factor, (int, float)) and isinstance(value, Tensor) and value.dim() == 0 and 0 < factor < 1:
+            _add(self.seen.factors, float(factor))
+
+    def _edge(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
+        """Zeros, or less, where a function or its gradient has none to give; before the call, which may be in place."""
+        value = args[0] if args else given.get("input")
+        if name in DIVISIONS:
+            value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
+            scalar = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+            if scalar and isinstance(args[0], Tensor) and args[0].dim() == 0 and float(value) > 1:
+                self.seen.divisors.append(float(value))
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
+            return
+        bad = value.abs() >= 1 if name in ("acos", "asin") else value == 0 if name in DIVISIONS else value <= 0
+        if name == "norm":
+            bad = value.square().sum().reshape(1) == 0
+        if name in ("sqrt", "sqrt_", "norm") and not value.requires_grad:
+            return
+        zeros = int(bad.sum())
+        if zeros and len(self.seen.singular) < LISTED_MAX:
+            line = line_of(frame)
+            self.seen.singular[f"{name} {line}"] = {
+                "operation": name.strip("_"),
+                "line": line,
+                "smallest": float(value.min()),
+                "zeros": zeros,
+            }
+
+    def _half(self, name: str, args: Any, result: Tensor, frame: FrameType) -> None:
+        self.seen.half_used = True
+        if not result.is_floating_point() or result.numel() == 0:
+            return
+        finite = result.isfinite()
+        if bool(finite.any()):
+            peak = float(result[finite].abs().max()) / HALF_MAX
+            self.seen.half_peak = max(self.seen.half_peak, peak)
+        given = [value for value in args if isinstance(value, Tensor) and value.is_floating_point()]
+        if not given or name in WRITES_VALUES or not bool(result.isinf().any()):
+            return
+        if all(bool(value.isfinite().all()) for value in given) and not _masks(args, given, result):
+            _add(self.seen.half_overflow, f"{name} at {line_of(frame)}")
+
+    # -- what a tensor is ------------------------------------------------------------------------------------------
+
+    def _kind_of(self, value: Tensor) -> str:
+        if value in self._kinds:
+            return str(self._kinds[value])
+        if value.dim() >= 2 and value.shape[-1] > 1 and value.is_floating_point():
+            if bool((value >= 0).all()) and _sums_to_one(value.float(), _class_dimension(value)):
+                return "probabilities"
+            if bool((value <= 0).all()) and _sums_to_one(value.float().exp(), _class_dimension(value)):
+                return "log-probabilities"
+            return "logits"
+        return "any"
+
+
+_DATA: Any = Tensor.data.__get__  # type: ignore[attr-defined]
+
+_READERS: dict[str, str] = {
+    **dict.fromkeys(LOSSES, "_loss"),
+    **dict.fromkeys(KINDS, "_makes_kind"),
+    **dict.fromkeys(KEEPS_KIND, "_keeps"),
+    **dict.fromkeys(("sub", "__sub__", "__rsub__", "rsub"), "_difference"),
+    **dict.fromkeys(("tanh", "relu", "relu_", "tanh_"), "_ending"),
+    "scaled_dot_product_attention": "_sdpa",
+    "batch_norm": "_batch_norm",
+    **dict.fromkeys(("detach", "data", "item", "tolist", "numpy"), "_detach"),
+    "dropout": "_dropout",
+    "backward": "_backward",
+    "mul": "_times",
+    "mul_": "_times",
+    "multiply": "_times",
+    "__mul__": "_times",
+    "__rmul__": "_times",
+}
+
+
+def script_frame() -> FrameType | None:
+    """The innermost frame of the script, None where steadytrain itself made the call."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return None
+        filename = frame.f_code.co_filename
+        if filename.startswith(_OWN) and not filename.startswith(str(Path(__file__).parent)):
+            return None
+        if not filename.startswith((_TORCH, _OWN, "<frozen")):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def line_of(frame: FrameType) -> str:
+    """``train.py:17: loss = ...``."""
+    filename = frame.f_code.co_filename
+    code = linecache.getline(filename, frame.f_lineno, frame.f_globals).strip()
+    return f"{Path(filename).name}:{frame.f_lineno}: {code}"
+
+
+def _argument(args: Sequence[Any], given: Mapping[str, Any], place: int, *names: str) -> Any:
+    if place < len(args):
+        return args[place]
+    return next((given[name] for name in names if name in given), None)
+
+
+def _class_dimension(value: Tensor) -> int:
+    return 1 if value.dim() > 1 else 0
+
+
+def _sums_to_one(value: Tensor, dimension: int) -> bool:
+    sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
+    return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
+
+
+def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
+    """Whether what became -inf was masked before: one number far below zero in all of these places."""
+    lost = result.isinf()
+    if bool((result[lost] > 0).any()):
+        return False
+    if any(isinstance(value, (int, float)) and value < attention_scale.MASKED_BELOW for value in args):
+        return True
+    for value in given:
+        try:
+            there = value.expand(result.shape)[lost]
+        except RuntimeError:
+            continue
+        if bool((there == there[0]).all()) and float(there[0]) < attention_scale.MASKED_BELOW:
+            return True
+    return False
+
+
+def _add(listed: list[Any], value: Any) -> None:
+    if value not in listed and len(listed) < LISTED_MAX:
+        listed.append(value)

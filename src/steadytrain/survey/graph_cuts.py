@@ -1,0 +1,62 @@
+"""Where the graph is cut: which parameters lie behind a cut, and whether the model's output depends on them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.survey.tensor_values import first_output
+
+NODES_MAX = 20_000
+MOVED_SHARE = 0.01
+"""Of a parameter's own size: large enough to be seen in the output, small enough that nothing saturates."""
+
+
+def leaves_behind(value: Tensor) -> set[int]:
+    """The ids of the leaves that ``value`` was computed from."""
+    if value.grad_fn is None:
+        return {id(value)}
+    waiting, known, found = [value.grad_fn], {value.grad_fn}, set()
+    while waiting and len(known) < NODES_MAX:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.add(id(leaf))
+        for following, _ in node.next_functions:
+            if following is not None and following not in known:
+                known.add(following)
+                waiting.append(following)
+    return found
+
+
+@torch.no_grad()
+def moves_output(call: MicroBatch, parameters: list[Tensor]) -> float | None:
+    """How far the model's output moves, over its size, where ``parameters`` move by a hundredth; None where the output
+    is not the same twice, or the call has none."""
+    module = call.module
+    modes = {part: part.training for part in module.modules()}
+    random = RandomState.take()
+    chance = torch.Generator().manual_seed(0)
+    before = [parameter.detach().clone() for parameter in parameters]
+
+    def output() -> Tensor | None:
+        random.restore()
+        return first_output(module(*call.args, **call.kwargs))
+
+    try:
+        module.eval()
+        once, again = output(), output()
+        if once is None or again is None or not torch.equal(once, again):
+            return None
+        for parameter in parameters:
+            size = float(parameter.abs().mean()) or 1.0
+            parameter.add_(MOVED_SHARE * size * torch.randn(parameter.shape, generator=chance).to(parameter))
+        moved = output()
+    finally:
+        for parameter, values in zip(parameters, before, strict=True):
+            parameter.copy_(values)
+        for part, training in modes.items():
+            part.training = training
+    largest = float(once.abs().max())
+    return float((moved - once).abs().max()) / largest if moved is not None and largest > 0 else None

@@ -1,0 +1,178 @@
+"""What the model was given: values that are not finite, outliers in scale, repeats, drift."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.input_recorder import named_tensors_in
+from steadytrain.survey.labels import ROWS_LISTED_MAX
+
+ROW_DIGESTS_MAX = 1 << 16
+SCALE_FLOOR = 1e-12
+SHIFT_STEPS_MIN = 2
+SPREAD_FLOOR = 1e-3
+"""Of a share of tokens, or in units of the input: what never varied may vary by so much and mean nothing."""
+
+HISTOGRAM_BINS = 64
+TOKENS_MAX = 1 << 18
+"""Larger ids are no tokens; counts of so many are 1 MB a step."""
+
+
+class Batches:
+    """The inputs of the surveyed steps, summed up; the tensors themselves are let go."""
+
+    def __init__(self) -> None:
+        self.rows: int | None = None
+        self.ids: list[Tensor] = []
+        self.values: Tensor | None = None
+        self._step = 0
+        self._marked: int | None = None
+        self._scales: dict[int, float] = {}
+        self._statistics: dict[int, Tensor] = {}
+        self._digests: dict[int, str] = {}
+        self._tokens: dict[int, Tensor] = {}
+        self._row_digests: dict[bytes, int] = {}
+        self._rows_repeated = self._rows_seen = 0
+        self._nonfinite: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+
+    def fetched(self, dataset: int, batch: Any) -> None:
+        """A loader gave a batch; what the model gets of it is read when it gets it."""
+
+    @torch.no_grad()
+    def called(self, step: int, args: Any, kwargs: Any) -> None:
+        """The model is called in ``step``."""
+        first = step != self._step
+        self._step = step
+        inputs = list(named_tensors(args, kwargs))
+        if not inputs:
+            return
+        lead = next((value for _, value in inputs if value.dim() > 0), None)
+        self.rows = int(lead.shape[0]) if lead is not None else None
+        if first:
+            self.ids, self.values = [], None
+        self.ids += [v for _, v in inputs if v.dim() == 2 and not v.is_floating_point() and v.dtype != torch.bool]
+        # Where several modules are called one after the other, only the first was given the batch itself.
+        values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
+        self.values = values if first else self.values
+        scales, parts = [], []
+        for name, value in inputs:
+            if value.numel() == 0:
+                continue
+            if value.is_floating_point():
+                bad = ~value.isfinite()
+                if bool(bad.any()) and len(self._nonfinite) < ROWS_LISTED_MAX:
+                    rows = bad.reshape(value.shape[0], -1).any(1).nonzero().flatten() if value.dim() else torch.zeros(1)
+                    where = rows.tolist()[:ROWS_LISTED_MAX]
+                    self._nonfinite.append({"step": step, "input": name, "rows": where, "count": int(bad.sum())})
+                good = value[~bad].float()
+                if good.numel():
+                    scales.append(float(good.abs().max()))
+                    parts.append(torch.stack([good.mean(), good.std(correction=0), good.abs().max().log1p()]))
+            elif value.dtype != torch.bool:
+                bins = torch.bincount((value.flatten() % HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).float()
+                parts.append(bins / bins.sum())
+        if scales:
+            self._scales[step] = max(scales)
+        if first and self.ids and bool(((self.ids[0] >= 0) & (self.ids[0] < TOKENS_MAX)).all()):
+            self._tokens[step] = torch.bincount(self.ids[0].flatten().cpu())
+        if parts and first:
+            self._statistics[step] = torch.cat(parts)
+        if first:
+            self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
+            self._count_rows(inputs[0][1])
+
+    def mark(self, step: int) -> None:
+        """This step is the one that batch facts are about."""
+        self._marked = step
+
+    def finish(self) -> dict[str, Any]:
+        facts = self.facts
+        looked = self._marked if self._marked in self._digests else self._step
+        facts["batch_nonfinite"] = self._nonfinite
+        others = sorted(scale for step, scale in self._scales.items() if step < looked)
+        if looked in self._scales and others:
+            facts["batch_scale"] = self._scales[looked] / max(SCALE_FLOOR, others[len(others) // 2])
+        digests = list(self._digests.values())
+        if len(digests) > 1:
+            facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
+            facts["repeated_after"] = _shortest_return(self._digests)
+        if self._rows_seen:
+            facts["repeated_rows"] = self._rows_repeated / self._rows_seen
+            facts["surveyed_rows"] = self._rows_seen
+        before = [s for step, s in self._statistics.items() if step < looked]
+        if len(before) > SHIFT_STEPS_MIN and looked in self._statistics:
+            facts["batch_distance"] = _distance(before, [self._statistics[looked]])
+            after = [s for step, s in self._statistics.items() if step >= looked]
+            if len(after) > SHIFT_STEPS_MIN:
+                facts["data_shift"] = _distance(before, after)
+        older, newer = ([n for step, n in self._tokens.items() if (step < looked) == past] for past in (True, False))
+        if len(older) > SHIFT_STEPS_MIN and len(newer) > SHIFT_STEPS_MIN:
+            facts["token_overlap"] = _overlap(older, newer)
+        return facts
+
+    def _count_rows(self, value: Tensor) -> None:
+        if value.dim() == 0 or len(self._row_digests) > ROW_DIGESTS_MAX:
+            return
+        rows = value.detach().cpu().contiguous().reshape(value.shape[0], -1)
+        for row in rows:
+            key = hashlib.blake2b(_bytes(row), digest_size=16).digest()
+            self._rows_seen += 1
+            self._rows_repeated += key in self._row_digests
+            self._row_digests[key] = self._step
+
+
+def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
+    """How far the median of ``after`` is from the mean of ``before``, in deviations of single batches.
+
+    The mean over the eighth of the statistics furthest away. The median, so that one strange batch is no shift.
+    """
+    if len({one.shape for one in [*before, *after]}) > 1:
+        return None
+    known, now = torch.stack(before).double(), torch.stack(after).double().median(0).values
+    spread = known.std(0) + SPREAD_FLOOR + 1e-3 * known.mean(0).abs()
+    away = (now - known.mean(0)).abs() / spread
+    found = float(away.sort().values[-max(1, len(away) // 8) :].mean())
+    return found if math.isfinite(found) else None
+
+
+def _shortest_return(digests: dict[int, str]) -> int | None:
+    """The fewest steps after which a batch came again."""
+    last: dict[str, int] = {}
+    returns = []
+    for step, digest in digests.items():
+        if digest in last:
+            returns.append(step - last[digest])
+        last[digest] = step
+    return min(returns, default=None)
+
+
+def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
+    """The mass that the frequencies of ids share: id by id, and with both sorted by how frequent their ids are."""
+    longest = max(len(one) for one in [*before, *after])
+    shares = []
+    for part in (before, after):
+        total = torch.zeros(longest, dtype=torch.float64)
+        for one in part:
+            total[: len(one)] += one
+        shares.append(total / total.sum().clamp(min=1))
+    old, new = shares
+    by_rank = torch.minimum(old.sort(descending=True).values, new.sort(descending=True).values)
+    return [float(torch.minimum(old, new).sum()), float(by_rank.sum())]
+
+
+def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
+        for inside, tensor in named_tensors_in(value, place):
+            yield inside, tensor.detach()
+
+
+def _bytes(value: Tensor) -> bytes:
+    plain = value.detach().cpu().contiguous()
+    return plain.flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b""

@@ -1,0 +1,157 @@
+"""Launch the recorded script once more and only look: the facts of an incident.
+
+Their names are those of ``experiments/facts.py``.
+
+Where a snapshot and a tape are there, recorded steps are done again up to the incident's, as a replay does; else the
+script makes its own first steps. Nothing is changed on the way. What is looked at stands in ``lab/surveying``, one file
+a subject; an error there costs its facts and not the survey. The launched side is run as ``python -m
+steadytrain.survey.launch SOURCE RESULT.json OLD=NEW|- LEAD_S ONSET|-``.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.facts import document_of, facts_path
+from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.failing_step import check_launch, launch
+from steadytrain.replay.from_script import Source, open_source
+from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.storage.bundle import open_bundle, write_json
+from steadytrain.storage.run_folder import open_run
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.observers import Follower
+    from steadytrain.survey.observer import Observed
+
+MODULE = "steadytrain.survey.launch"
+NOT_GIVEN = "-"
+UNTIL_WITHOUT_INCIDENT = 64
+"""Steps that are made where there is nothing to replay: a first evaluation often lies among them."""
+
+
+class CannotSurveyError(Exception):
+    """The recorded command was launched, but nothing of it could be looked at; the text says why."""
+
+
+def survey(
+    source: Path, *, moved: Moved, wait_s: float, lead_s: float, onset: int | None = None, keep: bool = True
+) -> dict[str, Any]:
+    """The facts of a bundle or a run folder; kept in its folder of trials, where ``keep``.
+
+    Args:
+        onset: the step at which it began, which is looked at more closely; by default the incident's first symptom.
+
+    Raises:
+        UsageError: no such incident, or the script is gone.
+        CannotSurveyError: the script ended before its first update, or took longer than ``wait_s``.
+    """
+    opened = open_source(source, moved)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-survey-") as scratch:
+        result = Path(scratch) / "result.json"
+        command = [str(source.absolute()), str(result), str(moved), str(lead_s), NOT_GIVEN if not onset else str(onset)]
+        _launch(opened, moved, command, result, wait_s)
+        facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    made = _made(opened)
+    if made is not None:
+        facts.setdefault("steps_planned", made)
+    if keep:
+        place = facts_path(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(place, document_of(facts, source=str(source)))
+    return facts
+
+
+def _made(opened: Source) -> int | None:
+    """The steps of a run that came to its end: so many were planned, whatever the script calls them."""
+    if opened.incident_step is not None:
+        return None
+    run = open_run(opened.path)
+    steps = run.scalars().steps
+    return int(steps[-1]) if run.ended == "finished" and len(steps) else None
+
+
+def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float) -> None:
+    environment = moved_environment(opened.environment, moved)
+    check_launch(environment)
+    command = ["-m", MODULE, *arguments]
+    why = launch(command, result, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
+    if why is not None:
+        raise CannotSurveyError(why)
+
+
+def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
+    """The launched side."""
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    place.put_on_path()
+    result_path = Path(result)
+
+    def done(facts: dict[str, Any]) -> None:
+        write_json(result_path, facts)
+        leave()
+
+    following: list[Observed] = []
+
+    def watching() -> Follower:
+        watched = _observed(opened, float(lead_s), int(onset) if onset != NOT_GIVEN else None, done)
+        following.append(watched)
+        watched.begin()
+        return watched
+
+    status = run_followed(opened, watching, name="survey", scratch=result_path.parent, is_guest=True)
+    if following and following[0].seen_steps:
+        following[0].finish()  # the script ended, or failed, before the last step to be looked at
+    return status
+
+
+def _alone(
+    opened: Source, onset: int | None, done: Callable[[dict[str, Any]], None], note: str, *, until: int | None = None
+) -> Observed:
+    """The script makes all steps by itself."""
+    from steadytrain.survey.observer import Alone, Observed
+
+    until = until or min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
+    return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[note])
+
+
+def _crashed(opened: Source) -> bool:
+    """Whether the run came to its end by an error of the script's own."""
+    return opened.incident_step is None and open_run(opened.path).ended == "failed"
+
+
+def _onset(opened: Source) -> int | None:
+    """When the incident's first symptom began."""
+    if opened.incident_step is None:
+        return None
+    symptoms = open_bundle(opened.path).incident.symptoms
+    return min((symptom.first_step for symptom in symptoms), default=opened.incident_step)
+
+
+def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
+    """What follows the launched script: a replay that is looked at, or the script alone."""
+    from steadytrain.survey.observer import Observed, ReplayedSteps
+
+    onset = onset or _onset(opened)
+    recording = opened.recording
+    try:
+        snapshot, last = recording.choose(first=None, until=opened.incident_step)
+        if onset is not None and onset <= snapshot.step:
+            earlier = [start for start in recording.starts() if start <= onset]
+            snapshot, last = recording.choose(first=max(earlier, default=None), until=last)
+    except UsageError as error:
+        return _alone(opened, onset, done, f"nothing was replayed: {error}")
+    if _crashed(opened) and not opened.own_steps(last, lead_s).skips:
+        return _alone(opened, last + 1, done, "the script failed; it was run again to where it does", until=last + 1)
+    own_steps = opened.own_steps(snapshot.step, lead_s)
+    inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
+    return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])
+
+
+if __name__ == "__main__":
+    as_program(main)

@@ -1,0 +1,233 @@
+"""Modules as they are called: whether at all, in which mode, with gradients or not, and what they give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
+
+from steadytrain.capture.hooks.model_discovery import plain_name
+from steadytrain.survey.routers import balanced
+
+if TYPE_CHECKING:
+    from steadytrain.survey.calls import Calls
+
+MODE_MATTERS = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+NORM_OF_ONE = (nn.LayerNorm, nn.GroupNorm)
+DEAD_TOLD, SATURATED_TOLD, NEAR_END = 0.5, 0.5, 1e-3
+ROUTER_NAMES = ("router", "gate", "gating")
+EXPERTS_MAX = 512
+DEPTH_RATIO_MIN_LAYERS = 2
+
+
+class Modules:
+    """Hooks on every module of the process, for as long as it lives."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._roots: dict[int, nn.Module] = {}
+        self._called: set[int] = set()
+        self._detached: dict[int, bool] = {}
+        self._without_gradients: set[int] = set()
+        self._training: dict[int, bool] = {}
+        self._dead: dict[int, Tensor] = {}
+        self._saturated: dict[int, float] = {}
+        self._outputs: list[tuple[int, float]] = []
+        self._first_outputs: list[tuple[int, float]] = []
+        self._router: dict[int, tuple[float, int]] = {}
+        self._shifted_bias: set[int] = set()
+        self._training_call = False
+        self.root_in_eval = False
+        """Whether the module that a training step calls is in evaluation mode itself, and not only parts of it."""
+
+        self.evaluated_in_training = False
+        self.facts: dict[str, Any] = {}
+        self.in_eval: set[int] = set()
+
+    def watch(self) -> None:
+        """Hook every module, those that are made later too."""
+        torch_modules.register_module_forward_pre_hook(self._before)
+        torch_modules.register_module_forward_hook(self._after, always_call=True)
+
+    def root_called(self, module: nn.Module) -> None:
+        """A root module is called with gradients on."""
+        self._roots[id(module)] = module
+        self.root_in_eval = not module.training
+        self._training_call = True
+
+    def step_begins(self) -> None:
+        self._calls.in_forward = 0
+        self._training_call = False
+        self._outputs = []
+        self._dead = {}
+
+    def step(self, names: dict[int, str]) -> None:
+        """At the gate."""
+        if not self._first_outputs and self._outputs:
+            self._first_outputs = self._outputs
+
+    def first_gradients(self, roots: list[nn.Module]) -> None:
+        """Gradient sizes by depth, at the first gate."""
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts.setdefault("gradient_ratio", ratio)
+
+    def gradients(self, roots: list[nn.Module]) -> None:
+        """Gradient sizes by depth, at the last gate."""
+        ratio = _gradient_ratio(roots)
+        if ratio is not None:
+            self.facts["gradient_ratio_last"] = ratio
+        tables = [m.weight for root in roots for m in root.modules() if isinstance(m, nn.Embedding)]
+        total = sum(float(p.grad.double().square().sum()) for r in roots for p in r.parameters() if p.grad is not None)
+        inside = sum(float(w.grad.double().square().sum()) for w in tables if w.grad is not None)
+        if tables and total > 0:
+            self.facts["embedding_gradient_share"] = inside / total
+
+    # -- hooks -----------------------------------------------------------------------------------------------------
+
+    def _before(self, module: nn.Module, args: Any) -> None:
+        self._calls.in_forward += 1
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._calls.in_forward = max(0, self._calls.in_forward - 1)
+        if not self._calls.active:
+            return
+        active, self._calls.active = self._calls.active, False
+        try:
+            with torch.no_grad():
+                pass
+            self._read(module, args, output)
+        except Exception as error:  # an output of an unusual form is not read
+            note = f"an output of {type(module).__name__} was not read: {type(error).__name__}: {error}"
+            if note not in self._calls.seen.notes:
+                self._calls.seen.notes.append(note)
+        finally:
+            self._calls.active = active
+
+    def _read(self, module: nn.Module, args: Any, output: Any) -> None:
+        key = id(module)
+        own = any(p.requires_grad for p in module._parameters.values() if p is not None)
+        if not torch.is_grad_enabled():
+            if own and self._calls.in_forward and any(id(r) in self._roots for r in self._roots.values()):
+                self._without_gradients.add(key)
+            if isinstance(module, MODE_MATTERS) and module.training and not self._calls.in_forward:
+                self.evaluated_in_training = True
+            return
+        self._called.add(key)
+        if isinstance(module, MODE_MATTERS):
+            if not module.training:
+                self.in_eval.add(key)
+            else:
+                self.in_eval.discard(key)
+        value = next((part for part in _tensors(output) if part.is_floating_point()), None)
+        if value is None or value.numel() == 0:
+            return
+        if own:
+            self._detached[key] = self._detached.get(key, True) and not value.requires_grad
+        values = value.detach()
+        if own and values.dim() > 1:
+            self._outputs.append((key, float(values.float().square().mean().sqrt())))
+        if isinstance(module, (nn.ReLU, nn.GELU, nn.SiLU, nn.LeakyReLU)) and values.dim() > 1:
+            dead = (values == 0).reshape(-1, values.shape[-1]).all(0)
+            self._dead[key] = self._dead.get(key, dead) & dead
+        if isinstance(module, (nn.Tanh, nn.Sigmoid)):
+            low = -1.0 if isinstance(module, nn.Tanh) else 0.0
+            near = ((values - low).abs() < NEAR_END) | ((1 - values).abs() < NEAR_END)
+            self._saturated[key] = float(near.float().mean())
+        if isinstance(module, NORM_OF_ONE) and _normalised_size(module, values) == 1:
+            self._shifted_bias.add(key)
+        if isinstance(module, nn.Linear) and 1 < module.out_features <= EXPERTS_MAX and values.dim() > 1:
+            chosen = values.reshape(-1, values.shape[-1]).argmax(-1)
+            share = float(torch.bincount(chosen, minlength=values.shape[-1]).max() / max(1, len(chosen)))
+            self._router[key] = (share, int(values.shape[-1]))
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self, names: dict[int, str]) -> dict[str, Any]:
+        """By the names of modules in their root."""
+        known = {id(module): plain_name(name) for root in self._roots.values() for name, module in root.named_modules()}
+        facts = self.facts
+
+        def named(keys: Any) -> list[str]:
+            return sorted(known[key] for key in keys if key in known)
+
+        trainable = {
+            id(module)
+            for root in self._roots.values()
+            for module in root.modules()
+            if any(p.requires_grad for p in module._parameters.values() if p is not None)
+        }
+        facts["modules_not_called"] = named(trainable - self._called - self._without_gradients)
+        facts["modules_output_detached"] = named(key for key, gone in self._detached.items() if gone)
+        facts["no_grad_calls"] = named(self._without_gradients)
+        facts["modules_in_eval"] = named(self.in_eval)
+        facts["evaluated_in_train_mode"] = self.evaluated_in_training
+        facts["norm_over_batch"] = named(self._shifted_bias)
+        dead = {key: float(mask.float().mean()) for key, mask in self._dead.items()}
+        facts["dead_units"] = {known[key]: share for key, share in dead.items() if share > DEAD_TOLD and key in known}
+        facts["saturated_units"] = {
+            known[key]: share for key, share in self._saturated.items() if share > SATURATED_TOLD and key in known
+        }
+        norms = [m for r in self._roots.values() for m in r.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+        facts["batch_norm_modules"] = named(id(module) for module in norms)
+        variances = [m.running_var for m in norms if isinstance(m.running_var, Tensor)]
+        if variances:
+            facts["batch_norm_variance"] = [
+                float(min(v.min() for v in variances)),
+                float(max(v.max() for v in variances)),
+            ]
+        if len(self._first_outputs) >= DEPTH_RATIO_MIN_LAYERS and self._first_outputs[0][1] > 0:
+            facts["activation_ratio"] = self._first_outputs[-1][1] / self._first_outputs[0][1]
+        routers = {
+            key: found
+            for key, found in self._router.items()
+            if any(part in known.get(key, "").lower().split(".") for part in ROUTER_NAMES)
+        }
+        if routers:
+            facts["router_share"] = {known[key]: share for key, (share, _) in routers.items()}
+            facts["router_experts"] = {known[key]: experts for key, (_, experts) in routers.items()}
+            facts["router_balanced"] = balanced(self._calls.loss_node, _with_parents(self._roots.values(), routers))
+        return facts
+
+
+def _gradient_ratio(roots: list[nn.Module]) -> float | None:
+    """Gradient of the first matrix over that of the last, of those that have one; None where there are no two.
+
+    Exactly zero is another matter: what is behind a matrix that begins at zero gets nothing in the first step.
+    """
+    sizes = [
+        math.sqrt(float(p.grad.double().square().mean()))
+        for root in roots
+        for p in root.parameters()
+        if p.grad is not None and p.dim() > 1
+    ]
+    found = [size for size in sizes if size > 0]
+    return found[0] / found[-1] if len(found) >= DEPTH_RATIO_MIN_LAYERS else None
+
+
+def _with_parents(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Modules of these identities, each with the module that it lies in."""
+    for root in roots:
+        for parent in root.modules():
+            yield from ((child, parent) for child in parent.children() if id(child) in wanted)
+
+
+def _normalised_size(module: nn.Module, values: Tensor) -> int:
+    if isinstance(module, nn.LayerNorm):
+        return math.prod(module.normalized_shape)
+    assert isinstance(module, nn.GroupNorm)
+    return values[0].numel() // module.num_groups if values.dim() > 1 else 0
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    if isinstance(output, Tensor):
+        return [output]
+    if isinstance(output, (list, tuple)):
+        return [part for value in output for part in _tensors(value)]
+    if isinstance(output, dict):
+        return [part for value in output.values() for part in _tensors(value)]
+    return []

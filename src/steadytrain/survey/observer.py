@@ -1,0 +1,390 @@
+"""What follows the launched script of a survey: a replay, or nothing, with everything looked at on its way."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.replay.engine import Replayer
+from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.verdict import Replayed as Outcome
+from steadytrain.storage.tape_files import Recording, Snapshot
+from steadytrain.survey.batch_reruns import reruns
+from steadytrain.survey.calls import Calls
+from steadytrain.survey.graph_cuts import moves_output
+from steadytrain.survey.input_facts import Batches, named_tensors
+from steadytrain.survey.labels import Labels
+from steadytrain.survey.loop_order import Loop
+from steadytrain.survey.module_calls import Modules
+from steadytrain.survey.outlier_rows import Rows
+from steadytrain.survey.planned_steps import steps_planned
+from steadytrain.survey.training_state import LISTED_MAX, State
+
+FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
+"""Steps that are looked at: the script's first, those before the last, and those around the onset."""
+
+NOTES_MAX = 16
+SHARE_SLACK = 0.1
+"""A loss times about one over the backward calls of an update is one that was divided by them."""
+
+ALONE_S_MAX = 60.0
+"""Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
+
+
+class Alone(Follower):
+    """Nothing is replayed: the script makes its own steps."""
+
+    replays = True
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._began = time.monotonic()
+        self.finished: Callable[[Outcome | str], None] | None = None
+
+    @property
+    def now(self) -> int:
+        """The step that is forming."""
+        return self._steps + 1
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has taken long enough."""
+        return self._steps >= FIRST_STEPS and time.monotonic() - self._began > ALONE_S_MAX
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        self._steps += 1
+
+
+class ReplayedSteps(Replayer):
+    """A replay that tells where it is."""
+
+    def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: OwnSteps) -> None:
+        super().__init__(
+            recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=self._over, trace_step=None
+        )
+        self.finished: Callable[[Outcome | str], None] | None = None
+
+    @property
+    def now(self) -> int:
+        """The step that is forming."""
+        return self._now if self._jumped else self._own_steps + 1
+
+    def _over(self, outcome: Outcome | str, trace: object) -> None:
+        assert self.finished is not None
+        self.finished(outcome)
+
+
+class Observed(Follower):
+    """Follows by ``inner`` and looks on; ``done`` gets the facts once, and does not return.
+
+    Args:
+        until: the last step that is looked at.
+        onset: the step to look at most closely, by default the last.
+        first: the first step that is replayed.
+        notes: what is known to be missing already.
+    """
+
+    replays = True
+
+    def __init__(
+        self,
+        inner: Alone | ReplayedSteps,
+        *,
+        until: int,
+        onset: int | None,
+        first: int,
+        done: Callable[[dict[str, Any]], None],
+        notes: list[str],
+    ) -> None:
+        self._inner = inner
+        inner.finished = self._replayed
+        self._until, self._onset, self._first = until, min(onset or until, until), first
+        self._done = done
+        self._notes = notes
+        self._outcome: Outcome | str | None = None
+        self._steps: list[int] = []
+        self._gates = 0
+        self._losses: list[tuple[int, float]] = []
+        self._scalers: Mapping[int, Any] = {}
+        self.calls, self.loop, self.state = Calls(), Loop(), State()
+        self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
+        self.rows = Rows()
+        self._planned: int | None = None
+        self._stream: Stream | None = None
+        self._micro_batches: list[MicroBatch] = []
+
+    @property
+    def scalers(self) -> Mapping[int, Any]:
+        return self._scalers
+
+    @scalers.setter
+    def scalers(self, scalers: Mapping[int, Any]) -> None:
+        self._scalers = scalers
+        self._inner.scalers = scalers
+
+    def begin(self) -> None:
+        """From here on calls are seen; at the end of torch's import."""
+        self.loop.watch()
+        self.modules.watch()
+        self.calls.look(True)
+
+    # -- the follower ----------------------------------------------------------------------------------------------
+
+    def fetch_begins(self, dataset: int) -> Any:
+        return self._inner.fetch_begins(dataset)
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        other = self._inner.fetched(dataset, batch)
+        self._look("batches", lambda: self.batches.fetched(dataset, batch if other is MISSING else other))
+        return other
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        changed = self._inner.call_begins(module, call, args, kwargs)
+        given = (args, kwargs) if changed is None else changed
+        if self.calls.active:
+            self._micro_batches.append(call)
+            self._look("modules", lambda: self.modules.root_called(module))
+            self._look("operations", self.calls.watch_functions)
+            self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
+            self._look("rows", lambda: self.rows.called(self._inner.now, named_tensors(given[0], given[1])))
+        return changed
+
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        self._inner.forward_ended(call, random)
+
+    def backward_begins(self) -> None:
+        if self.calls.active:
+            self._look("loop", lambda: self.loop.backward_begins(self._gradients_there()))
+        self._inner.backward_begins()
+
+    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+        step = self._inner.now
+        self._stream = self._stream or stream
+        if stream is not self._stream:
+            self.state.of_others(stream)
+        self._gates += stream is self._stream
+        self._losses += [(step, loss) for loss in measured.losses[:1]]
+        if self.calls.active and stream is self._stream:
+            self._steps.append(step)
+            self.loop.skips += bool(measured.record.skipped)
+            self._look("loop", self.loop.update_begins)
+            self._look("state", lambda: self.state.gate(stream, step))
+            self._look("labels", lambda: self.labels.step(step, self.calls, self.batches))
+            self._look("modules", lambda: self.modules.step(self.state.names))
+            if step == self._onset:
+                self._look("batches", lambda: self.batches.mark(step))
+                self._look("labels", lambda: self.labels.mark(step))
+                self._look("rows", self._mark_rows)
+            if len(self._steps) == 1:
+                self._look("modules", lambda: self.modules.first_gradients(self.state.roots))
+            if step >= self._until:
+                self._look("modules", lambda: self.modules.gradients(self.state.roots))
+        self._inner.gate(stream, seen, measured)
+
+    def updated(self, stream: Stream) -> None:
+        if self.calls.active and stream is self._stream:
+            self._look("state", lambda: self.state.updated(stream))
+            self.loop.update_ended()
+        self._inner.updated(stream)
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        self._inner.step_ended(stream, folder)
+        if stream is not self._stream:
+            return
+        if isinstance(self._inner, Alone) and (self._inner.now > self._until or self._inner.is_late):
+            self.finish()
+        self.calls.look(self._looks_at(self._inner.now))
+        if self.calls.active:
+            self._micro_batches = []
+            self.calls.step_begins()
+        self.modules.step_begins()
+
+    @property
+    def seen_steps(self) -> int:
+        """How many gates were looked at."""
+        return len(self._steps)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Put the facts together, and give them away."""
+        self.calls.look(False)
+        facts: dict[str, Any] = {}
+        for name, part in (
+            ("state", self.state.finish),
+            ("labels", self.labels.finish),
+            ("batches", self.batches.finish),
+            ("modules", lambda: self.modules.finish(self.state.names)),
+            ("calls", self._of_calls),
+            ("loop", self._of_loop),
+            ("the steps", self._of_steps),
+            ("runs of the last batch", self._of_reruns),
+        ):
+            self._look(name, lambda part=part: facts.update(part()))  # type: ignore[misc]
+        self._look("rows", lambda: facts.update(self.rows.finish(facts)))
+        facts["survey_notes"] = [*self._notes, *self.calls.seen.notes][:NOTES_MAX]
+        self._done({name: plain(value) for name, value in facts.items() if value is not None})
+
+    def _mark_rows(self) -> None:
+        last = self.labels.last
+        models = [call.module for call in self._micro_batches]
+        named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
+        folder = next((name for name in named if isinstance(name, str) and name), None)
+        self.rows.mark(None if last is None else last.target, folder)
+        self._planned = steps_planned(self._inner.now)
+
+    def _replayed(self, outcome: Outcome | str) -> None:
+        self._outcome = outcome
+        self.finish()
+
+    def _looks_at(self, step: int) -> bool:
+        return step <= FIRST_STEPS or step > self._until - LAST_STEPS or abs(step - self._onset) <= AROUND_ONSET
+
+    def _look(self, name: str, look: Callable[[], object]) -> None:
+        try:
+            look()
+        except Exception as error:  # costs its facts and not the survey
+            note = f"{name} could not be read: {type(error).__name__}: {error}"
+            if note not in self._notes and len(self._notes) < NOTES_MAX:
+                self._notes.append(note)
+
+    def _gradients_there(self) -> bool:
+        parameters = self._stream.parameters if self._stream is not None else []
+        return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
+
+    # -- facts that several look at --------------------------------------------------------------------------------
+
+    def _of_calls(self) -> dict[str, Any]:
+        seen = self.calls.seen
+        backwards = self.loop.backwards / max(1, len(self._steps))
+        shared = backwards > 1.5 and any(abs(factor * backwards - 1) < SHARE_SLACK for factor in seen.factors)
+        facts: dict[str, Any] = {
+            "loss_functions": list(seen.loss_forms.values()),
+            "probabilities_as_logits": seen.probabilities_as_logits,
+            "logits_as_log_probabilities": seen.logits_as_log_probabilities,
+            "loss_arguments_swapped": seen.swapped,
+            "broadcast": seen.broadcast,
+            "softmax_dimension": seen.softmax_dimension,
+            "singular_calls": list(seen.singular.values()),
+            "detached_calls": seen.detached,
+            "fully_masked_rows": seen.fully_masked,
+            "attention_logit_largest": seen.attention_largest or None,
+            "attention_unscaled": self.calls.products.unscaled,
+            "half_peak": seen.half_peak if seen.half_used else None,
+            "half_overflow": seen.half_overflow if seen.half_used else None,
+            "batch_norm_values": seen.batch_norm_values,
+            "retain_graph": seen.retain_graph,
+            "dropout_functional": seen.functional_dropout,
+            "ctc_infeasible_rows": seen.ctc_infeasible or None,
+            "loss_sum": any(form["reduction"] == "sum" for form in seen.loss_forms.values()),
+            "loss_divided": bool(seen.divisors) or shared,
+            "loss_divisor": max(seen.divisors, default=backwards if shared else None),
+            "backward_lines": len(seen.backward_lines) or None,
+        }
+        if seen.tables:
+            largest, rows, outside = max(seen.tables.values(), key=lambda table: table[0] / max(1, table[1]))
+            facts |= {"token_largest": largest, "token_rows": rows}
+            self.labels.outside += outside
+        facts["tokens_out_of_range"] = self.labels.outside
+        return facts
+
+    def _of_loop(self) -> dict[str, Any]:
+        loop = self.loop
+        updates = max(1, self._gates)
+        facts: dict[str, Any] = {
+            **loop.of_loader(),
+            "scaler_skips": loop.skips if loop.scaler_used else None,
+            "clip_coefficient": sorted(loop.clip_coefficients)[len(loop.clip_coefficients) // 2]
+            if loop.clip_coefficients
+            else None,
+            "zero_grad_calls": loop.zero_grads / updates,
+            "gradients_carried_over": loop.carried_over,
+            "backwards_per_step": loop.backwards / max(1, len(self._steps)),
+            "clipped": loop.clips > 0,
+            "clip_value": loop.clip_value,
+            "clip_before_unscale": loop.clip_before_unscale,
+            "clip_before_backward": loop.clip_before_backward,
+            "optimizer_steps_without_backward": loop.empty_updates,
+            "scaler": loop.scaler_used,
+            "scaler_scale": loop.scaler_scale,
+            "backward_in_autocast": loop.backward_in_autocast,
+            "optimizer_in_autocast": loop.optimizer_in_autocast,
+            "state_loaded": loop.loaded_model,
+            "state_loaded_optimizer": loop.loaded_optimizer,
+            "scheduler_steps_per_step": loop.scheduler_steps / updates / len(loop.schedulers)
+            if loop.schedulers
+            else None,
+            "scheduler": type(loop.schedulers[0]).__name__ if loop.schedulers else None,
+            "scheduler_planned": loop.planned(),
+            "scheduler_before_optimizer": loop.scheduler_first,
+            "eval_left_on": loop.evals > 0 and bool(self.modules.in_eval) and self.modules.root_in_eval,
+        }
+        if self._micro_batches:
+            enabled = self._micro_batches[-1].autocast.enabled
+            facts["autocast_dtype"] = str(enabled[0][1]).removeprefix("torch.") if enabled else None
+        return facts
+
+    def _of_steps(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "surveyed_first_step": self._steps[0] if self._steps else None,
+            "surveyed_last_step": self._steps[-1] if self._steps else None,
+            "surveyed_steps": len(self._steps),
+            "steps_planned": self._planned,
+            "survey_replayed": isinstance(self._inner, ReplayedSteps),
+            "ranks": int(os.environ.get("WORLD_SIZE", "1")),
+            "initial_loss": self._losses[0][1] if self._losses and self._losses[0][0] == 1 else None,
+        }
+        before = sorted(loss for step, loss in self._losses if self._onset - 16 <= step < self._onset)
+        now = [loss for step, loss in self._losses if step == self._onset]
+        if now and before and before[len(before) // 2] > 0:
+            facts["loss_excess"] = now[0] / before[len(before) // 2]
+        counts = self.state.facts.get("state_step")
+        if counts and self._steps:
+            facts["state_step_lag"] = self._steps[-1] - 1 - counts[1]
+        rates = self.state.learning_rates
+        firsts = [rate for step, rate in zip(self._steps, rates, strict=False) if step <= FIRST_STEPS]
+        if len(firsts) > 2:
+            facts["warmup_seen"] = all(a <= b for a, b in itertools.pairwise(firsts)) and firsts[-1] > firsts[0]
+        if isinstance(self._outcome, str):
+            self._notes.append(self._outcome)
+        elif self._outcome is not None:
+            first = self._outcome.first_difference
+            facts["replay_exact"] = self._outcome.exact
+            facts["first_difference"] = first and {"step": first.step, "phase": first.phase, "tensor": first.tensor}
+        return facts
+
+    def _of_reruns(self) -> dict[str, Any]:
+        facts = reruns(self._micro_batches, self.calls, self.labels.last)
+        if self._stream is None:
+            return facts
+        lost = self.state.without_gradient(self._stream)
+        behind = {key: parameter for key, parameter in lost.items() if key in self.calls.seen.behind_cuts}
+        facts["parameters_cut_off"] = sorted(self.state.names[key] for key in behind)[:LISTED_MAX]
+        if behind and self._micro_batches:
+            facts["cut_off_moves_output"] = moves_output(self._micro_batches[-1], list(behind.values()))
+        return facts
+
+
+def plain(value: Any) -> Any:
+    """As JSON can say it: no NaN, no tensors."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, torch.Tensor):
+        return plain(value.tolist())
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

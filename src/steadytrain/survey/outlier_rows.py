@@ -1,0 +1,147 @@
+"""The rows of the batch at the onset that stand out: a few of their values, and their text where ids can be read.
+
+What is kept is bounded, redacted and without control characters before it is written anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.report.wording import clean
+from steadytrain.storage.redaction import redact_text
+from steadytrain.survey.tensor_values import is_ids
+from steadytrain.survey.token_texts import Found, Words, found_now, words_of
+
+ROWS_MAX, TENSORS_MAX, VALUES_MAX = 8, 4, 16
+TOKENS_MAX, TEXT_MAX = 256, 400
+UNKNOWN_ROWS_MAX = 256
+"""Rows of ids that the share of unknown tokens is counted over."""
+
+COUNTED_MIN = 4
+"""So many numbers one after the other are positions: of fewer, ids may be so by chance."""
+
+BEFORE = 2
+"""Values that are shown before the first one that is not finite."""
+
+
+class Rows:
+    """References to the tensors of the step that runs; those of the onset are kept until the end."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._tensors: list[tuple[str, Tensor]] = []
+        self._kept: list[tuple[str, Tensor]] | None = None
+        self._kept_step = 0
+        self._found = Found()
+        self._ids: list[Tensor] = []
+        self._losses: list[float] = []
+
+    def called(self, step: int, named: Iterable[tuple[str, Tensor]]) -> None:
+        """The model is called in ``step``; of several calls the first has the batch."""
+        if step == self._step:
+            return
+        self._step = step
+        self._tensors = [(name, tensor) for name, tensor in named if tensor.dim() > 0][:TENSORS_MAX]
+        ids = next((tensor for _, tensor in self._tensors if is_ids(tensor)), None)
+        if ids is not None and sum(len(one) for one in self._ids) < UNKNOWN_ROWS_MAX:
+            self._ids.append(ids.detach().clone())
+
+    def mark(self, target: Tensor | None, model_folder: str | None = None) -> None:
+        """The step that runs is the one whose rows are told; its update is about to be made."""
+        rows = self._tensors[0][1].shape[0] if self._tensors else 0
+        kept = [(name, tensor.detach().clone()) for name, tensor in self._tensors]
+        if target is not None and rows and target.dim() and target.numel() % rows == 0:
+            kept.append(("target", target.detach().clone().reshape(rows, -1)))
+        self._kept, self._kept_step = kept, self._step
+        self._found = found_now(model_folder)
+
+    def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """``batch_rows`` and what is known of the tokenizer; ``facts`` are those of the other subjects."""
+        if self._kept is None:
+            self.mark(None)
+        words = words_of(self._found)
+        told: dict[str, Any] = {}
+        if words is not None:
+            told["tokenizer"] = words.kind
+            told["tokenizer_size"] = words.size if words.is_tokenizer else None
+            if words.unknown is not None and self._ids:
+                total = sum(ids.numel() for ids in self._ids)
+                told["token_unknown_share"] = sum(int((ids == words.unknown).sum()) for ids in self._ids) / max(
+                    1, total
+                )
+        chosen = self._suspects(facts)
+        losses = facts.get("row_loss") or []
+        told["batch_rows"] = [
+            {
+                "row": row,
+                "step": self._kept_step,
+                "loss": losses[row] if row < len(losses) else None,
+                **_shown(name, tensor[row], words),
+            }
+            for row in chosen
+            for name, tensor in self._kept or ()
+            if row < tensor.shape[0]
+        ]
+        return told
+
+    def _suspects(self, facts: dict[str, Any]) -> list[int]:
+        """Rows that some other subject found odd at this step, fewest first."""
+        found: list[int] = []
+        for entry in facts.get("batch_nonfinite") or ():
+            found += entry["rows"] if entry["step"] == self._kept_step else []
+        table = facts.get("token_rows")
+        for _, tensor in self._kept or ():
+            if facts.get("tokens_out_of_range") and isinstance(table, int) and is_ids(tensor):
+                outside = ((tensor < 0) & (tensor != -100)) | (tensor >= table)
+                found += outside.reshape(len(tensor), -1).any(1).nonzero().flatten().tolist()
+        for name in ("rows_suspect", "rows_without_labels", "ctc_infeasible_rows"):
+            found += facts.get(name) or ()
+        return list(dict.fromkeys(found))[:ROWS_MAX]
+
+
+def _shown(name: str, row: Tensor, words: Words | None) -> dict[str, Any]:
+    """One row of one tensor: a few values, and its text."""
+    flat = row.reshape(-1)
+    first = 0
+    shown: dict[str, Any] = {"tensor": clean(name, length_max=TEXT_MAX), "dtype": str(row.dtype).removeprefix("torch.")}
+    if row.is_floating_point() and flat.numel():
+        bad = (~flat.isfinite()).nonzero().flatten()
+        first = max(0, int(bad[0]) - BEFORE) if len(bad) else 0
+        good = flat[flat.isfinite()].float()
+        if good.numel():
+            shown |= {"smallest": float(good.min()), "largest": float(good.max())}
+    shown |= {"elements": flat.numel(), "first": first, "values": _values(flat[first : first + VALUES_MAX])}
+    text = _text_of(flat, words) if _may_be_text(flat) else None
+    return {**shown, "text": text}
+
+
+def _values(values: Tensor) -> list[Any]:
+    if not values.is_floating_point():
+        return [int(value) for value in values.tolist()]
+    return [float(f"{value:.5g}") if math.isfinite(value) else str(value) for value in values.float().tolist()]
+
+
+def _text_of(ids: Tensor, words: Words | None) -> str | None:
+    """The text of a row of ids; None where it cannot be read."""
+    if words is None:
+        return None
+    inside: Sequence[int] = [int(one) for one in ids[:TOKENS_MAX].tolist() if one >= 0]
+    if words.size is not None:
+        inside = [one for one in inside if one < words.size]
+    try:
+        return clean(redact_text(words.text(inside)), length_max=TEXT_MAX) if inside else None
+    except Exception:  # a decode of somebody's own may fail at what it does not know
+        return None
+
+
+def _may_be_text(row: Tensor) -> bool:
+    """Whether integers may be ids of tokens: no class, no mask or segments (0 and 1 alone), no positions."""
+    if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool or row.numel() < 2:
+        return False
+    is_counted = row.numel() >= COUNTED_MIN and bool((row.diff() == 1).all())
+    return bool((row > 1).any()) and not is_counted

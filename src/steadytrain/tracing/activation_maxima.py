@@ -1,0 +1,113 @@
+"""The ladder: the largest absolute value of every module's output in one step, in the order of the forward.
+
+By hooks that read and change nothing. One reduction for each output, and one fetch from the device at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.storage.step_look import Ladder, Rung
+from steadytrain.tracing.tensor_summary import largest_absolute, unseen
+
+RUNGS_MAX = 2000
+"""Modules in a ladder; of a larger model the first ones that run."""
+
+
+CALLS_MAX = 4
+"""Calls of one module in a forward that have a rung each; the later ones share the last."""
+
+
+@dataclass
+class _Seen:
+    kind: str
+    dtype: torch.dtype
+    largest: Tensor
+
+
+@dataclass(frozen=True)
+class StepRungs:
+    """One step: for each module in order its class, dtype and largest absolute value."""
+
+    step: int
+    values: Mapping[str, tuple[str, torch.dtype, float]]
+
+
+class LadderTaker:
+    """Watches the modules between :meth:`begin` and :meth:`end`. They are in the order in which their calls ended."""
+
+    def __init__(self, modules: Mapping[nn.Module, str]) -> None:
+        self._modules = dict(modules)
+        self._handles: list[RemovableHandle] = []
+        self._seen: dict[str, _Seen] = {}
+        self._calls: Counter[str] = Counter()
+        self._roots = set(modules) - {child for module in modules for child in module.children()}
+
+    def begin(self) -> None:
+        self._seen, self._calls = {}, Counter()
+        for module, path in self._modules.items():
+            try:
+                self._handles.append(module.register_forward_hook(self._hook(path)))
+            except (RuntimeError, AttributeError):  # a scripted module takes no hooks
+                continue
+
+    def end(self, step: int) -> StepRungs:
+        """Takes the hooks out; may be called twice, the second time there is nothing."""
+        while self._handles:
+            self._handles.pop().remove()
+        seen, self._seen = self._seen, {}
+        return StepRungs(step, {path: (one.kind, one.dtype, float(one.largest)) for path, one in seen.items()})
+
+    def _hook(self, path: str) -> Any:
+        def look(module: nn.Module, args: Any, output: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
+            self._calls[path] += 1
+            call = min(self._calls[path], CALLS_MAX)
+            name = path if call == 1 else f"{path} (call {call})"
+            with unseen():
+                for tensor in tensors_in(output):
+                    self._look(name, type(module).__name__, tensor)
+            if module in self._roots:
+                self._calls.clear()  # the next micro-batch
+
+        return look
+
+    def _look(self, path: str, kind: str, tensor: Tensor) -> None:
+        largest = largest_absolute(tensor)
+        if largest is None or not tensor.is_floating_point():
+            return
+        known = self._seen.get(path)
+        if known is None:
+            if len(self._seen) < RUNGS_MAX:
+                self._seen[path] = _Seen(kind, tensor.dtype, largest)
+        elif torch.finfo(tensor.dtype).max <= torch.finfo(known.dtype).max:  # of several outputs the narrowest counts
+            same = tensor.dtype == known.dtype
+            known.dtype = tensor.dtype
+            known.largest = torch.maximum(known.largest, largest.to(known.largest.device)) if same else largest
+
+
+def ladder_of(steps: Sequence[StepRungs]) -> Ladder | None:
+    """The ladder over ``steps``, the last of which is the one looked at; None where no module was seen in it."""
+    last = steps[-1] if steps else None
+    if last is None or not last.values:
+        return None
+    rungs = [
+        Rung(
+            module=path,
+            kind=kind,
+            dtype=str(dtype).removeprefix("torch."),
+            limit=float(torch.finfo(dtype).max),
+            largest=tuple(step.values[path][2] if path in step.values else None for step in steps),
+        )
+        for path, (kind, dtype, _) in last.values.items()
+    ]
+    return Ladder(tuple(step.step for step in steps), tuple(rungs))

@@ -1,0 +1,361 @@
+"""At the moment of an incident: do the failing step again and find the first bad operation.
+
+Three ways, the one with the least side effects first:
+
+1. **The model alone.** Where the model returns the loss itself, each recorded micro-batch is put through it again and
+   backward runs from that loss. No user code but the model's is called.
+2. **The script's own lines.** Where the loss is computed in the script, the statements from the model's call to
+   backward are run again on a copy of their variables, if the function is still running.
+3. **One more lap.** Else only the script knows how. The update has been refused, so the script is let round its own
+   loop once more, with the recorded batch and random state, under the tracer.
+
+A re-run that comes out finite says so: it is a finding, not a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import module_names
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.incident.context import Investigator, Lap, Scene
+from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
+from steadytrain.capture.step.loss import LossTerm
+from steadytrain.capture.step.script_frames import LoopLines
+from steadytrain.core.model import Finding
+from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
+from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
+from steadytrain.tracing.value_origins import Record
+
+MODEL_RERUN = "the model was run again on the recorded batch, in the same process"
+LINES_RERUN = "the script's lines from the model's call to backward were run again, in the same process"
+LOOP_RERUN = "the script went round its own loop once more with the recorded batch, in the same process"
+
+CANNOT = "the script's lines cannot be run again: "
+_COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
+
+
+class StepInvestigator(Investigator):
+    """Runs the model again where that is enough, and asks for a lap where it is not."""
+
+    def look_at_loss(self, scene: Scene) -> Finding | None:
+        if rerun_obstacle(scene) is not None or not scene.alone:
+            return None
+        roots = loss_places(scene.micro_batches, scene.losses)
+        if roots is not None:
+            finding = rerun_model(scene, roots, _no_backward)
+        elif scene.loop is not None:
+            finding = rerun_lines(scene, scene.loop, _no_backward)
+        else:
+            return None
+        return finding if is_answer(finding) else None
+
+    def investigate(self, scene: Scene) -> Finding | Lap:
+        roots = loss_places(scene.micro_batches, scene.losses)
+        finding = None
+        obstacle = rerun_obstacle(scene)
+        if obstacle is None and roots is not None:
+            finding = rerun_model(scene, roots, Tensor.backward)
+            if is_answer(finding):
+                return finding
+        if scene.loop is not None and obstacle is None and scene.alone:
+            finding = rerun_lines(scene, scene.loop, Tensor.backward)
+            if is_answer(finding):
+                return finding
+        if scene.no_lap is None:
+            return LoopLap(scene)
+        if obstacle is None and roots is None:
+            finding = rerun_forward(scene)
+            if is_answer(finding):
+                return finding
+            finding = Finding(
+                None,
+                "the model's outputs came out finite when it was run again; what comes after them (the loss code, "
+                f"backward) could not be run again: {scene.no_lap}",
+            )
+        return finding or Finding(None, _no_way(scene, obstacle))
+
+
+class LoopLap(Lap):
+    """The tracer, spread over the script's own loop: in at the model's call, out at the optimizer."""
+
+    def __init__(self, scene: Scene, *, method: str = LOOP_RERUN, observer: Observer | None = None) -> None:
+        self._scene = scene
+        self._method = method
+        self._observer = observer
+        self._calls = deque(scene.micro_batches)
+        self._feed: dict[int, deque[Any]] = {}
+        for dataset, batch in scene.fetched:
+            self._feed.setdefault(dataset, deque()).append(batch)
+        self._tracer: OperationTracer | None = None
+        self._tracing = False
+        self._other_inputs = False
+        self._restore_random()
+        if not scene.micro_batches:
+            self._start()  # no call of a module marks the beginning: everything from here on is looked at
+
+    def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if not self._calls:
+            return None
+        call = self._calls.popleft()
+        call.random.restore()
+        tracer = self._tracer or self._start()
+        tracer.enter_module(plain_module(module))
+        if call.changed_since():
+            return None
+        self._other_inputs |= not _same_inputs((args, kwargs), (call.args, call.kwargs))
+        tracer.note_sources(named_tensors(call.args, call.kwargs))
+        return call.args, call.kwargs
+
+    def other_forward_ends(self) -> None:
+        self._restore_random()
+
+    def backward_begins(self, root: Tensor) -> None:
+        if self._tracer is not None:
+            self._tracer.mark_loss(root)
+
+    def fetch(self, dataset: int) -> Any:
+        waiting = self._feed.get(dataset)
+        return waiting.popleft() if waiting else MISSING
+
+    def gate(self) -> Finding:
+        self.end()
+        if self._tracer is None:
+            return Finding(None, "the script came to the optimizer again without calling the model: nothing was re-run")
+        finding = self._tracer.finding()
+        if finding.located is None and self._other_inputs:
+            return replace(
+                finding,
+                why=f"{finding.why} (the loop itself came with another batch than the recorded one; the model got the "
+                "recorded inputs, the loss code may have had other targets)",
+            )
+        return finding
+
+    def culprit(self) -> Record | None:
+        """What the tracer blames, once the lap is over."""
+        return self._tracer.culprit() if self._tracer is not None else None
+
+    def abandon(self, why: str) -> Finding:
+        self.end()
+        return Finding(None, f"the loop was let round once more to find it, but {why}")
+
+    def _start(self) -> OperationTracer:
+        self._tracer = _tracer(self._scene, self._method, self._observer)
+        self._tracing = True
+        return self._tracer.__enter__()
+
+    def end(self) -> None:
+        if self._tracer is not None and self._tracing:
+            self._tracing = False
+            self._tracer.__exit__(None, None, None)
+
+    def _restore_random(self) -> None:
+        before = self._scene.micro_batches[0].random_before if self._scene.micro_batches else None
+        if before is not None:
+            before.restore()
+
+
+def is_answer(finding: Finding) -> bool:
+    """Whether the fault showed again: an operation is named, or what came in broken is."""
+    return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT))
+
+
+def loss_places(
+    micro_batches: Sequence[MicroBatch], losses: Sequence[LossTerm]
+) -> list[tuple[MicroBatch, LossTerm, tuple[Any, ...]]] | None:
+    """For each backward the model call whose output was that loss, and where in the output; None where one is not."""
+    found = []
+    for term in losses:
+        for batch in micro_batches:
+            place = next((batch.scalar_outputs[node] for node in term.nodes if node in batch.scalar_outputs), None)
+            if place is not None:
+                found.append((batch, term, place))
+                break
+        else:
+            return None
+    return found or None
+
+
+def rerun_obstacle(scene: Scene) -> str | None:
+    """Why the model cannot be run again by itself, None when it can."""
+    if not scene.micro_batches:
+        return "no call of a model with gradients was seen in this step"
+    if any(batch.changed_since() for batch in scene.micro_batches):
+        return "the script changed its input tensors in place after the model had used them"
+    if any(type(root).__name__ in _COLLECTIVE_WRAPPERS for root in scene.roots):
+        return "the model is sharded over ranks and cannot be run by one alone"
+    return None
+
+
+def rerun_model(
+    scene: Scene,
+    roots: Sequence[tuple[MicroBatch, LossTerm, tuple[Any, ...]]],
+    then: Callable[[Tensor], None],
+) -> Finding:
+    """The model on every micro-batch again and ``then`` (backward) on each loss, under the tracer."""
+    tracer = _tracer(scene, MODEL_RERUN)
+    with untouched(scene), torch.enable_grad(), tracer:
+        for batch, term, place in roots:
+            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+            loss = _pick(call_again(batch), place)
+            for factor in reversed(term.factors):
+                loss = loss * factor.value if factor.power == 1 else loss / factor.value
+            tracer.mark_loss(loss)
+            then(loss)
+        return tracer.finding()
+
+
+def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
+    """The script's lines for the last micro-batch again, the model getting its recorded inputs, ``then`` backward."""
+    batch = scene.micro_batches[-1]
+    tracer = _tracer(scene, LINES_RERUN)
+    fed = []
+
+    def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        fed.append(True)
+        batch.random.restore()
+        tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+        return batch.args, batch.kwargs
+
+    try:
+        lines = compile_lines(loop)
+        # The lines may have stood inside an autocast that is closed by now; where they open their own, that one counts.
+        context = contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast)
+        with untouched(scene), torch.enable_grad(), context:
+            if lines.from_further_up and batch.random_before is not None:
+                batch.random_before.restore()
+            handle = batch.module.register_forward_pre_hook(feed, with_kwargs=True)
+            try:
+                with tracer:
+                    loss = run_lines(loop, lines)
+                    if not fed:  # what was found would be another model's, made by the lines themselves
+                        raise CannotRunAgainError("they did not come to the model that was recorded")
+                    tracer.mark_loss(loss)
+                    then(loss)
+                return tracer.finding()
+            finally:
+                handle.remove()
+    except CannotRunAgainError as refusal:
+        return Finding(None, f"{CANNOT}{refusal}")
+    except Exception as error:  # the script's own code may rely on what a second run does not have
+        return Finding(None, f"{CANNOT}{type(error).__name__}: {error}")
+
+
+def rerun_forward(scene: Scene) -> Finding:
+    """Only the forward again, up to the model's outputs: all that can be done where the loss is out of reach."""
+    tracer = _tracer(scene, MODEL_RERUN + " (forward only)")
+    with untouched(scene), torch.enable_grad(), tracer:
+        for batch in scene.micro_batches:
+            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+            for output in tensors_in(call_again(batch)):
+                if output.is_floating_point() and bool(torch.isnan(output.detach()).any()):
+                    tracer.mark_loss(output)
+        return tracer.finding()
+
+
+def call_again(batch: MicroBatch) -> Any:
+    """Call the module as it was called: same inputs, random state and autocast."""
+    batch.random.restore()
+    module = plain_module(batch.module)
+    # An in-place compiled module is called past its compiled code, which a dispatch mode could not look into.
+    call = module._call_impl if getattr(module, "_compiled_call_impl", None) is not None else module
+    with autocast_as(batch.autocast):
+        return call(*batch.args, **batch.kwargs)  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def autocast_as(state: AutocastState) -> Iterator[None]:
+    """Autocast exactly as recorded, also where the caller stands in another one."""
+    with contextlib.ExitStack() as stack:
+        for device, dtype in state.enabled:
+            stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=state.cache))
+        for device in state.devices:
+            if device not in dict(state.enabled) and torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+@contextlib.contextmanager
+def untouched(scene: Scene) -> Iterator[None]:
+    """Gradients, random state and buffers are afterwards what they were; inside, buffers are as the step found them."""
+    random = RandomState.take()
+    buffers = scene.buffers.as_now()
+    called = (parameter for batch in scene.micro_batches for parameter in batch.module.parameters())
+    parameters = {id(parameter): parameter for parameter in [*scene.parameters.values(), *called]}.values()
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    with contextlib.ExitStack() as versions:
+        # The script's graph may have saved a buffer for a backward still to come: the same values, the same version.
+        for kept in buffers:
+            versions.enter_context(torch.autograd.grad_mode._unsafe_preserve_version_counter(kept.buffer))
+        try:
+            for parameter, _ in gradients:
+                parameter.grad = None
+            scene.buffers.restore()
+            yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            for kept in buffers:
+                kept.restore()
+            random.restore()
+
+
+def _no_backward(loss: Tensor) -> None:
+    """The loss itself is not finite: what made it so has run already."""
+
+
+def _tracer(scene: Scene, method: str, observer: Observer | None = None) -> OperationTracer:
+    return OperationTracer(
+        modules=module_names(plain_module(root) for root in scene.roots),
+        parameters=scene.parameters,
+        method=method,
+        observer=observer,
+    )
+
+
+def plain_module(module: nn.Module) -> nn.Module:
+    """The model inside wrappers that compile it or reduce its gradients."""
+    while type(module).__name__ in ("OptimizedModule", "DistributedDataParallel", "DataParallel"):
+        inner = module._orig_mod if type(module).__name__ == "OptimizedModule" else module.module
+        assert isinstance(inner, nn.Module)
+        module = inner
+    return module
+
+
+def _pick(output: Any, place: tuple[Any, ...]) -> Tensor:
+    for key in place:
+        output = output[key]
+    assert isinstance(output, Tensor)
+    return output
+
+
+def named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a call, by the argument that they stand in."""
+    named = {}
+    for lead, value in [*((f"args[{at}]", arg) for at, arg in enumerate(args)), *kwargs.items()]:
+        tensors = list(tensors_in(value))
+        for number, tensor in enumerate(tensors):
+            named[lead if len(tensors) == 1 else f"{lead}.{number}"] = tensor
+    return named
+
+
+def _same_inputs(one: Any, other: Any) -> bool:
+    ours, theirs = list(tensors_in(one)), list(tensors_in(other))
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and a.dtype == b.dtype and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        if a.is_floating_point()
+        else a.shape == b.shape and torch.equal(a, b)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _no_way(scene: Scene, obstacle: str | None) -> str:
+    reasons = [reason for reason in (obstacle, scene.no_lap) if reason]
+    return "not searched: " + "; ".join(reasons) if reasons else "not searched"

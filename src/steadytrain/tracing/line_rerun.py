@@ -1,0 +1,293 @@
+"""Run the script's own lines again, from the model's call to backward, with the variables that they had.
+
+At the moment of backward the function that computed the loss is still running, with its batch still in its variables.
+The statements that the loss depends on are cut out of the source and executed on a copy of these variables: new values
+stay in the copy, and what only logs or counts is not executed at all. Where a variable was overwritten by what is to be
+run again (``weights = weights / weights.sum()``) or deleted since (``del batch``), the cut starts further up, at the
+statement that made it, or from the function's arguments as its caller still has them.
+
+Lines that may do more than compute (they step, save or leave the function) are left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from steadytrain.capture.step.script_frames import LoopLines
+from steadytrain.tracing.call_arguments import passed_arguments
+
+UNSAFE_METHODS = frozenset({"step", "backward", "save", "update", "barrier", "all_reduce", "exit", "close"})
+"""Methods that change the run, or that other processes wait for: lines that call one are not run again."""
+
+UNSAFE_FUNCTIONS = frozenset({"next", "input", "open", "exit", "quit"})
+
+CHANGING_METHODS = frozenset({"append", "extend", "insert", "add", "setdefault", "pop", "remove", "discard", "clear"})
+"""Methods without the underscore of torch's in-place ones that change the object they are called on."""
+
+BACKWARD_METHODS = frozenset({"backward", "manual_backward", "_backward_fn"})
+"""Torch's and Accelerate's, Lightning's in manual optimization, and the one inside Lightning's closure."""
+
+_LOSS = "__steadytrain_loss"
+
+
+class CannotRunAgainError(Exception):
+    """These lines cannot be run again; the text says why."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Compiled statements that end in what backward starts from.
+
+    ``own_context`` tells that they open their own ``with`` around the model's call (autocast, for one);
+    ``from_further_up`` that they start before the model's call, and so may draw random numbers before it;
+    ``arguments`` are variables that the function has no more as it was called with them; ``root`` is the variable that
+    is handed to backward, None where that is an expression.
+    """
+
+    code: CodeType
+    own_context: bool
+    from_further_up: bool
+    arguments: Mapping[str, Any]
+    root: str | None = None
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Where to start, the statements from there on that the loss depends on, and the arguments that they need."""
+
+    start: int
+    statements: list[ast.stmt]
+    arguments: Mapping[str, Any]
+
+
+def compile_lines(loop: LoopLines) -> Lines:
+    """Cut the statements out of the source.
+
+    Raises:
+        CannotRunAgainError: the source is not there, or the lines are not of a form that can be run again.
+    """
+    filename = loop.frame.f_code.co_filename
+    source = "".join(linecache.getlines(filename, loop.frame.f_globals))
+    if not source:
+        raise CannotRunAgainError(f"the source of {filename} is not at hand")
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        raise CannotRunAgainError(f"{filename} was changed since it was loaded") from None
+    block, first, last = _common_block(tree, loop.first_line, loop.last_line)
+    root = _backward_root(block[last], loop.last_line)
+    inside = sorted(_stored(block[last]) & _loaded(root))
+    if inside:
+        raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
+    before, is_function = _before(tree, block)
+    block, first, last = [*before, *block], first + len(before), last + len(before)
+    cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
+    statements = cut.statements
+    _refuse_unsafe([*statements, root], filename)
+    target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
+    assignment = ast.copy_location(ast.Assign([target], root), root)
+    # A loop of one turn gives `continue` and `break` something to act on; then no loss comes out.
+    once = ast.copy_location(ast.Tuple([ast.copy_location(ast.Constant(0), root)], ast.Load()), root)
+    turn = ast.copy_location(ast.Name("__steadytrain_turn", ast.Store()), root)
+    loop_once = ast.copy_location(ast.For(turn, once, [*statements, assignment], []), root)
+    module = ast.fix_missing_locations(ast.Module([loop_once], []))
+    code = compile(module, filename, "exec", dont_inherit=True)
+    return Lines(
+        code,
+        own_context=isinstance(block[first], ast.With),
+        from_further_up=cut.start < first,
+        arguments=cut.arguments,
+        root=root.id if isinstance(root, ast.Name) else None,
+    )
+
+
+def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
+    """Execute the lines on a copy of the function's variables; returns what backward would start from."""
+    return run_with({**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}, lines)
+
+
+def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
+    """Execute the lines on these variables, which they may change; returns what backward would start from."""
+    # One dictionary for globals and locals: a comprehension inside the lines must see the function's variables.
+    variables.pop(_LOSS, None)
+    exec(lines.code, variables)
+    loss = variables.get(_LOSS)
+    if not isinstance(loss, Tensor):
+        raise CannotRunAgainError("the lines came to no loss when they were run again")
+    return loss
+
+
+def _slice(
+    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType, *, is_function: bool
+) -> _Cut:
+    """Start at the model's call, and further up as long as a variable that goes in is changed on the way or is gone."""
+    variables = {**frame.f_globals, **frame.f_locals}
+    modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
+    deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
+    for start in range(first, -1, -1):
+        statements, needed = _dependencies(block[start:last], root)
+        changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
+        overwritten = needed & (changed | deleted) - modules
+        if not overwritten:
+            return _Cut(start, statements, {})
+    arguments = passed_arguments(frame) if is_function else {}
+    if overwritten <= set(arguments):
+        return _Cut(0, statements, {name: arguments[name] for name in overwritten})
+    names = ", ".join(sorted(overwritten))
+    raise CannotRunAgainError(f"{names} is changed by what would be run again, and comes from outside the loop")
+
+
+def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:
+    """The statements that lead to ``block`` once, outermost first, and whether they begin with their function.
+
+    They stand before it in the ``with``, ``if`` and ``try`` that hold it. What stands before a loop is none of them: it
+    ran before the first turn.
+    """
+    places = {id(body[0]): (node, body) for node in ast.walk(tree) for body in _blocks(node)}
+    held_in = {id(part): body for _, body in places.values() for part in body}
+    before: list[ast.stmt] = []
+    holder, body = places[id(block[0])]
+    while isinstance(holder, (ast.With, ast.If, ast.Try)) and body is holder.body and not _stored_by_header(holder):
+        outer = held_in[id(holder)]
+        before = [*outer[: outer.index(holder)], *before]
+        holder, body = places[id(outer[0])]
+    return before, isinstance(holder, ast.FunctionDef)
+
+
+def _stored_by_header(holder: ast.With | ast.If | ast.Try) -> set[str]:
+    """What ``with f() as x:`` and ``if (x := f()):`` make, which is lost where only the statements inside are taken."""
+    if isinstance(holder, ast.With):
+        return {name for item in holder.items for name in _stored(item)}
+    return _stored(holder.test) if isinstance(holder, ast.If) else set()
+
+
+def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.stmt], set[str]]:
+    """The statements of ``block`` that ``root`` depends on, and the names that they need from before."""
+    needed = _loaded(root)
+    statements: list[ast.stmt] = []
+    for statement in reversed(block):
+        stored = _stored(statement)
+        if not (stored & needed or _touched(statement) & needed):
+            continue
+        statements.insert(0, statement)
+        # What it stores need not come from before: a branch that is not taken again leaves the variable as it is.
+        needed = (needed - stored) | _loaded(statement)
+    return statements, needed - set(dir(builtins))
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.With):  # what its body makes before it is read does not come from before
+        needed: set[str] = set()
+        for statement in reversed(node.body):
+            needed = (needed - _stored(statement)) | _loaded(statement)
+        return (needed - _stored_by_header(node)).union(*(_loaded(item) for item in node.items))
+    loaded = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+    updated = {p.target.id for p in ast.walk(node) if isinstance(p, ast.AugAssign) and isinstance(p.target, ast.Name)}
+    own = _names(node.target) if isinstance(node, ast.For) else set()  # what a loop makes for itself
+    return (loaded - own - _comprehended(node)) | updated
+
+
+def _stored(node: ast.AST) -> set[str]:
+    stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return stored - _comprehended(node)
+
+
+def _deleted(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Del)}
+
+
+def _comprehended(node: ast.AST) -> set[str]:
+    """The variables of comprehensions, which live in these alone."""
+    return {name for part in ast.walk(node) if isinstance(part, ast.comprehension) for name in _names(part.target)}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _touched(statement: ast.stmt) -> set[str]:
+    """The variables that a statement may change without assigning: ``x.clamp_()``, ``f(y, out=x)``, ``x[i] = 0``.
+
+    A method is taken to change its object by its name alone: what logs (``self.log(loss)``) is not to be run again.
+    """
+    touched = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            changed: list[ast.AST] = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+            if isinstance(call.func, ast.Attribute) and (name.endswith("_") or name in CHANGING_METHODS):
+                changed.append(call.func.value)
+            if name.endswith("_"):
+                changed += call.args
+            touched |= {variable for part in changed for variable in _loaded(part)}
+        if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            touched |= _loaded(node.value)
+    return touched
+
+
+def _refuse_unsafe(parts: Sequence[ast.AST], filename: str) -> None:
+    for node in (inner for part in parts for inner in ast.walk(part)):
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)):
+            raise CannotRunAgainError(f"{filename}:{node.lineno} leaves the lines that would be run again")
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in (UNSAFE_METHODS if isinstance(node.func, ast.Attribute) else UNSAFE_FUNCTIONS):
+            raise CannotRunAgainError(f"{filename}:{node.lineno} calls {name}(), which is not done twice")
+
+
+def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[ast.stmt], int, int]:
+    """The innermost list of statements that holds both lines, and the positions of the statements that do."""
+    found: tuple[list[ast.stmt], int, int] | None = None
+    for node in ast.walk(tree):
+        for block in _blocks(node):
+            firsts, lasts = _positions(block, first_line), _positions(block, last_line)
+            if firsts and lasts and firsts[0] <= lasts[-1]:
+                # Several statements may share a line: the one that calls backward is meant.
+                last = next((at for at in lasts if _backward_calls(block[at], last_line)), lasts[-1])
+                found = (block, firsts[0], last)  # ast.walk goes from the outside in: the last hit is the innermost
+    if found is None:
+        raise CannotRunAgainError("the model's call and backward stand in different blocks, or backward comes first")
+    return found
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements that ``node`` holds itself."""
+    bodies = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [body for body in bodies if isinstance(body, list) and body and isinstance(body[0], ast.stmt)]
+
+
+def _positions(block: list[ast.stmt], line: int) -> list[int]:
+    """Which statements of ``block`` stand (with their bodies) on ``line``."""
+    return [at for at, part in enumerate(block) if part.lineno <= line <= (part.end_lineno or part.lineno)]
+
+
+def _backward_root(statement: ast.stmt, line: int) -> ast.expr:
+    """What backward starts from: ``x`` of ``x.backward()``, the first argument of ``engine.backward(x)``."""
+    calls = _backward_calls(statement, line)
+    if len(calls) != 1:
+        raise CannotRunAgainError("the line of backward is not a plain call of it")
+    call = calls[0]
+    assert isinstance(call.func, ast.Attribute)
+    is_tensor_method = not call.args or any(keyword.arg == "gradient" for keyword in call.keywords)
+    return call.func.value if is_tensor_method else call.args[0]
+
+
+def _backward_calls(statement: ast.stmt, line: int) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in BACKWARD_METHODS
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]

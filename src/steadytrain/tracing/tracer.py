@@ -1,0 +1,275 @@
+"""Find the first bad operation: watch every operation of a re-run and name the one that broke the loss or a gradient.
+
+::
+
+    tracer = OperationTracer(modules=paths, parameters=dict(model.named_parameters()), method="re-run in place")
+    tracer.note_sources({"args[0]": batch})
+    with tracer:
+        loss = criterion(model(batch), target)
+        tracer.mark_loss(loss)
+        loss.backward()
+    finding = tracer.finding()
+
+A dispatch mode sits below autograd and autocast, so it sees forward, loss and backward as one plain stream of
+operations, whoever wrote the loop. Only what is behind a loss or gradient that really is not finite can be blamed,
+and of that the earliest operation whose result held what none of its inputs held.
+
+Known limits. Values are followed per storage, not per element: where two independent faults share a tensor and only
+the later one is used afterwards, the earlier is named. What runs as one compiled kernel cannot be looked into, and
+torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from steadytrain.core.model import Finding, Located, Phase
+from steadytrain.tracing.dispatch_mode import EachOperation
+from steadytrain.tracing.places import ModuleCalls, Place, code_at
+from steadytrain.tracing.tensor_summary import WORDS, Kinds
+from steadytrain.tracing.value_origins import Record, Target, ancestry, path_to
+from steadytrain.tracing.value_watch import Call, Watch, call_of
+
+CHAIN_FIRST, CHAIN_LAST = 8, 4
+"""A longer chain shows its beginning, where the cause is, and its end."""
+
+COLLECTIVES = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.")
+"""Names of the operations by which ranks give each other values begin like this."""
+
+NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
+
+
+class Observer(ABC):
+    """Sees every operation of a traced run, in order; an error of its own ends up in the tracer's ``trouble``."""
+
+    @abstractmethod
+    def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Operation ``number``, counted from 0, is about to run; its arguments are as it will find them."""
+
+    @abstractmethod
+    def after(self, number: int, result: object) -> None:
+        """It has run."""
+
+
+class OperationTracer:
+    """Traces what runs inside ``with tracer:`` and afterwards says which operation broke loss or gradients first.
+
+    ``modules`` maps modules to their dotted path inside the model ("" for the model itself), ``parameters`` names
+    the tensors whose ``.grad`` must be finite, ``method`` is passed on into the finding. Results, gradients and
+    random numbers are the same bits as without it. Enter it once, in the thread that runs the forward. ``observer`` is
+    told of every operation.
+    """
+
+    def __init__(
+        self,
+        *,
+        modules: Mapping[torch.nn.Module, str] | None = None,
+        parameters: Mapping[str, torch.Tensor],
+        method: str,
+        observer: Observer | None = None,
+    ) -> None:
+        self._modules = dict(modules or {})
+        self._parameters = dict(parameters)
+        self._method = method
+        self._watch = Watch()
+        self._mode = _Mode(self._watch, observer)
+        self._anomaly = (False, True)
+        self._eager: AbstractContextManager[Any] = nullcontext()
+
+    @property
+    def trouble(self) -> str | None:
+        """The first error of the tracer's own, swallowed so as not to disturb the run; None if all went well."""
+        return self._watch.trouble
+
+    def __enter__(self) -> OperationTracer:
+        self._watch.guarded(self._note_state)
+        self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+        # Only for the stacks that it stores in backward nodes: it must not raise at the NaN that we came to see.
+        torch.set_anomaly_enabled(True, False)
+        if "torch._dynamo" in sys.modules:
+            # Compiled code cannot be looked into, and with fullgraph=True it refuses to run under a dispatch mode.
+            self._eager = torch.compiler.set_stance("force_eager")
+        self._watch.calls.watch(self._modules)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._mode.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        finally:
+            self._eager.__exit__(None, None, None)
+            torch.set_anomaly_enabled(*self._anomaly)
+            self._watch.calls.unwatch()
+
+    def enter_module(self, module: torch.nn.Module) -> None:
+        """Tell that tracing began inside a call of ``module``, in one of its own forward pre-hooks.
+
+        The tracer's hooks come too late for that one call. Without effect where they do not.
+        """
+        path = self._modules.get(module)
+        if path is not None:
+            self._watch.guarded(lambda: self._watch.calls.join({module: path}))
+
+    def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch") -> None:
+        """Tell which tensors come into the run from outside, before it starts, so that a NaN in one can be named."""
+        self._watch.guarded(lambda: self._watch.note(tensors, owner))
+
+    def mark_loss(self, loss: torch.Tensor) -> None:
+        """Tell a root of backward, right before that backward starts; once for each root of each backward."""
+        self._watch.guarded(lambda: self._watch.mark_loss(loss))
+
+    def mark_target(self, name: str, tensor: torch.Tensor) -> None:
+        """Tell another tensor that has to be finite at this moment, such as a weight after its update."""
+        self._watch.guarded(lambda: self._watch.mark_target(name, tensor))
+
+    def culprit(self) -> Record | None:
+        """What :meth:`finding` blames, as it was recorded."""
+        targets = self._targets()
+        return _blamed(ancestry(targets)) if targets else None
+
+    def finding(self) -> Finding:
+        """The first bad operation, or why there is none. Ask after backward, while the gradients are untouched."""
+        finding = _judge(self._targets(), self._watch, self._method)
+        if self._watch.trouble is None:
+            return finding
+        return Finding(finding.located, f"{finding.why} (the trace is incomplete: {self._watch.trouble})")
+
+    def _targets(self) -> list[Target]:
+        targets = list(self._watch.losses)
+        self._watch.guarded(lambda: targets.extend(self._bad_gradients()))
+        return targets
+
+    def _note_state(self) -> None:
+        """Parameters, their gradients so far and the modules' buffers, as they are before the first operation."""
+        gradients = {name: tensor.grad for name, tensor in self._parameters.items() if tensor.grad is not None}
+        buffers = {
+            f"{path}.{name}" if path else name: buffer
+            for module, path in self._modules.items()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        }
+        self._watch.note(self._parameters, "the parameter")
+        self._watch.note(buffers, "the buffer")
+        self._watch.note(gradients, "the accumulated gradient")
+
+    def _bad_gradients(self) -> Iterator[Target]:
+        for name, parameter in self._parameters.items():
+            gradient = parameter.grad
+            records = () if gradient is None else self._watch.behind(gradient, f"the gradient of {name}")
+            if records:
+                yield Target(f"gradient of {name}", records)
+
+
+class _Mode(EachOperation):  # type: ignore[no-untyped-call]
+    """Runs each operation as it is, with a look before and after."""
+
+    def __init__(self, watch: Watch, observer: Observer | None) -> None:
+        super().__init__()
+        self._watch = watch
+        self._observer = observer
+        self._number = 0
+
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        number, observer = self._number, self._observer
+        self._number += 1
+        calls: list[Call] = []
+        self._watch.guarded(lambda: calls.append(call_of(number, func, args, kwargs)))
+        if observer is not None:
+            self._watch.guarded(lambda: observer.before(number, func, args, kwargs))
+        result = func(*args, **kwargs)
+        for call in calls:
+            self._watch.guarded(lambda: self._watch.look(call, result))  # noqa: B023 (called before the next turn)
+        if observer is not None:
+            self._watch.guarded(lambda: observer.after(number, result))
+        return result
+
+
+def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
+    """Who is to blame: what came in broken, else the earliest birth, else a constant that went too far."""
+    if not targets:
+        return Finding(None, NOT_REPRODUCED)
+    reached = ancestry(targets)
+    culprit = _blamed(reached)
+    target = reached[culprit]
+    if culprit.source is not None:
+        return Finding(None, f"{culprit.source}; it reached the {target.name}")
+    located = _locate(culprit, target, watch, method)
+    word = WORDS[culprit.kind]
+    if culprit.born:
+        why = f"{culprit.operation} is the first operation to make {word} out of inputs without it"
+    else:
+        why = f"no operation broke: {culprit.operation} put {word} there as a constant"
+    return Finding(located, f"{why}; it reached the {target.name}")
+
+
+def _blamed(reached: Mapping[Record, Target]) -> Record:
+    """What came in broken, else the earliest birth, else the first constant."""
+    in_order = sorted(reached, key=lambda record: record.order)
+    came_in = [record for record in in_order if record.source is not None and not record.constant]
+    return next(iter(came_in), None) or next((record for record in in_order if record.born), in_order[0])
+
+
+def _locate(culprit: Record, target: Target, watch: Watch, method: str) -> Located:
+    assert culprit.place is not None, "only a value from before the run has no place"
+    phase, module = _phase_and_module(culprit.operation, culprit.place, watch)
+    line = culprit.place.line
+    return Located(
+        phase=phase,
+        operation=culprit.operation,
+        produced="nan" if culprit.kind is Kinds.NAN else "inf",
+        module=module,
+        file=line[0] if line else None,
+        line=line[1] if line else None,
+        code=code_at(line),
+        inputs=culprit.inputs,
+        chain=_chain(path_to(culprit, target), watch),
+        reached=target.name,
+        method=method,
+    )
+
+
+def _phase_and_module(operation: str, place: Place, watch: Watch) -> tuple[Phase, str]:
+    if operation.startswith(COLLECTIVES):
+        return "communication", place.module or ""
+    if place.inside == "module":
+        return "forward", place.module or ""
+    if place.inside == "outside":
+        # After the last backward there is no loss left to compute; before it an optimizer may run its closure.
+        if place.losses_before < watch.losses_marked:
+            return "loss", ""
+        if place.in_update:
+            return "optimizer", ""
+        return ("clip" if watch.losses_marked else "loss"), ""
+    module = _made_in(place, watch.calls)
+    if place.inside == "backward":
+        return "backward", module or ""
+    return ("loss" if module is None else "forward"), module or ""
+
+
+def _made_in(place: Place, calls: ModuleCalls) -> str | None:
+    return None if place.sequence is None else calls.made(place.sequence)
+
+
+def _chain(path: Sequence[Record], watch: Watch) -> tuple[str, ...]:
+    names = [_link(record, watch) for record in path]
+    left_out = len(names) - CHAIN_FIRST - CHAIN_LAST
+    if left_out > 1:
+        names = [*names[:CHAIN_FIRST], f"... {left_out} more ...", *names[-CHAIN_LAST:]]
+    return tuple(names)
+
+
+def _link(record: Record, watch: Watch) -> str:
+    if record.place is None:
+        return record.source or record.operation
+    phase, module = _phase_and_module(record.operation, record.place, watch)
+    where = f" in {module}" if module else ""
+    return f"{record.operation}{where} (backward)" if phase == "backward" else f"{record.operation}{where}"

@@ -1,0 +1,330 @@
+"""The watch that a traced run is under: look at what each operation made, and explain what is not finite.
+
+An explanation is a :class:`~steadytrain.tracing.value_origins.Record`: the operation made the value (a birth), put it
+there on purpose (a constant), or carried what an input held. An input counts only for the kinds it *really* holds at
+that moment, so a value that was absorbed on the way (by ``where``, ``max``, the softmax of a mask) is never inherited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from steadytrain.core.model import OperandRange
+from steadytrain.tracing.operation_facts import (
+    C10D,
+    Operand,
+    Operation,
+    kinds_in_numbers,
+    operands_of,
+    operation_of,
+    selected_part,
+    unread_by,
+    written_by,
+)
+from steadytrain.tracing.places import ModuleCalls, Place, place_here
+from steadytrain.tracing.tensor_summary import WORDS, Kinds, count_kind, kinds_of, storage_of, summarize, unseen
+from steadytrain.tracing.value_origins import Holdings, Record, Target, each_kind
+
+CARRIERS_MAX = 20_000
+"""Records of operations that only carried a value on. Beyond it they carry without a record: chains get shorter."""
+
+COPY_BYTES_MAX = 256 * 2**20
+"""Bytes copied before one in-place operation, to be summed up only if it breaks; what is more is summed up first."""
+
+OPERANDS_MAX = 16
+"""Arguments described per operation. Only list operations over many tensors have more."""
+
+UNKNOWN_OWNER = "a tensor from before the re-run"
+INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
+"""Where ready-made masks live. In the batch, a parameter or a gradient an Inf is as much a fault as a NaN."""
+
+
+@dataclass(frozen=True)
+class _Before:
+    """A tensor as it was before an operation wrote over it: a copy, or for a very large one what was seen of it."""
+
+    copy: torch.Tensor | None
+    kinds: Kinds
+    summary: OperandRange | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One dispatched operation with its arguments. ``before`` goes by position in ``operands``."""
+
+    number: int
+    operation: Operation
+    operands: Sequence[Operand]
+    written: frozenset[str]
+    unread: frozenset[str]
+    before: Mapping[int, _Before]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An input of an operation: the kinds it really holds, and who is behind them."""
+
+    position: int | None
+    origins: Mapping[Kinds, tuple[Record, ...]]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A result of an operation; ``position`` in its list, ``written`` in place rather than new."""
+
+    tensor: torch.Tensor
+    position: int | None
+    written: bool
+
+
+def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """What is about to run as operation ``number``, with copies of what it is about to overwrite."""
+    operation = operation_of(function)
+    operands = operands_of(operation, args, kwargs)
+    written, unread = written_by(operation, operands), unread_by(operation, operands)
+    before: dict[int, _Before] = {}
+    room = COPY_BYTES_MAX
+    if written - unread:
+        with unseen():
+            for position, operand in enumerate(operands):
+                if operand.argument in written - unread and isinstance(operand.value, torch.Tensor):
+                    before[position] = _keep(operand, room)
+                    room -= operand.value.nbytes
+    return Call(number, operation, operands, written, unread, before)
+
+
+class Watch:
+    """What is known so far: who holds which non-finite values, the losses marked, the modules called."""
+
+    def __init__(self) -> None:
+        self.calls = ModuleCalls()
+        self.holdings = Holdings()
+        self.losses: list[Target] = []
+        self.losses_marked = 0
+        self.records = 0
+        self.trouble: str | None = None
+
+    def guarded(self, look: Callable[[], object]) -> None:
+        """Run our own code so that a mistake in it is noted and never reaches the run."""
+        try:
+            look()
+        except Exception as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+    def note(self, tensors: Mapping[str, torch.Tensor], owner: str) -> None:
+        """Remember which of ``tensors`` hold non-finite values before anything ran."""
+        with unseen():
+            for name, tensor in tensors.items():
+                kinds = each_kind(kinds_of(tensor))
+                if kinds:
+                    self.holdings.write(tensor, [self._source(tensor, kind, owner, name) for kind in kinds])
+
+    def mark_loss(self, loss: torch.Tensor) -> None:
+        """``loss`` is about to be the root of a backward."""
+        self.losses_marked += 1
+        records = self.behind(loss, "the loss")
+        if records:
+            self.losses.append(Target("loss", records))
+
+    def mark_target(self, name: str, tensor: torch.Tensor) -> None:
+        """``tensor`` has to be finite, as a loss or a gradient has."""
+        records = self.behind(tensor, name)
+        if records:
+            self.losses.append(Target(name, records))
+
+    def behind(self, tensor: torch.Tensor, reader: str) -> tuple[Record, ...]:
+        """Who is behind the non-finite values that ``tensor`` holds now; empty when it holds none."""
+        with unseen():
+            kinds = each_kind(kinds_of(tensor))
+            return tuple(record for kind in kinds for record in self._origins(tensor, kind, reader))
+
+    def look(self, call: Call, result: object) -> None:
+        """Look at what an operation made. Where all of it is finite, which is nearly always, that is all."""
+        if call.operation.only_a_view:
+            return
+        if call.operation.name.startswith(C10D):
+            _wait_for(result)
+        with unseen():
+            found = [(made, kinds_of(made.tensor)) for made in _made(call, result)]
+            bad = [(made, kinds) for made, kinds in found if kinds]
+            if bad:
+                self._explain_all(call, bad)
+            if len(self.holdings):  # only now: what was overwritten may be what explains the rest
+                for made, kinds in found:
+                    if made.written and not kinds:
+                        self.holdings.write(made.tensor, ())
+
+    def _explain_all(self, call: Call, bad: Sequence[tuple[_Made, Kinds]]) -> None:
+        place = place_here(self.calls, losses_before=self.losses_marked)
+        held = [self._held(call, number, place) for number in range(len(call.operands))]
+        inputs = {_address(operand.value) for operand in call.operands if operand.argument not in call.written}
+        explained: dict[tuple[int | None, Kinds], tuple[Record, ...]] = {}
+        for made, kinds in bad:
+            if not made.written and not call.operation.fills and _address(made.tensor) in inputs - {None}:
+                continue  # a view that the schema does not declare
+            position = made.position if call.operation.pairs_lists else None
+            for kind in each_kind(kinds):
+                if (position, kind) not in explained:
+                    explained[position, kind] = self._explain(call, kind, _paired_with(position, held), place)
+            self.holdings.write(made.tensor, _distinct(explained[position, kind] for kind in each_kind(kinds)))
+
+    def _explain(self, call: Call, kind: Kinds, held: Sequence[_Held], place: Place) -> tuple[Record, ...]:
+        """The record (past ``CARRIERS_MAX``: the older records) behind the values of ``kind`` in a result."""
+        operation = call.operation
+        same = _distinct(one.origins.get(kind, ()) for one in held)
+        if kind in kinds_in_numbers(call.operands) or (operation.fills and not same):
+            shapes = tuple(_shape_only(operand) for operand in call.operands[:OPERANDS_MAX])
+            constant = Record(
+                self._next(),
+                kind,
+                operation.name,
+                constant=True,
+                parents=same,
+                place=place,
+                inputs=shapes,
+                number=call.number,
+            )
+            return (constant,)
+        if same and self.records >= CARRIERS_MAX:
+            return same
+        if same:
+            contracted = any(record.contracted for record in same)
+            carrier = Record(
+                self._next(),
+                kind,
+                operation.name,
+                contracted=contracted,
+                parents=same,
+                place=place,
+                number=call.number,
+            )
+            return (carrier,)
+        behind = _distinct(
+            _passed_on(call.operation, other, one.origins[other]) for one in held for other in one.origins
+        )
+        birth = Record(
+            self._next(),
+            kind,
+            operation.name,
+            born=True,
+            contracted=operation.contracts or any(record.contracted for record in behind),
+            parents=behind,
+            place=place,
+            inputs=_describe(call),
+            number=call.number,
+        )
+        return (birth,)
+
+    def _held(self, call: Call, number: int, place: Place) -> _Held:
+        operand = call.operands[number]
+        if not isinstance(operand.value, torch.Tensor) or operand.argument in call.unread:
+            return _Held(operand.position, {})
+        before = call.before.get(number)
+        if before is None:
+            kinds = kinds_of(selected_part(call.operation, operand, call.operands))
+        elif before.copy is None:
+            kinds = before.kinds
+        else:
+            kinds = kinds_of(selected_part(call.operation, replace(operand, value=before.copy), call.operands))
+        reader = f"{call.operation.name} as {operand.name}"
+        if place.line is not None:
+            reader += " at {}:{}".format(*place.line)
+        return _Held(operand.position, {kind: self._origins(operand.value, kind, reader) for kind in each_kind(kinds)})
+
+    def _origins(self, tensor: torch.Tensor, kind: Kinds, reader: str) -> tuple[Record, ...]:
+        known = self.holdings.origins(tensor, kind)
+        if known:
+            return known
+        name = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}, first read by {reader}"
+        record = Record(self._next(), kind, "", source=f"{UNKNOWN_OWNER} held {WORDS[kind]}: {name}")
+        record = replace(record, constant=kind is not Kinds.NAN)
+        self.holdings.add(tensor, [record])
+        return (record,)
+
+    def _source(self, tensor: torch.Tensor, kind: Kinds, owner: str, name: str) -> Record:
+        count, first = count_kind(tensor, kind)
+        where = f"{count} of {tensor.numel()} values, first at {first}, before any operation"
+        meant = kind is not Kinds.NAN and owner in INFINITY_IS_MEANT
+        text = f"{owner} already holds {WORDS[kind]}: {name}, {where}"
+        return Record(self._next(), kind, "", constant=meant, source=text)
+
+    def _next(self) -> int:
+        self.records += 1
+        return self.records
+
+
+def _wait_for(result: object) -> None:
+    """A collective of c10d has written its tensors only when its work is done."""
+    for value in result if isinstance(result, (list, tuple)) else [result]:
+        if isinstance(value, torch.ScriptObject):
+            torch.distributed.Work.unbox(value).wait()
+
+
+def _keep(operand: Operand, room: int) -> _Before:
+    tensor: torch.Tensor = operand.value
+    if tensor.nbytes <= room:
+        return _Before(tensor.clone(), Kinds.NONE, None)
+    return _Before(None, kinds_of(tensor), summarize(operand.name, tensor))
+
+
+def _made(call: Call, result: object) -> Iterator[_Made]:
+    """Every tensor that the operation returned or wrote, once."""
+    written = {
+        id(operand.value): operand
+        for operand in call.operands
+        if operand.argument in call.written and isinstance(operand.value, torch.Tensor)
+    }
+    for operand in written.values():
+        yield _Made(operand.value, operand.position, written=True)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    for position, value in enumerate(results):
+        for tensor in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(tensor, torch.Tensor) and id(tensor) not in written:
+                yield _Made(tensor, position, written=False)
+
+
+def _paired_with(position: int | None, held: Sequence[_Held]) -> Sequence[_Held]:
+    """The inputs behind the result at ``position`` of a list operation; all of them for an ordinary one."""
+    return [one for one in held if position is None or one.position in {None, position}]
+
+
+def _passed_on(operation: Operation, kind: Kinds, records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """Those of an input's ``records`` that a new kind of value can come from: the -Inf of a mask is none of them."""
+    if not operation.absorbs_negative_inf or kind is not Kinds.NEGATIVE_INF:
+        return records
+    return tuple(record for record in records if record.contracted)
+
+
+def _describe(call: Call) -> tuple[OperandRange, ...]:
+    described = []
+    for number, operand in enumerate(call.operands[:OPERANDS_MAX]):
+        before = call.before.get(number)
+        if operand.argument in call.unread:
+            described.append(_shape_only(operand))
+        elif before is not None and before.summary is not None:
+            described.append(before.summary)
+        else:
+            described.append(summarize(operand.name, before.copy if before is not None else operand.value))
+    return tuple(described)
+
+
+def _shape_only(operand: Operand) -> OperandRange:
+    """An argument whose values explain nothing: what a constant was put over."""
+    value = operand.value
+    if not isinstance(value, torch.Tensor):
+        return summarize(operand.name, value)
+    dtype = str(value.dtype).removeprefix("torch.")
+    return OperandRange(name=operand.name, shape=tuple(value.shape), dtype=dtype, device=str(value.device))
+
+
+def _distinct(groups: Iterable[Sequence[Record]]) -> tuple[Record, ...]:
+    return tuple(dict.fromkeys(record for group in groups for record in group))
+
+
+def _address(value: object) -> int | None:
+    storage = storage_of(value) if isinstance(value, torch.Tensor) else None
+    return None if storage is None else int(storage._cdata)

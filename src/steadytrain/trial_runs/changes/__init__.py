@@ -1,0 +1,166 @@
+"""One class per change, in files by subject, found by being there: what a trial does to a launched script.
+
+A change is a dataclass whose fields are its values, checked when it is made. Its methods are called at the moments of a
+step, in the order below; each says by ``touch`` that something was really different, and a trial whose changes touched
+nothing is told as not run. A change is made for one process and may keep what it needs.
+
+::
+
+    early ── (state restored) ── begin ── step_begins ── call ── ... ── gate ── (update) ── updated
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.plugins import kebab
+from steadytrain.experiments.trial import Change
+from steadytrain.trial_runs.launched_script import Launched
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass
+class LiveChange:
+    """The contract. Subclasses are final dataclasses; their docstring says what is different.
+
+    ``early`` changes act before the script builds its model and its loaders, so they need a launch of their own.
+    ``own_batches`` is True of one that lets the script's own batches and arguments through.
+    """
+
+    is_early: ClassVar[bool] = False
+    own_batches: ClassVar[bool] = False
+
+    touched = 0
+    nothing: ClassVar[str] = "nothing in this script is touched by it"
+    """Why a trial did not run, where the change touched nothing."""
+
+    inputs_alone = False
+    """Set by one that gave the model other inputs, while no loader gave the script what belongs to them."""
+
+    def check(self) -> None:
+        """Raises ValueError: a value means nothing."""
+
+    def early(self, process: Launched) -> None:
+        """torch is there, the script has not begun."""
+
+    def begin(self, process: Launched) -> None:
+        """The state to begin with is in its place; the first call of the model is about to be made."""
+
+    def step_begins(self, process: Launched) -> None:
+        """The first call of the model in an entry is about to be made."""
+
+    def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
+        """A batch of a loader, on its way to the script; returns it, or another."""
+        return batch
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """The ``number``-th call of the model in an entry, its random state in place; may give other arguments."""
+        return None
+
+    def gate(self, process: Launched) -> None:
+        """The update is about to be applied; hyper-parameters are those of the recorded step."""
+
+    def updated(self, process: Launched) -> None:
+        """The update was applied."""
+
+    def measured(self) -> dict[str, float]:
+        """What it measured over the trial, at its end."""
+        return {}
+
+    def touch(self) -> None:
+        self.touched += 1
+
+
+def change_kinds() -> dict[str, type[LiveChange]]:
+    """Every change by its kind."""
+    return dict(_kinds())
+
+
+def make(change: Change) -> LiveChange:
+    """The change with its values checked.
+
+    Raises:
+        UsageError: no such kind, a value is missing, unknown, of another type, or means nothing.
+    """
+    kinds = _kinds()
+    if change.kind not in kinds:
+        raise UsageError(f"no change is called {change.kind!r}; one of {', '.join(sorted(kinds))}")
+    cls = kinds[change.kind]
+    known = {one.name: one for one in fields(cls) if one.init}
+    for name in change.values:
+        if name not in known:
+            raise UsageError(f"{change.kind}: no value {name!r}; it has {', '.join(known) or 'none'}")
+    hints = get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for name, one in known.items():
+        if name in change.values:
+            values[name] = _typed(change.kind, name, change.values[name], hints[name])
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise UsageError(f"{change.kind}: the value {name!r} is missing")
+    try:
+        made = cls(**values)
+        made.check()
+    except ValueError as error:
+        raise UsageError(f"{change.kind}: {error}") from None
+    return made
+
+
+def is_one_of(name: str, wanted: Sequence[str]) -> bool:
+    """Whether a dotted name is one of ``wanted``, or ends in one: a survey names things from the module that was
+    called, which may lie in another."""
+    return any(name == one or name.endswith(f".{one}") for one in wanted)
+
+
+def modules_called(process: Launched, wanted: Sequence[str]) -> list[nn.Module]:
+    """The modules of these names."""
+    return [module for module, name in process.modules().items() if is_one_of(name, wanted)]
+
+
+def at_least(name: str, value: float, bound: float) -> None:
+    """Raises ValueError: ``value`` is no finite number from ``bound`` on."""
+    if not (math.isfinite(value) and value >= bound):
+        raise ValueError(f"{name} {value}: must be a number of at least {bound:g}")
+
+
+def more_than(name: str, value: float, bound: float) -> None:
+    if not (math.isfinite(value) and value > bound):
+        raise ValueError(f"{name} {value}: must be a number above {bound:g}")
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} {value!r}: must be one of {', '.join(allowed)}")
+
+
+def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if get_origin(hint) is list:
+        entries = get_args(hint)[0]
+        if isinstance(value, list) and all(isinstance(entry, entries) for entry in value):
+            return value
+        raise UsageError(f"{kind}: {name} {value!r}: must be a list of {entries.__name__}")
+    if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
+        return value
+    raise UsageError(f"{kind}: {name} {value!r}: must be {getattr(hint, '__name__', hint)}")
+
+
+@cache
+def _kinds() -> dict[str, type[LiveChange]]:
+    found: dict[str, type[LiveChange]] = {}
+    for module in pkgutil.iter_modules(__path__):
+        here = importlib.import_module(f"{__name__}.{module.name}")
+        for thing in vars(here).values():
+            if inspect.isclass(thing) and issubclass(thing, LiveChange) and thing.__module__ == here.__name__:
+                found[kebab(thing)] = thing
+    return found

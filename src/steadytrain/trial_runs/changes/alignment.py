@@ -1,0 +1,162 @@
+"""Labels one place later, an input column without its order, experts that share the tokens: changes that are measured
+by what they do, not by the script's own loss."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from steadytrain.survey.tensor_values import is_ids
+from steadytrain.tracing.token_inputs import tokens_beside
+from steadytrain.trial_runs.changes import LiveChange, at_least, modules_called
+from steadytrain.trial_runs.launched_script import Launched
+
+SEED = 20_240_511
+LOOKED_UP_MAX = 8
+"""Tables that one call of a model asks with rows of ids: tokens, positions, kinds of tokens, a decoder's own."""
+
+MEASURED_SHARE = 0.25
+"""Of the steps of a trial: over the last of them what is measured is averaged."""
+
+
+@final
+@dataclass
+class ShiftLabels(LiveChange):
+    """The targets of a cross-entropy over tokens are the next tokens of the model's inputs.
+
+    Probes are always measured so. Training steps are only where ``train`` is true: without it the change is the control
+    of itself.
+    """
+
+    train: bool
+    nothing = "no cross-entropy has a target for each place of the model's input ids"
+    _ids: list[Tensor] = field(default_factory=list, init=False, repr=False)
+    _looked_up: list[Tensor] = field(default_factory=list, init=False, repr=False)
+
+    def step_begins(self, process: Launched) -> None:
+        self._ids, self._looked_up = [], []
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        self._ids = [one for one in (*args, *dict(kwargs).values()) if is_ids(one)]
+        self._looked_up = []
+
+    def begin(self, process: Launched) -> None:
+        def looked_up(original: Any, ids: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if is_ids(ids) and len(self._looked_up) < LOOKED_UP_MAX:
+                self._looked_up.append(ids)
+            return original(ids, *args, **kwargs)
+
+        def aligned(original: Any, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+            ignored = int(kwargs.get("ignore_index", -100))
+            next_tokens = self._next_tokens(target, ignored)
+            if next_tokens is None:
+                return original(logits, target, *args, **kwargs)
+            self.touch()
+            if process.role == "train" and not self.train:
+                return original(logits, target, *args, **kwargs)
+            return original(logits, next_tokens, *args, **kwargs)
+
+        process.functions.replace((functional.embedding,), looked_up)
+        process.functions.replace((functional.cross_entropy,), aligned)
+
+    def _next_tokens(self, target: Tensor, ignored: int) -> Tensor | None:
+        if target.is_floating_point():
+            return None
+        ids = tokens_beside(target, self._ids, self._looked_up)
+        if ids is None or target.numel() < 2 * ids.shape[0]:
+            return None
+        rows, length = ids.shape
+        width = target.numel() // rows
+        after = torch.full((rows, width), ignored, dtype=target.dtype, device=target.device)
+        there = min(width, length - 1)
+        after[:, :there] = ids[:, 1 : 1 + there].to(target.dtype)
+        return after.reshape(target.shape)
+
+
+@final
+@dataclass
+class ShuffleColumn(LiveChange):
+    """The values of one ``column`` of the model's first table of inputs are dealt out to other rows of the batch, in
+    training steps and in probes."""
+
+    column: int
+    nothing = "the model is given no table of values that has this column"
+
+    def check(self) -> None:
+        at_least("column", self.column, 0)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if number:
+            return None
+        given, named = list(args), dict(kwargs)
+        for holder, place in (*((given, at) for at in range(len(given))), *((named, name) for name in named)):
+            value = holder[place]  # type: ignore[index]
+            if isinstance(value, Tensor) and value.is_floating_point() and value.dim() == 2:
+                if value.shape[1] <= self.column or value.shape[0] < 2:
+                    return None
+                generator = torch.Generator().manual_seed(SEED + (step or 0))
+                order = torch.randperm(value.shape[0], generator=generator).to(value.device)
+                other = value.detach().clone()
+                other[:, self.column] = value.detach()[order, self.column]
+                holder[place] = other  # type: ignore[index]
+                self.touch()
+                return tuple(given), named
+        return None
+
+
+@final
+@dataclass
+class BalanceRouter(LiveChange):
+    """The logits of ``routers`` get a bias for each expert that is moved against its load after every call: by
+    ``speed`` spreads of the logits for each fair share too much or too little. With speed 0 it only measures.
+
+    ``load`` is the favourite's tokens over its fair share, mean over the last quarter of the steps (2408.15664).
+    """
+
+    routers: list[str]
+    speed: float
+    nothing = "no linear layer of such a name is called"
+    _loads: list[float] = field(default_factory=list, init=False, repr=False)
+    _biases: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _attached: bool = field(default=False, init=False, repr=False)
+
+    def check(self) -> None:
+        at_least("speed", self.speed, 0.0)
+        if not self.routers:
+            raise ValueError("routers: at least one name is wanted")
+
+    def step_begins(self, process: Launched) -> None:
+        # A script that calls its modules one by one shows all of them only at its first update.
+        wanted = [module for module in modules_called(process, self.routers) if isinstance(module, nn.Linear)]
+        held = weakref.ref(process)
+        for module in wanted if not self._attached else ():
+            module.register_forward_hook(lambda module, args, output: self._balanced(held(), module, output))
+        self._attached = self._attached or bool(wanted)
+
+    def measured(self) -> dict[str, float]:
+        if not self._loads:
+            return {}
+        last = self._loads[-max(1, round(len(self._loads) * MEASURED_SHARE)) :]
+        return {"load": sum(last) / len(last)}
+
+    def _balanced(self, process: Launched | None, module: nn.Module, logits: Tensor) -> Tensor:
+        if process is None or logits.shape[-1] < 2:
+            return logits
+        experts = logits.shape[-1]
+        bias = self._biases.setdefault(id(module), torch.zeros(experts, device=logits.device))
+        result = logits + bias.to(logits.dtype) if self.speed else logits
+        if process.role == "train" and logits.requires_grad:
+            self.touch()
+            with torch.no_grad():
+                flat = result.detach().reshape(-1, experts).float()
+                load = torch.bincount(flat.argmax(-1), minlength=experts).float() / len(flat) * experts
+                self._loads.append(float(load.max()))
+                # Of one expert over the tokens: that is by how much a bias has to differ to change some choices.
+                spread = logits.detach().reshape(-1, experts).float().std(0).mean().nan_to_num(0.0)
+                self._biases[id(module)] = bias - self.speed * spread * (load - 1)
+        return result

@@ -1,0 +1,170 @@
+"""Other batches: synthetic ones, smaller ones, a single micro-batch of an accumulated step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.input_recorder import map_tensors, tensors_in
+from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
+from steadytrain.trial_runs.launched_script import Launched
+
+SEED = 20_240_229
+
+
+@final
+@dataclass
+class SyntheticBatch(LiveChange):
+    """The batches of the recorded ``steps`` become random ones of the same shapes: numbers with the mean and spread of
+    the finite ones, integers between the least and the greatest that are there (labels stay where they are ignored)."""
+
+    steps: list[int]
+    nothing = "the steps are not fed in this trial"
+    _loaded: set[int] = field(default_factory=set, init=False, repr=False)
+
+    def check(self) -> None:
+        if not self.steps:
+            raise ValueError(f"steps {self.steps}: numbers of recorded steps are wanted")
+
+    def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
+        if step is None or step not in self.steps:
+            return batch
+        self._loaded.add(step)
+        return self._other(batch, step)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if step not in self.steps or process.role != "train":
+            return None
+        self.touch()
+        self.inputs_alone = self.inputs_alone or step not in self._loaded
+        other = self._other((tuple(args), dict(kwargs)), step)
+        return other[0], other[1]
+
+    def _other(self, value: Any, step: int | None) -> Any:
+        generator = torch.Generator().manual_seed(SEED + (step or 0))
+        return map_tensors(value, lambda tensor: _synthetic(tensor, generator))
+
+
+@final
+@dataclass
+class SmallerBatch(LiveChange):
+    """Only the first 1/``divisor`` of the rows of each batch (at least one)."""
+
+    divisor: int = 2
+    own_batches = True
+    nothing = "the batches cannot be cut: they have one row, or do not come from a loader or with the model's arguments"
+
+    def check(self) -> None:
+        at_least("divisor", self.divisor, 2)
+
+    def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
+        return _cut(batch, self.divisor, self.touch) if process.role == "train" else batch
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        return None
+
+
+@final
+@dataclass
+class AccumulationOne(LiveChange):
+    """Of a step of several micro-batches only the first counts, its gradient times their number."""
+
+    nothing = "steps have a single micro-batch"
+    _calls: int = field(default=0, init=False, repr=False)
+    _gradients: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
+
+    def step_begins(self, process: Launched) -> None:
+        self._calls, self._gradients = 0, []
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        self._calls += 1
+        if self._calls == 2:
+            self._gradients = [(one, one.grad.clone()) for one in process.parameters if one.grad is not None]
+
+    def gate(self, process: Launched) -> None:
+        if self._calls > 1:
+            self.touch()
+            for parameter, gradient in self._gradients:
+                parameter.grad = gradient * self._calls
+
+
+@final
+@dataclass
+class AccumulationMean(LiveChange):
+    """The accumulated gradient is divided by the number of micro-batches."""
+
+    nothing = "steps have a single micro-batch"
+    _calls: int = field(default=0, init=False, repr=False)
+
+    def step_begins(self, process: Launched) -> None:
+        self._calls = 0
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        self._calls += 1
+
+    @torch.no_grad()
+    def gate(self, process: Launched) -> None:
+        if self._calls > 1:
+            self.touch()
+            for parameter in process.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(self._calls)
+
+
+@final
+@dataclass
+class ScaleTargets(LiveChange):
+    """Targets of regression losses (of floating point) times ``factor``, and so are the model's answers to them.
+
+    The loss is that of ``answer`` against ``factor * target``: what a target within reach would be.
+    """
+
+    factor: float
+    nothing = "no loss has a target of floating point"
+
+    def check(self) -> None:
+        more_than("factor", self.factor, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        functional = torch.nn.functional
+
+        def scaled(original: Any, values: Tensor, target: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if process.role == "train" and isinstance(target, Tensor) and target.is_floating_point():
+                self.touch()
+                target = target * self.factor
+            return original(values, target, *args, **kwargs)
+
+        names = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+        process.functions.replace([getattr(functional, name) for name in names], scaled)
+
+
+def _synthetic(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    if tensor.is_floating_point():
+        finite = tensor[torch.isfinite(tensor)].float()
+        mean = float(finite.median()) if finite.numel() else 0.0
+        # Quartiles: one wild value must not be what the synthetic batch is made of.
+        spread = float((finite - mean).abs().median()) * 1.4826 if finite.numel() else 1.0
+        drawn = torch.randn(tensor.shape, generator=generator) * (spread or 1.0) + mean
+        return drawn.to(tensor.dtype).to(tensor.device)
+    if tensor.dtype == torch.bool or tensor.numel() < 2:
+        return tensor
+    counted = tensor[tensor >= 0]
+    if not counted.numel():
+        return tensor
+    low, high = int(counted.min()), int(counted.max())
+    drawn = torch.randint(low, high + 1, tensor.shape, generator=generator).to(tensor.dtype).to(tensor.device)
+    return torch.where(tensor >= 0, drawn, tensor)
+
+
+def _cut(value: Any, divisor: int, touch: Callable[[], None]) -> Any:
+    rows = [tensor.shape[0] for tensor in tensors_in(value) if tensor.dim()]
+    if not rows or max(rows) < 2:
+        return value
+    count, kept = max(rows), max(1, math.ceil(max(rows) / divisor))
+    touch()
+    return map_tensors(value, lambda one: one[:kept] if one.dim() and one.shape[0] == count else one)

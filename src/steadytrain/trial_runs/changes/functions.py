@@ -1,0 +1,324 @@
+"""Stand-ins for functions of the forward: softer attention, other losses, operations that have no singular point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
+from steadytrain.trial_runs.function_stand_ins import ATTENTION, LOSSES, MASKED, SOFTMAX
+from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
+
+CLASSES = (functional.cross_entropy, functional.nll_loss)
+
+
+@final
+@dataclass
+class AttentionSoftcap(LiveChange):
+    """Attention scores s become cap * tanh(s / cap), masks left alone: they cannot grow beyond ``cap``."""
+
+    cap: float
+    nothing = "no attention is computed by torch's functions"
+
+    def check(self) -> None:
+        more_than("cap", self.cap, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        process.functions.replace(ATTENTION, self._attention)
+        process.functions.replace(SOFTMAX, self._softmax)
+
+    def _soft(self, scores: Tensor) -> Tensor:
+        return torch.where(scores > MASKED, self.cap * torch.tanh(scores / self.cap), scores)
+
+    def _attention(
+        self,
+        original: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        self.touch()
+        if kwargs.get("enable_gqa"):
+            groups = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+        scores = self._soft(query @ key.transpose(-2, -1) * (scale or 1 / math.sqrt(query.shape[-1])))
+        if is_causal:
+            keep = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~keep, -torch.inf)
+        if attn_mask is not None:
+            boolean = attn_mask.dtype == torch.bool
+            scores = scores.masked_fill(~attn_mask, -torch.inf) if boolean else scores + attn_mask
+        return functional.dropout(scores.softmax(-1), dropout_p) @ value
+
+    def _softmax(self, original: Any, scores: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if scores.dim() < 3:
+            return original(scores, *args, **kwargs)
+        self.touch()
+        return original(self._soft(scores), *args, **kwargs)
+
+
+@final
+@dataclass
+class SafeSoftmax(LiveChange):
+    """A softmax over nothing but minus infinity gives zeros, and zero gradients, in place of NaN."""
+
+    nothing = "no softmax has a row that is masked as a whole"
+
+    def begin(self, process: Launched) -> None:
+        process.functions.replace(SOFTMAX, self._softmax)
+        process.functions.replace(ATTENTION, self._attention)
+
+    def _softmax(self, original: Any, scores: Tensor, *args: Any, **kwargs: Any) -> Any:
+        dim = kwargs.get("dim", args[0] if args else -1)
+        empty = (scores == -torch.inf).all(dim=dim if dim is not None else -1, keepdim=True)
+        if not bool(empty.any()):
+            return original(scores, *args, **kwargs)
+        self.touch()
+        return original(scores.masked_fill(empty, 0.0), *args, **kwargs).masked_fill(empty, 0.0)
+
+    def _attention(self, original: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        mask = kwargs.get("attn_mask", args[0] if args else None)
+        if not isinstance(mask, Tensor):
+            return original(query, key, value, *args, **kwargs)
+        empty = (~mask if mask.dtype == torch.bool else mask == -torch.inf).all(dim=-1, keepdim=True)
+        if not bool(empty.any()):
+            return original(query, key, value, *args, **kwargs)
+        self.touch()
+        open_mask = mask | empty if mask.dtype == torch.bool else mask.masked_fill(empty, 0.0)
+        if "attn_mask" in kwargs:
+            kwargs["attn_mask"] = open_mask
+        else:
+            args = (open_mask, *args[1:])
+        return original(query, key, value, *args, **kwargs).masked_fill(empty, 0.0)
+
+
+@final
+@dataclass
+class SafeOperation(LiveChange):
+    """log, sqrt, rsqrt, division, reciprocal, acos, asin and norm keep ``margin`` from their singular points, exp from
+    its overflow."""
+
+    margin: float = 1e-6
+    nothing = "no such operation comes near a singular point"
+
+    def check(self) -> None:
+        more_than("margin", self.margin, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        replace = process.functions.replace
+        tensor = Tensor
+        above = (torch.log, tensor.log, torch.log2, tensor.log2, torch.log10, tensor.log10, tensor.log_)
+        replace((*above, torch.sqrt, tensor.sqrt, torch.rsqrt, tensor.rsqrt), self._above_zero)
+        replace((torch.reciprocal, tensor.reciprocal), self._away_from_zero)
+        replace((torch.acos, tensor.acos, torch.asin, tensor.asin, torch.arccos, torch.arcsin), self._inside_one)
+        replace((torch.div, tensor.div, torch.true_divide, tensor.__truediv__, tensor.true_divide), self._division)
+        replace((tensor.__rtruediv__, tensor.__rdiv__), self._away_from_zero)
+        replace(
+            (torch.exp, tensor.exp, torch.special.exp2 if hasattr(torch.special, "exp2") else torch.exp2), self._exp
+        )
+        replace((torch.norm, tensor.norm, torch.linalg.vector_norm, torch.linalg.norm), self._norm)
+
+    def _clamped(self, values: Tensor, low: float, high: float | None = None) -> Tensor:
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            return values
+        limit = torch.finfo(values.dtype)
+        low = max(low, limit.tiny) if low > 0 else low
+        if bool((values < low).any()) or (high is not None and bool((values > high).any())):
+            self.touch()
+            return values.clamp(low, high)
+        return values
+
+    def _above_zero(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin), *args, **kwargs)
+
+    def _inside_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin - 1, 1 - self.margin), *args, **kwargs)
+
+    def _exp(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        largest = math.log(torch.finfo(values.dtype).max) - 1 if values.is_floating_point() else None
+        return original(values if largest is None else self._clamped(values, -math.inf, largest), *args, **kwargs)
+
+    def _apart(self, values: Any) -> Any:
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            return values
+        near = values.abs() < self.margin
+        if not bool(near.any()):
+            return values
+        self.touch()
+        return torch.where(near, torch.where(values < 0, -self.margin, self.margin).to(values.dtype), values)
+
+    def _away_from_zero(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._apart(values), *args, **kwargs)
+
+    def _division(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(values, self._apart(other), *args, **kwargs)
+
+    def _norm(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        zero = values == 0
+        if bool(zero.all()) or (values.dim() > 1 and bool(zero.all(-1).any())):
+            self.touch()
+            return original(values + self.margin, *args, **kwargs)
+        return original(values, *args, **kwargs)
+
+
+@final
+@dataclass
+class Float64Loss(LiveChange):
+    """Loss functions compute in float64."""
+
+    nothing = "no loss function of torch is called"
+
+    def begin(self, process: Launched) -> None:
+        def in_float64(original: Any, *args: Any, **kwargs: Any) -> Any:
+            first = args[0] if args else None
+            if not isinstance(first, Tensor) or not first.is_floating_point():
+                return original(*args, **kwargs)
+            self.touch()
+            wide = [_double(value) for value in args]
+            named = {name: _double(value) for name, value in kwargs.items()}
+            result = original(*wide, **named)
+            return result.to(torch.float32) if isinstance(result, Tensor) else result
+
+        process.functions.replace(LOSSES, in_float64)
+
+
+@final
+@dataclass
+class ZLoss(LiveChange):
+    """``weight`` times the mean of (log of the sum of exp of the logits) squared is added to each cross-entropy."""
+
+    weight: float = 1e-4
+    nothing = "no cross-entropy of logits is computed by torch's function"
+
+    def check(self) -> None:
+        more_than("weight", self.weight, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        def with_z(original: Any, logits: Tensor, *args: Any, **kwargs: Any) -> Any:
+            loss = original(logits, *args, **kwargs)
+            if process.role != "train" or loss.numel() != 1:
+                return loss
+            self.touch()
+            z = torch.logsumexp(logits.float(), dim=1 if logits.dim() > 1 else 0)
+            return loss + self.weight * z.square().mean()
+
+        process.functions.replace((functional.cross_entropy,), with_z)
+
+
+@final
+@dataclass
+class LossTermZero(LiveChange):
+    """The ``number``-th loss function that a step calls (from 0) counts nothing."""
+
+    number: int
+    _entry: int = field(default=-1, init=False, repr=False)
+    _calls: int = field(default=0, init=False, repr=False)
+
+    def check(self) -> None:
+        at_least("number", self.number, 0)
+
+    def begin(self, process: Launched) -> None:
+        def counted(original: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._entry != process.entry:
+                self._entry, self._calls = process.entry, 0
+            self._calls += 1
+            loss = original(*args, **kwargs)
+            if process.role != "train" or self._calls - 1 != self.number:
+                return loss
+            self.touch()
+            return torch.zeros_like(loss).requires_grad_()  # no graph: what is not finite stays out of gradients
+
+        process.functions.replace(LOSSES, counted)
+
+    def gate(self, process: Launched) -> None:
+        if self._calls < 2:
+            raise CannotApplyError("the loss has a single term that torch computes by a function of its own")
+
+
+@final
+@dataclass
+class LossFromLogits(LiveChange):
+    """A cross-entropy that gets probabilities gets their logarithm, as logits (they are softmaxed only once)."""
+
+    nothing = "no cross-entropy gets probabilities"
+
+    def begin(self, process: Launched) -> None:
+        def unsoftened(original: Any, logits: Tensor, *args: Any, **kwargs: Any) -> Any:
+            dim = 1 if logits.dim() > 1 else 0
+            sums = logits.detach().float().sum(dim)
+            if bool((logits >= 0).all()) and bool(torch.allclose(sums, torch.ones_like(sums), atol=1e-3)):
+                self.touch()
+                logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
+            return original(logits, *args, **kwargs)
+
+        process.functions.replace((functional.cross_entropy,), unsoftened)
+
+
+@final
+@dataclass
+class MatchShapes(LiveChange):
+    """A loss of two tensors that would be broadcast against each other gets the target in the shape of the input."""
+
+    nothing = "no loss broadcasts its target"
+
+    def begin(self, process: Launched) -> None:
+        def matched(original: Any, values: Tensor, target: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(target, Tensor) and target.shape != values.shape and target.numel() == values.numel():
+                self.touch()
+                target = target.reshape(values.shape)
+            return original(values, target, *args, **kwargs)
+
+        pairs = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+        process.functions.replace([getattr(functional, name) for name in pairs], matched)
+
+
+@final
+@dataclass
+class IgnoreLabel(LiveChange):
+    """Targets that are ``label`` (the pad token) do not count in a cross-entropy."""
+
+    label: int
+    nothing = "no target has this label"
+
+    def begin(self, process: Launched) -> None:
+        def without(original: Any, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if target.is_floating_point() or not bool((target == self.label).any()):
+                return original(logits, target, *args, **kwargs)
+            self.touch()
+            ignored = kwargs.get("ignore_index", -100)
+            return original(logits, target.masked_fill(target == self.label, ignored), *args, **kwargs)
+
+        process.functions.replace(CLASSES, without)
+
+
+@final
+@dataclass
+class LeakyUnits(LiveChange):
+    """ReLU passes on a hundredth of negative values, so that a dead unit gets a gradient again."""
+
+    slope: float = 0.01
+    nothing = "no ReLU is called"
+
+    def check(self) -> None:
+        more_than("slope", self.slope, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        def leaky(original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            self.touch()
+            return functional.leaky_relu(values, self.slope)
+
+        process.functions.replace((functional.relu, torch.relu, Tensor.relu), leaky)
+
+
+def _double(value: Any) -> Any:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -1,0 +1,138 @@
+"""Other hyper-parameters of the optimizer, for the updates of a trial only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
+from steadytrain.trial_runs.launched_script import Launched
+
+
+@final
+@dataclass
+class LearningRate(LiveChange):
+    """The learning rate of every group times ``factor`` (0: no update at all)."""
+
+    factor: float
+    nothing = "the optimizer has no learning rate"
+
+    def check(self) -> None:
+        at_least("factor", self.factor, 0.0)
+
+    def gate(self, process: Launched) -> None:
+        for group in process.groups:
+            if "lr" in group:
+                process.set_group(group, "lr", float(group["lr"]) * self.factor)
+                self.touch()
+
+
+@final
+@dataclass
+class FixedLearningRate(LiveChange):
+    """The learning rate of the first group is ``value``, those of the others keep their relation to it."""
+
+    value: float
+    nothing = "the learning rate is that all the time"
+
+    def check(self) -> None:
+        more_than("value", self.value, 0.0)
+
+    def gate(self, process: Launched) -> None:
+        groups = [group for group in process.groups if "lr" in group]
+        first = float(groups[0]["lr"]) if groups else 0.0
+        for group in groups:
+            value = self.value * float(group["lr"]) / first if first else self.value
+            if float(group["lr"]) != value:
+                process.set_group(group, "lr", value)
+                self.touch()
+
+
+@final
+@dataclass
+class RampLearningRate(LiveChange):
+    """The learning rate rises from 1/``steps`` of itself to itself over the first ``steps`` updates of the trial, and
+    again after the script has loaded a state of the optimizer."""
+
+    steps: int
+
+    _since = 0
+
+    def check(self) -> None:
+        at_least("steps", self.steps, 2)
+
+    def begin(self, process: Launched) -> None:
+        def loaded(optimizer: Optimizer) -> None:
+            self._since = process.trained
+
+        for optimizer in process.optimizers:
+            optimizer.register_load_state_dict_post_hook(loaded)
+
+    def gate(self, process: Launched) -> None:
+        share = min(1.0, (process.trained - self._since) / self.steps)
+        for group in process.groups:
+            if "lr" in group and share < 1.0:
+                process.set_group(group, "lr", float(group["lr"]) * max(share, 1 / self.steps))
+                self.touch()
+
+
+@final
+@dataclass
+class Beta2(LiveChange):
+    """The decay of the second moment is ``value`` (where it was higher)."""
+
+    value: float
+    nothing = "the optimizer has no second moment, or one that forgets as fast"
+
+    def check(self) -> None:
+        if not 0.0 < self.value < 1.0:
+            raise ValueError(f"value {self.value}: must lie between 0 and 1")
+
+    def gate(self, process: Launched) -> None:
+        for group in process.groups:
+            betas = group.get("betas")
+            if isinstance(betas, (tuple, list)) and len(betas) > 1 and float(betas[1]) > self.value:
+                process.set_group(group, "betas", (betas[0], self.value, *betas[2:]))
+                self.touch()
+            elif isinstance(group.get("alpha"), float) and group["alpha"] > self.value:  # RMSprop
+                process.set_group(group, "alpha", self.value)
+                self.touch()
+
+
+@final
+@dataclass
+class Epsilon(LiveChange):
+    """The optimizer's epsilon times ``factor``."""
+
+    factor: float
+    nothing = "the optimizer has no epsilon"
+
+    def check(self) -> None:
+        more_than("factor", self.factor, 0.0)
+
+    def gate(self, process: Launched) -> None:
+        for group in process.groups:
+            if isinstance(group.get("eps"), (float, int, Tensor)):
+                process.set_group(group, "eps", float(group["eps"]) * self.factor)
+                self.touch()
+
+
+@final
+@dataclass
+class WeightDecay(LiveChange):
+    """The weight decay of every group times ``factor`` (0: none)."""
+
+    factor: float
+    nothing = "there is no weight decay"
+
+    def check(self) -> None:
+        at_least("factor", self.factor, 0.0)
+
+    def gate(self, process: Launched) -> None:
+        for group in process.groups:
+            if isinstance(group.get("weight_decay"), (float, int)) and group["weight_decay"]:
+                process.set_group(group, "weight_decay", group["weight_decay"] * self.factor)
+                self.touch()

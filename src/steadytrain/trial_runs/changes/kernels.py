@@ -1,0 +1,92 @@
+"""The same mathematics by other code: without compilation, without fused attention, on one thread, with one worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader
+
+from steadytrain.trial_runs.changes import LiveChange
+from steadytrain.trial_runs.function_stand_ins import ATTENTION
+from steadytrain.trial_runs.launched_script import Launched
+
+
+@final
+@dataclass
+class Eager(LiveChange):
+    """Compiled code runs as plain Python (``torch.compiler.set_stance("force_eager")``)."""
+
+    nothing = "nothing is compiled"
+
+    def begin(self, process: Launched) -> None:
+        torch.compiler.set_stance("force_eager")
+        if any(_is_compiled(module) for root in process.roots for module in root.modules()) or _compiled_something():
+            self.touch()
+
+
+@final
+@dataclass
+class MathAttention(LiveChange):
+    """``scaled_dot_product_attention`` by matrix products and a softmax, never by a fused kernel."""
+
+    nothing = "no fused attention is called"
+
+    def begin(self, process: Launched) -> None:
+        def by_products(original: Any, *args: Any, **kwargs: Any) -> Any:
+            self.touch()
+            with sdpa_kernel(SDPBackend.MATH):
+                return original(*args, **kwargs)
+
+        process.functions.replace(ATTENTION, by_products)
+
+
+@final
+@dataclass
+class OneThread(LiveChange):
+    """Operations run on one thread of the CPU."""
+
+    nothing = "it runs on one thread already"
+
+    def begin(self, process: Launched) -> None:
+        if torch.get_num_threads() > 1:
+            torch.set_num_threads(1)
+            self.touch()
+
+
+@final
+@dataclass
+class OneWorker(LiveChange):
+    """Data loaders fetch in the training process, one batch after the other."""
+
+    is_early = True
+    own_batches = True
+    nothing = "no data loader has workers"
+
+    def early(self, process: Launched) -> None:
+        original = DataLoader.__init__
+        change = self
+
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("num_workers"):
+                change.touch()
+                kwargs["num_workers"] = 0
+                for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"):
+                    kwargs.pop(name, None)
+            original(self, *args, **kwargs)
+
+        DataLoader.__init__ = init  # type: ignore[method-assign]
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _compiled_something() -> bool:
+    import sys
+
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(getattr(dynamo, "compilation_time_metrics", None) or dynamo.counters["frames"])

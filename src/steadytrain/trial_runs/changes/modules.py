@@ -1,0 +1,114 @@
+"""Modules in another mode, another normalization, other weights to begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from steadytrain.trial_runs.changes import LiveChange, at_least, one_of
+from steadytrain.trial_runs.launched_script import Launched
+
+
+@final
+@dataclass
+class Mode(LiveChange):
+    """The model is in ``mode`` (``train`` or ``eval``) in every step, whatever the script set."""
+
+    mode: str
+    nothing = "the model is in that mode in every step"
+
+    def check(self) -> None:
+        one_of("mode", self.mode, ("train", "eval"))
+
+    def step_begins(self, process: Launched) -> None:
+        wanted = self.mode == "train"
+        for root in process.roots:
+            if any(module.training != wanted for module in root.modules()):
+                root.train(wanted)
+                self.touch()
+
+
+@final
+@dataclass
+class LayerNorm(LiveChange):
+    """Batch normalization becomes a normalization of each row by itself, with the same scale and shift."""
+
+    nothing = "there is no batch normalization"
+
+    def begin(self, process: Launched) -> None:
+        for root in process.roots:
+            for module in root.modules():
+                if isinstance(module, _BatchNorm):
+                    self._replace(module)
+                    self.touch()
+
+    @staticmethod
+    def _replace(module: nn.Module) -> None:
+        def forward(values: Tensor) -> Tensor:
+            weight, bias, eps = module.weight, module.bias, module.eps
+            return functional.group_norm(values, 1, weight, bias, eps)  # type: ignore[arg-type]
+
+        module.forward = forward
+
+
+@final
+@dataclass
+class Reinitialize(LiveChange):
+    """Weights are drawn anew, by what each module of torch does itself, once, at the beginning; moments are cleared."""
+
+    seed: int = 0
+    nothing = "no module has weights that it can draw itself"
+
+    def check(self) -> None:
+        at_least("seed", self.seed, 0)
+
+    @torch.no_grad()
+    def begin(self, process: Launched) -> None:
+        before = torch.get_rng_state()
+        torch.manual_seed(self.seed)
+        for root in process.roots:
+            for module in root.modules():
+                reset: Any = getattr(module, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+                    if isinstance(module, nn.Embedding):
+                        module.weight.mul_(0.02)  # as language models do it; torch draws with a deviation of 1
+                    self.touch()
+        torch.set_rng_state(before)
+        for optimizer in process.optimizers:
+            for values in optimizer.state.values():
+                for value in values.values():
+                    if isinstance(value, Tensor):
+                        value.zero_()
+
+
+@final
+@dataclass
+class Retie(LiveChange):
+    """``pairs`` of parameters, given as alternating names, share the values of the first again."""
+
+    pairs: list[str]
+    nothing = "these parameters are tied, or there are none of these names"
+
+    def check(self) -> None:
+        if not self.pairs or len(self.pairs) % 2:
+            raise ValueError(f"pairs {self.pairs}: pairs of names are wanted")
+
+    def begin(self, process: Launched) -> None:
+        for first, second in zip(self.pairs[::2], self.pairs[1::2], strict=True):
+            for root in process.roots:
+                places = {
+                    f"{path}.{name}" if path else name: (module, name)
+                    for path, module in root.named_modules()
+                    for name in module._parameters
+                }
+                if first in places and second in places:
+                    (one, one_name), (other, other_name) = places[first], places[second]
+                    if one._parameters[one_name] is not other._parameters[other_name]:
+                        other._parameters[other_name] = one._parameters[one_name]
+                        self.touch()

@@ -1,0 +1,87 @@
+"""Perturbations that a sound conclusion survives: one ulp, another seed."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+
+from steadytrain.trial_runs.changes import LiveChange, at_least
+from steadytrain.trial_runs.launched_script import Launched
+
+SEED_STRIDE = 1_000_003
+
+
+@final
+@dataclass
+class OneUlp(LiveChange):
+    """The first element of each weight is the next number that its format has, once, at the beginning."""
+
+    @torch.no_grad()
+    def begin(self, process: Launched) -> None:
+        for parameter in process.parameters:
+            if parameter.is_floating_point() and parameter.numel():
+                flat = parameter.detach().view(-1) if parameter.is_contiguous() else parameter.detach()[..., :1]
+                first = flat[:1]
+                first.copy_(torch.nextafter(first, torch.full_like(first, torch.inf)))
+                self.touch()
+
+
+@final
+@dataclass
+class OtherSeed(LiveChange):
+    """Random numbers inside the model's forward (dropout, noise) are others; the batches stay."""
+
+    seed: int
+
+    def check(self) -> None:
+        at_least("seed", self.seed, 0)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        if process.role == "probe":
+            return
+        seed = (self.seed * SEED_STRIDE + process.trained * 31 + number) % (1 << 31)
+        random.seed(seed)
+        numpy_random = sys.modules.get("numpy.random")
+        if numpy_random is not None:
+            numpy_random.seed(seed)
+        torch.manual_seed(seed)
+        self.touch()
+
+
+@final
+@dataclass
+class SeedEverything(LiveChange):
+    """Seeds that the script sets are others: initial weights, order of data, dropout."""
+
+    is_early = True
+    seed: int
+    nothing = "the script sets no seed"
+
+    def check(self) -> None:
+        at_least("seed", self.seed, 1)
+
+    def early(self, process: Launched) -> None:
+        original = torch.manual_seed
+
+        def manual_seed(seed: Any) -> torch.Generator:
+            self.touch()
+            return original(int(seed) + self.seed)
+
+        torch.manual_seed = manual_seed
+
+
+@final
+@dataclass
+class Deterministic(LiveChange):
+    """Operations that have a deterministic form use it (``torch.use_deterministic_algorithms``)."""
+
+    is_early = True
+
+    def early(self, process: Launched) -> None:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+        self.touch()

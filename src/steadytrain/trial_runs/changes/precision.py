@@ -1,0 +1,190 @@
+"""Other number formats: float32 for everything or for some modules, bfloat16 in place of float16."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.step.input_recorder import map_tensors
+from steadytrain.trial_runs.changes import LiveChange
+from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@final
+@dataclass
+class Float32(LiveChange):
+    """No autocast; weights, moments and inputs in 16 bits become float32 with the same values."""
+
+    nothing = "everything is computed in float32 already"
+
+    def begin(self, process: Launched) -> None:
+        _on_autocast(self, lambda context: False if context._enabled else None)
+        torch.set_float32_matmul_precision("highest")
+        _convert(self, process, HALVES, torch.float32)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        other = _cast((tuple(args), dict(kwargs)), HALVES, torch.float32)
+        return other[0], other[1]
+
+
+@final
+@dataclass
+class Bfloat16ForFloat16(LiveChange):
+    """Autocast to float16 becomes one to bfloat16, and so do weights, moments and inputs in float16."""
+
+    nothing = "nothing is computed in float16"
+
+    def begin(self, process: Launched) -> None:
+        def to_bfloat16(context: Any) -> None:
+            if context._enabled and context.fast_dtype == torch.float16:
+                context.fast_dtype = torch.bfloat16
+                self.touch()
+
+        _on_autocast(self, to_bfloat16)
+        _convert(self, process, (torch.float16,), torch.bfloat16)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        other = _cast((tuple(args), dict(kwargs)), (torch.float16,), torch.bfloat16)
+        return other[0], other[1]
+
+
+@final
+@dataclass
+class Float32Island(LiveChange):
+    """The modules named in ``modules`` (``*`` for anything) compute in float32: no autocast in them, inputs and weights
+    in 16 bits are widened, their outputs are narrowed again where the weights were in 16 bits."""
+
+    modules: list[str]
+    nothing = "these modules compute in float32 already"
+
+    def check(self) -> None:
+        if not self.modules:
+            raise ValueError("modules: at least one name is wanted")
+
+    def begin(self, process: Launched) -> None:
+        found = [module for pattern in self.modules for _, module in process.modules_called(pattern)]
+        if not found:
+            raise CannotApplyError(f"no module is called {', '.join(self.modules)}")
+        for module in found:
+            self._make_island(module, process)
+
+    def _make_island(self, module: nn.Module, process: Launched) -> None:
+        dtypes = {one.dtype for one in (*module.parameters(), *module.buffers()) if one.dtype in HALVES}
+        _convert(self, process, HALVES, torch.float32, within=module)
+        original = module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+            if kinds:
+                self.touch()
+            args, kwargs = _cast((tuple(args), dict(kwargs)), HALVES, torch.float32)
+            contexts = [torch.autocast(kind, enabled=False) for kind in kinds]
+            for context in contexts:
+                context.__enter__()  # type: ignore[no-untyped-call]
+            try:
+                output = original(*args, **kwargs)
+            finally:
+                for context in reversed(contexts):
+                    context.__exit__(None, None, None)
+            return _cast((output,), (torch.float32,), next(iter(dtypes)))[0] if dtypes else output
+
+        module.forward = forward
+
+
+@final
+@dataclass
+class MasterWeights(LiveChange):
+    """The optimizer keeps weights and moments in float32; the model sees them rounded to their own 16 bits.
+
+    What each update loses by rounding is carried over to the next one, so that none is lost for good.
+    """
+
+    nothing = "no weight is kept in 16 bits"
+
+    def begin(self, process: Launched) -> None:
+        self._masters: dict[int, Tensor] = {
+            id(parameter): parameter.detach().float() for parameter in process.parameters if parameter.dtype in HALVES
+        }
+        self._formats = {id(parameter): parameter.dtype for parameter in process.parameters}
+        if self._masters:
+            self.touch()
+
+    @torch.no_grad()
+    def gate(self, process: Launched) -> None:
+        for parameter in process.parameters:
+            master = self._masters.get(id(parameter))
+            if master is None:
+                continue
+            gradient = parameter.grad
+            parameter.grad = None
+            parameter.data = master
+            parameter.grad = None if gradient is None else gradient.float()
+            for optimizer in process.optimizers:
+                values = optimizer.state.get(parameter, {})
+                for name, value in list(values.items()):
+                    if isinstance(value, Tensor) and value.dtype in HALVES:
+                        values[name] = value.float()
+
+    @torch.no_grad()
+    def updated(self, process: Launched) -> None:
+        for parameter in process.parameters:
+            if id(parameter) in self._masters:
+                self._masters[id(parameter)] = parameter.data
+                parameter.grad = None
+                parameter.data = parameter.data.to(self._formats[id(parameter)])
+
+
+def _on_autocast(change: LiveChange, decide: Any) -> None:
+    """Let ``decide`` see every autocast context as it is entered; False switches it off."""
+    original = torch.autocast.__enter__
+
+    def enter(self: Any) -> Any:
+        if decide(self) is False:
+            self._enabled = False
+            change.touch()
+        return original(self)  # type: ignore[no-untyped-call]
+
+    torch.autocast.__enter__ = enter  # type: ignore[method-assign]
+
+
+@torch.no_grad()
+def _convert(
+    change: LiveChange,
+    process: Launched,
+    formats: tuple[torch.dtype, ...],
+    to: torch.dtype,
+    *,
+    within: nn.Module | None = None,
+) -> None:
+    """Parameters, buffers and moments in one of ``formats`` become ``to``, in their place."""
+    roots = process.roots if within is None else [within]
+    tensors: dict[int, Tensor] = {id(one): one for root in roots for one in root.parameters()}
+    if within is None:
+        tensors |= {id(parameter): parameter for parameter in process.parameters}
+    for parameter in tensors.values():
+        if parameter.dtype not in formats:
+            continue
+        change.touch()
+        gradient, parameter.grad = parameter.grad, None
+        parameter.data = parameter.data.to(to)
+        parameter.grad = None if gradient is None else gradient.to(to)
+        for optimizer in process.optimizers:
+            values = optimizer.state.get(parameter, {})
+            for name, value in list(values.items()):
+                if isinstance(value, Tensor) and value.dtype in formats:
+                    values[name] = value.to(to)
+    for root in roots:
+        for module in root.modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and buffer.dtype in formats:
+                    change.touch()
+                    module._buffers[name] = buffer.to(to)
+
+
+def _cast(value: Any, formats: tuple[torch.dtype, ...], to: torch.dtype) -> Any:
+    return map_tensors(value, lambda tensor: tensor.to(to) if tensor.dtype in formats else tensor)

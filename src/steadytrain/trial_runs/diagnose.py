@@ -1,0 +1,347 @@
+"""Diagnose an incident: survey, weigh, try, weigh again, until one cause is proven or nothing more can be told.
+
+::
+
+    open ──► survey ──► signatures ──► control and first trials ──► verdicts ──► weigh ──► next trials ... ──► answer
+
+What runs a script does so in processes of its own (``lab/survey``, ``lab/trials``); the thinking is
+``steadytrain.diagnosis``, which is pure. Finished trials and the survey lie beside the incident and are not made
+again, so a diagnosis that was cut off goes on where it stopped, and one made again gives the same answer. Torch-free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.answer import UNKNOWN, Answer
+from steadytrain.diagnosis.answer_files import keep, open_story
+from steadytrain.diagnosis.cause_catalog import causes, shipped
+from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.opening import as_recorded, looked
+from steadytrain.diagnosis.proof import Control, needed, proof
+from steadytrain.diagnosis.signs import surveyed
+from steadytrain.diagnosis.trial_choice import choose, cost, leading
+from steadytrain.diagnosis.trial_effects import OTHER_LOSS
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
+from steadytrain.experiments.facts import read_facts
+from steadytrain.experiments.judging import measures, shows
+from steadytrain.experiments.rank_facts import facts_of_ranks
+from steadytrain.experiments.trial import NO_TIME_LEFT, Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.trial_catalog import trials
+from steadytrain.replay.failing_step import check_launch
+from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.storage.bundle import is_bundle
+from steadytrain.storage.run_folder import RunRecord, open_run, run_around
+from steadytrain.survey.launch import CannotSurveyError, survey
+from steadytrain.tracing.involved_rows import batch_rows
+from steadytrain.trial_runs import close_pools, run_trials
+
+ROUND_TRIALS = 4
+"""Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
+
+ROUNDS_MAX = 16
+SURVEY_WAIT_S = 300.0
+CONTROL_S_MIN = 30.0
+"""The first round is begun within so many seconds though the survey took all the time: without it nothing is known."""
+
+CONTROL = "unchanged"
+OWN_BATCH = "own batch was used"
+"""In the note of a trial that was to feed other batches and could not: it was no trial."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. ``budget_s`` bounds the time in which trials are begun."""
+
+    source: Path
+    budget_s: float
+    workers: int
+    engine: str = "local"
+    moved: str = "-"
+
+
+@dataclass
+class _Bench:
+    """The state of one diagnosis: what was planned, what came of it."""
+
+    request: Request
+    case: Case
+    suspects: tuple[Suspect, ...]
+    plans: dict[str, tuple[Spec, ...]]
+    refused: dict[str, str]
+    tell: Tell
+    until: float
+    clock: Callable[[], float]
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    control: Control = field(default=Control(False, False, None, "no trial was run"))
+    spent: bool = False
+
+
+def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Answer:
+    """The answer for a bundle or a run; kept in its folder of trials.
+
+    Raises:
+        UsageError: no such incident, damaged, or an engine that is not there.
+    """
+    began = clock()
+    case, notes = _case(request, tell)
+    bench = _bench(request, case, tell=tell, until=began + request.budget_s, clock=clock)
+    if case.symptom is not None and case.symptom.severity != "note":
+        try:
+            _try(bench)
+        finally:
+            close_pools()
+    elif surveyed(bench.case):
+        bench.control = looked(bench.case.facts)
+    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
+    answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
+    answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
+    try:
+        keep(request.source, answer)
+    except OSError as error:
+        tell(f"the diagnosis could not be kept: {error}")
+    return answer
+
+
+# Before the trials.
+
+
+def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
+    """The case with the facts of a survey, and what is to be said about either."""
+    case, notes = _opened(request.source), []
+    facts, ranks = read_facts(request.source), facts_of_ranks(_run_of(request.source))
+    if ranks.get("ranks", 1) > 1:
+        notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
+        return case.with_facts({**(facts or {}), **ranks}), notes
+    if facts is None:
+        tell("looking at the script's own steps")
+        try:
+            facts = survey(
+                request.source,
+                moved=Moved.parse(request.moved),
+                wait_s=SURVEY_WAIT_S,
+                lead_s=LEAD_S_MAX,
+                onset=case.onset,
+            )
+        except (CannotSurveyError, UsageError) as error:
+            notes.append(f"No survey: {error}")
+    return (case.with_facts(facts) if facts else case), notes
+
+
+def _run_of(source: Path) -> RunRecord | None:
+    """The run that a bundle lies in, or the run itself; None where a bundle lies elsewhere or the run is damaged.
+
+    Of a rank's own folder it is the run that all ranks lie in.
+    """
+    run = run_around(source) if is_bundle(source) else open_run(source.absolute())
+    return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
+
+
+def _opened(source: Path) -> Case:
+    """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
+    try:
+        return open_story(source)
+    except UsageError:
+        if is_bundle(source):
+            raise
+        window = open_run(source).scalars()
+        if not len(window):
+            raise
+        return open_case(source, onset=int(window.steps[-1]))
+
+
+def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
+    plans: dict[str, tuple[Spec, ...]] = {}
+    refused: dict[str, str] = {}
+    for trial in trials():
+        plan = trial.plan(case)
+        if isinstance(plan, NotApplicable):
+            refused[trial.name] = plan.why
+        else:
+            plans[trial.name] = plan
+    return _Bench(request, case, _suspects(case), plans, refused, tell, until, clock)
+
+
+def _suspects(case: Case) -> tuple[Suspect, ...]:
+    found = []
+    for name, cause in causes().items():
+        try:
+            found.append(Suspect(name, cause, cause.signature(case)))
+        except Exception:
+            if name in shipped():
+                raise
+            # Another package's cause must not cost the diagnosis.
+    return tuple(found)
+
+
+# The trials.
+
+
+def _try(bench: _Bench) -> None:
+    """Rounds of trials, until a cause is proven, nothing is worth a trial, or the time is spent."""
+    if CONTROL not in bench.plans:
+        bench.control = Control(False, False, None, bench.refused.get(CONTROL, "there is nothing to begin from"))
+        return
+    try:
+        check_launch(moved_environment(bench.case.environment, Moved.parse(bench.request.moved)))
+    except UsageError as error:
+        bench.control = Control(False, False, None, str(error))
+        return
+    _run(bench, (CONTROL, *_next(bench, count=ROUND_TRIALS - 1)))
+    for _ in range(ROUNDS_MAX):
+        if bench.spent or not bench.control.shown or _proven(bench):
+            return
+        chosen = _next(bench, count=ROUND_TRIALS)
+        if not chosen:
+            return
+        if bench.clock() >= bench.until:
+            bench.spent = True
+            return
+        _run(bench, chosen)
+
+
+def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    waiting = {trial: cost(specs) for trial, specs in bench.plans.items() if trial not in bench.outcomes}
+    waiting.pop(CONTROL, None)
+    by_name = {suspect.name: suspect for suspect in bench.suspects}
+    needs = [
+        trial
+        for name in leading(belief)
+        for trial in needed(by_name[name], bench.verdicts, waiting)
+        if trial in waiting
+    ]
+    return choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
+
+
+def _run(bench: _Bench, names: Sequence[str]) -> None:
+    """Run the plans of these trials and judge all that were run so far."""
+    specs = [spec for name in names for spec in bench.plans[name]]
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    best = next(iter(belief))
+    bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
+    for name in names:
+        bench.outcomes[name] = []
+    for outcome in run_trials(
+        bench.request.source,
+        specs,
+        workers=bench.request.workers,
+        budget_s=max(CONTROL_S_MIN if CONTROL in names else 0.0, bench.until - bench.clock()),
+        tell=bench.tell,
+        moved=bench.request.moved,
+        engine=bench.request.engine,
+    ):
+        bench.outcomes[outcome.spec.trial].append(outcome)
+    _put_back(bench, names)
+    _judge(bench)
+
+
+def _put_back(bench: _Bench, names: Sequence[str]) -> None:
+    """Trials that the time did not suffice for have said nothing: they wait as before."""
+    late = [name for name in names if any(one.why_not == NO_TIME_LEFT for one in bench.outcomes[name])]
+    bench.spent = bench.spent or bool(late)
+    for name in late:
+        if name != CONTROL:
+            del bench.outcomes[name]
+
+
+def _judge(bench: _Bench) -> None:
+    known = {trial.name: trial for trial in trials()}
+    for outcomes in bench.outcomes.values():
+        outcomes.sort(key=lambda one: one.spec.repeat)
+    controls = [
+        outcome
+        for name, outcomes in bench.outcomes.items()
+        if known[name].control
+        for outcome in outcomes
+        if outcome.ran
+    ]
+    bench.control = _control(bench, controls)
+    if bench.control.exact is not None:
+        bench.case = bench.case.with_facts({"replay_exact": bench.control.exact})
+        bench.suspects = _suspects(bench.case)
+    bench.verdicts = {
+        name: _verdict(bench, known[name], controls, outcomes) for name, outcomes in sorted(bench.outcomes.items())
+    }
+
+
+def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
+    runs = bench.outcomes.get(CONTROL, [])
+    first = next((one for one in runs if one.ran), None)
+    if first is None:
+        why = next((one.why_not for one in runs if one.why_not), None)
+        return Control(False, False, None, why or "the unchanged replay did not run")
+    shown, what = shows(bench.case, first, controls)
+    exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
+    return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
+
+
+def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+    """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
+    if trial.name != CONTROL:
+        other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
+        if other is not None and all(one.ran for one in outcomes):
+            return Verdict(trial.name, "not-run", why=other)
+        judged = trial.judge(bench.case, controls, outcomes)
+        if bench.case.aim == "progress" and trial.name in OTHER_LOSS and judged.effect in ("removed", "persists"):
+            why = f"{judged.why}; its loss is another one, so that says nothing"
+            return Verdict(trial.name, "inconclusive", {}, why)
+        return judged
+    if not bench.control.ran:
+        return Verdict(CONTROL, "not-run", why=bench.control.note)
+    exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
+    judged = trial.judge(bench.case, controls, outcomes)
+    # To the last bit is as recorded, symptom included, whether or not the probes show it.
+    effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
+    if effect == "removed" and not measures(bench.case):
+        effect = "inconclusive"
+    return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
+
+
+def _proven(bench: _Bench) -> bool:
+    """Whether the leading cause is proven."""
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    best = next(iter(belief))
+    if best == UNKNOWN or belief[best] < 0.9:
+        return False
+    suspect = next(one for one in bench.suspects if one.name == best)
+    waiting = [name for name in bench.plans if name not in bench.outcomes]
+    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=surveyed(bench.case)).proven
+
+
+# After the trials.
+
+
+def _absent(bench: _Bench) -> list[Verdict]:
+    """Of the trials that do not apply, those that the leading causes would have needed, with the reason."""
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    wanted = {
+        trial
+        for suspect in bench.suspects
+        if suspect.name in list(belief)[:2]
+        for trial in (*suspect.cause.confirming, *suspect.cause.spared)
+    }
+    return [
+        Verdict(name, "not-run", why=bench.refused[name]) for name in sorted(wanted & set(bench.refused) - {CONTROL})
+    ]
+
+
+def _circumstances(bench: _Bench) -> Circumstances:
+    symptom = bench.case.symptom
+    told = symptom is not None and symptom.severity != "note"
+    return Circumstances(
+        symptom=f"{symptom.name}: {symptom.message}" if symptom is not None and told else "",
+        control=bench.control,
+        surveyed=surveyed(bench.case),
+        waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
+        target=str(bench.request.source),
+        spent=bench.spent,
+    )

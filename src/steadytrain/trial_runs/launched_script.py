@@ -1,0 +1,144 @@
+"""The launched script as a change may lay hands on it, and state that is put back after a refused step."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import module_names
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.experiments.trial import Role
+from steadytrain.trial_runs.function_stand_ins import Functions
+
+
+class CannotApplyError(Exception):
+    """A change means nothing in this script; the text says why."""
+
+
+class Launched:
+    """Model, optimizers and scalers of the script, as far as they are known at a moment.
+
+    ``role`` is that of the entry that runs now: a stand-in for a loss lets a probe see the script's own.
+    """
+
+    def __init__(self) -> None:
+        self.roots: list[nn.Module] = []
+        self.stream: Stream | None = None
+        self.scalers: Mapping[int, Any] = {}
+        self.role: Role = "train"
+        self.entry = 0
+        self.trained = 0
+        """Entries before this one that are no probes."""
+
+        self.functions = Functions()
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return self.stream.optimizers if self.stream is not None else []
+
+    @property
+    def groups(self) -> Iterator[dict[str, Any]]:
+        for optimizer in self.optimizers:
+            yield from optimizer.param_groups
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Those of the optimizers; before the first gate those of the model."""
+        if self.stream is not None:
+            return self.stream.parameters
+        found = {id(parameter): parameter for root in self.roots for parameter in root.parameters()}
+        return list(found.values())
+
+    def names(self) -> dict[int, str]:
+        """Name of each parameter by its id."""
+        if self.stream is not None and self.stream.model is not None:
+            return self.stream.model.names
+        return {id(parameter): name for root in self.roots for name, parameter in root.named_parameters()}
+
+    def modules(self) -> dict[nn.Module, str]:
+        return module_names(self.roots)
+
+    def modules_called(self, pattern: str) -> list[tuple[str, nn.Module]]:
+        """Modules whose dotted name, or one above it, is ``pattern`` (``*`` stands for anything)."""
+        return [(name, module) for module, name in self.modules().items() if fnmatch.fnmatchcase(name, pattern)]
+
+    def set_group(self, group: dict[str, Any], key: str, value: Any) -> None:
+        """Another hyper-parameter for this update only: what a scheduler goes on from stays its own."""
+        before = group[key]
+        if isinstance(before, Tensor) and not isinstance(value, Tensor):
+            kept = before.clone()
+            with torch.no_grad():
+                before.fill_(value)
+            self._undo.append(lambda: _fill(before, kept))
+            return
+        group[key] = value
+
+        def undo() -> None:
+            group[key] = before
+
+        self._undo.append(undo)
+
+    def undo_groups(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+
+class Kept:
+    """Parameters, buffers, optimizer state and scalers as they are now, to be put back.
+
+    Scalers have a method of their own: the script updates them after its optimizer has stepped.
+    """
+
+    def __init__(self, process: Launched) -> None:
+        tensors: dict[int, Tensor] = {}
+        for root in process.roots:
+            for tensor in (*root.parameters(), *root.buffers()):
+                tensors[id(tensor)] = tensor
+        for tensor in (*process.parameters, *_state_tensors(process.optimizers)):
+            tensors[id(tensor)] = tensor
+        with torch.no_grad():
+            self._tensors = [(tensor, tensor.detach().clone()) for tensor in tensors.values()]
+        self._scalers = [(scaler, scaler.state_dict()) for scaler in process.scalers.values()]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for tensor, values in self._tensors:
+            tensor.data.copy_(values)
+
+    def restore_scalers(self) -> None:
+        for scaler, values in self._scalers:
+            if values:
+                scaler.load_state_dict(values)
+
+
+def drop_gradients(parameters: Sequence[Tensor]) -> None:
+    """Without gradients an optimizer leaves weights and state alone."""
+    for parameter in parameters:
+        parameter.grad = None
+
+
+def named(names: Mapping[int, str], parameters: Sequence[Tensor], patterns: Collection[str]) -> list[Tensor]:
+    """The parameters whose name, or the module they lie in, fits one of ``patterns``."""
+
+    def fits(name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, one) or name.startswith(one.rstrip(".") + ".") for one in patterns)
+
+    return [parameter for parameter in parameters if fits(names.get(id(parameter), ""))]
+
+
+def _state_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[Tensor]:
+    for optimizer in optimizers:
+        for values in optimizer.state.values():
+            if isinstance(values, Mapping):
+                yield from (value for value in values.values() if isinstance(value, Tensor))
+
+
+@torch.no_grad()
+def _fill(tensor: Tensor, values: Tensor) -> None:
+    tensor.copy_(values)

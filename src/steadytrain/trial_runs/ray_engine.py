@@ -1,0 +1,86 @@
+"""The same specs on a Ray cluster: an actor a worker, each with a pool of one process on its own machine.
+
+Ray brings a spec to a machine and its outcome back; what happens there is what happens locally (``pool.py``), with the
+same bounds. The machines need the same Python environment and the same paths: the incident and the script are read
+where they lie. An actor whose machine or process is lost is made again, and its trial run again once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.trial import NO_TIME_LEFT, Outcome, Spec
+
+RESTARTS_MAX = 1
+LOOK_S = 0.5
+
+
+class RayEngine:
+    """Actors on the cluster that ``ray.init`` finds (``RAY_ADDRESS``), or on a local one that it starts.
+
+    Raises:
+        UsageError: on construction: Ray is not installed.
+    """
+
+    def __init__(self, source: Path, moved: str, workers: int) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'")
+        ray: Any = importlib.import_module("ray")
+        self._ray = ray
+        self._started = not ray.is_initialized()
+        if self._started:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        actor = ray.remote(max_restarts=RESTARTS_MAX, max_task_retries=RESTARTS_MAX, num_cpus=1)(RemotePool)
+        count = max(1, min(workers, int(ray.cluster_resources().get("CPU", 1))))
+        self._idle = [actor.remote(str(source), moved) for _ in range(count)]
+
+    def run(self, specs: Sequence[Spec], until: float | None) -> Iterator[Outcome]:
+        """Each outcome as it is there; none is begun after ``until`` (of ``time.monotonic``)."""
+        ray = self._ray
+        waiting = list(specs)
+        running: dict[Any, tuple[Any, Spec]] = {}
+        while waiting or running:
+            late = until is not None and time.monotonic() > until
+            while waiting and self._idle and not late:
+                actor, spec = self._idle.pop(), waiting.pop(0)
+                running[actor.run.remote(spec.to_json())] = actor, spec
+            if late and waiting:
+                for spec in waiting:
+                    yield Outcome(spec, False, NO_TIME_LEFT)
+                waiting = []
+            done, _ = ray.wait(list(running), timeout=LOOK_S) if running else ([], [])
+            for reference in done:
+                actor, spec = running.pop(reference)
+                self._idle.append(actor)
+                try:
+                    yield Outcome.from_json(ray.get(reference))
+                except ray.exceptions.RayError as error:
+                    text = str(error).strip().splitlines()
+                    yield Outcome(spec, False, f"Ray lost it: {text[0] if text else type(error).__name__}")
+
+    def close(self) -> None:
+        for actor in self._idle:
+            self._ray.kill(actor)
+        self._idle = []
+        if self._started:
+            self._ray.shutdown()
+
+
+class RemotePool:
+    """What runs on a machine of the cluster."""
+
+    def __init__(self, source: str, moved: str) -> None:
+        from steadytrain.trial_runs.pool import Pool
+
+        self._pool = Pool(Path(source), workers=1, moved=moved, keep=False)
+
+    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The outcome of one spec, as JSON."""
+        (outcome,) = self._pool.run([Spec.from_json(spec)])
+        return outcome.to_json()

@@ -1,0 +1,85 @@
+"""The process that trials are forked from: it has imported torch and started no thread.
+
+Run as ``python -m steadytrain.trial_runs.server SOCKET``. Each connection asks for one launch of the recorded script
+(``stage.py``) and gets a process of its own for it. It ends when its standard input does: then the pool is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+from steadytrain.replay.child_processes import die_with_parent
+from steadytrain.trial_runs.socket_messages import Line
+from steadytrain.trial_runs.stage import serve
+
+WAITING_MAX = 64
+REQUEST_S_MAX = 30.0
+LOOK_S = 1.0
+
+
+def main(path: str) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    _preload()
+    listener.listen(WAITING_MAX)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    children: set[int] = set()
+    while True:
+        ready = select.select([sys.stdin, listener], [], [], LOOK_S)[0]
+        for child in list(children):
+            if os.waitpid(child, os.WNOHANG)[0]:
+                children.discard(child)
+        if sys.stdin in ready and not os.read(sys.stdin.fileno(), 1):
+            break
+        if listener in ready:
+            connection, _ = listener.accept()
+            child = os.fork()
+            if child == 0:
+                listener.close()
+                _become_stage(connection)
+            connection.close()
+            children.add(child)
+    for child in children:
+        with suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+    return 0
+
+
+def _preload() -> None:
+    """Everything that every launch imports, so that it is there after a fork; none of it starts a thread."""
+    import numpy.random
+    import torch
+
+    import steadytrain.capture.step.watcher
+    import steadytrain.replay.from_script
+    import steadytrain.trial_runs.runner
+    from steadytrain.trial_runs.changes import change_kinds
+
+    change_kinds()
+    del numpy, torch, steadytrain
+    gc.collect()
+    gc.freeze()  # what is here stays as it is, and no scan for the script's model walks over it
+
+
+def _become_stage(connection: socket.socket) -> None:
+    os.setsid()  # so that all that comes of it can be ended together
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    line = Line(connection)
+    line.send({"group": os.getpid()})
+    asked = line.receive(REQUEST_S_MAX)
+    if asked is None:
+        os._exit(1)
+    serve(line, asked)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""A process that has brought the recorded script to where trials begin, and runs one trial or many from there.
+
+The script's imports, its set-up and its own steps are made once; then each trial is a copy of this process. That is
+only right where the process is one thread: with more (a pool of OpenMP, data loader workers, a GPU) it runs a single
+trial itself and ends. Either way a trial never runs twice in one process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.trial import Change, Outcome, Spec
+from steadytrain.replay.child_processes import die_with_parent
+from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
+from steadytrain.replay.file_sandbox import branch_files
+from steadytrain.replay.moved_files import Moved
+from steadytrain.replay.own_steps import steps_before
+from steadytrain.trial_runs.socket_messages import Line
+
+ERROR_CHARACTERS_MAX = 400
+
+
+def serve(line: Line, asked: Mapping[str, Any]) -> NoReturn:
+    """Launch the recorded script as ``asked`` and run the specs that come over ``line``; the process ends here."""
+    try:
+        _redirect(Path(asked["log"]))
+        _Stage(line, asked).launch()
+    except UsageError as error:
+        _send(line, {"refused": str(error)})
+    except BaseException as error:
+        traceback.print_exc()
+        _send(line, {"refused": f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS_MAX]})
+    sys.stderr.flush()
+    os._exit(0)
+
+
+class _Stage:
+    def __init__(self, line: Line, asked: Mapping[str, Any]) -> None:
+        from steadytrain.replay.from_script import open_source
+
+        self._line = line
+        self._place = Moved.parse(asked["moved"])
+        self._source = open_source(Path(asked["source"]), self._place)
+        self._begin: int | None = asked["begin"]
+        self._own_steps = 0 if self._begin is None else self._own(self._begin) if asked["lead"] == "all" else 1
+        self._early = [Change.from_json(change) for change in asked["early"]]
+        self._scratch = Path(asked["log"]).parent
+        self._made: list[Any] = []
+        self._run: Any = None
+
+    def _own(self, until: int) -> int:
+        return max(1, until - steps_before(self._source.environment))
+
+    def launch(self) -> None:
+        environment = self._source.environment
+        if environment.get("cwd"):
+            os.chdir(environment["cwd"])
+        self._place.put_on_path()
+        run_followed(self._source, self._trials, name="trial", scratch=self._scratch, ended=self._script_over)
+
+    def _trials(self) -> Any:
+        from steadytrain.trial_runs.changes import make
+        from steadytrain.trial_runs.launched_script import Launched
+        from steadytrain.trial_runs.runner import TrialRun
+
+        self._made = [make(change) for change in self._early]
+        process = Launched()
+        for change in self._made:
+            change.early(process)
+        self._run = TrialRun(
+            self._source.recording,
+            begin=self._begin,
+            own_steps=self._own_steps,
+            stage=self._next_job,
+            copies=not _has_gpu(),
+        )
+        return self._run
+
+    def _next_job(self) -> Any:
+        """The job of this process: of the copy that is made for it, or of the process itself."""
+        shared = self._begin is not None and self._is_one_thread()
+        self._line.send({"staged": os.getpid(), "shared": shared})
+        while True:
+            try:
+                message = self._line.receive()
+            except EOFError:
+                leave()
+            assert message is not None
+            if not shared:
+                self._line.send({"running": os.getpid()})
+                return self._job(message)
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                die_with_parent()
+                hear_of_exit(self._script_over)
+                branch_files(self._scratch / f"written-{os.getpid()}")
+                return self._job(message)
+            self._line.send({"running": child})
+            _, status = os.waitpid(child, 0)
+            self._line.send({"ended": status})
+
+    def _job(self, message: Mapping[str, Any]) -> Any:
+        from steadytrain.trial_runs.changes import make
+        from steadytrain.trial_runs.runner import Job
+
+        spec, out = Spec.from_json(message["spec"]), Path(message["out"])
+        kinds = {(change.kind, str(sorted(change.values.items()))) for change in self._early}
+        late = [c for c in spec.changes if (c.kind, str(sorted(c.values.items()))) not in kinds]
+
+        def report(outcome: Outcome) -> NoReturn:
+            from steadytrain.storage.bundle import write_json
+
+            write_json(out, outcome.to_json())
+            leave()
+
+        return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
+
+    def _script_over(self, how: str, status: int | None, error: BaseException | None) -> None:
+        """The script ended before the trial did."""
+        run = self._run
+        if run is not None and run.probing:
+            leave()
+        why = "the script's loop was over"
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(type(error), error, error.__traceback__)
+            text = str(error).strip().splitlines() or [""]
+            why = f"the script failed: {type(error).__name__}: {text[0]}"[:ERROR_CHARACTERS_MAX]
+        if run is None:
+            _send(self._line, {"refused": f"{why} before it imported torch"})
+        elif run.job is None:
+            _send(self._line, {"refused": f"{why} before step {self._own_steps}, where trials begin"})
+        elif error is not None and not isinstance(error, SystemExit):
+            run._cannot(why)
+        else:
+            run.finish(why)
+        leave()
+
+    @staticmethod
+    def _is_one_thread() -> bool:
+        import torch
+
+        return torch.get_num_threads() == 1 and not multiprocessing.active_children() and not _has_gpu()
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+
+
+def _redirect(log: Path) -> None:
+    """What the script prints goes into a file, of which the end is shown when it fails."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, descriptor), (2, descriptor)):
+        os.dup2(source, target)
+
+
+def _send(line: Line, message: dict[str, Any]) -> None:
+    with suppress(OSError):
+        line.send(message)

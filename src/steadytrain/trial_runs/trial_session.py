@@ -1,0 +1,134 @@
+"""Plan trials, run them and judge them: what ``steadytrain trial`` and ``steadytrain verify`` do. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
+from steadytrain.experiments.trial import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial_catalog import trial, trials
+from steadytrain.storage.tape_files import find_recording, read_chunk
+from steadytrain.storage.tree import decode
+from steadytrain.trial_runs import run_trials
+
+CONTROLS = ("unchanged", "perturbed", "other-seed")
+
+
+@dataclass(frozen=True)
+class How:
+    """How trials are run: processes at a time, seconds to spend, where the script's files are, on which engine."""
+
+    workers: int = 1
+    budget_s: float | None = None
+    moved: str = "-"
+    engine: str = "local"
+    tell: Callable[[str], None] | None = None
+
+
+def run_named(
+    source: Path, case: Case, names: Sequence[str], how: How
+) -> tuple[dict[str, Verdict], dict[str, list[Outcome]]]:
+    """Run the trials of these names beside the controls, and judge each.
+
+    Raises:
+        UsageError: no trial is called so.
+    """
+    wanted = list(dict.fromkeys([*CONTROLS, *names]))
+    plans = {name: trial(name).plan(case) for name in wanted}
+    specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
+    outcomes = _run(source, specs, how)
+    return _judged(case, plans, outcomes), outcomes
+
+
+def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int | None) -> Verified:
+    """A fix against the controls. ``intervention`` is the name of a trial or an intervention, and maybe ``=VALUE``.
+
+    Raises:
+        UsageError: there is no such intervention, or it does not apply.
+    """
+    name, _, text = intervention.partition("=")
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        raise UsageError(f"--with {intervention}: {text!r} is no number") from None
+    chosen = trial(_trial_of(name))
+    followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
+    fix = plan_fix(followed, chosen.name, value)
+    plans = {control: trial(control).plan(followed) for control in CONTROLS}
+    specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
+    outcomes = _run(source, [*specs, *fix], how)
+    controls = [one for control in CONTROLS for one in outcomes.get(control, [])]
+    return verified(followed, chosen, intervention, controls, outcomes.get(chosen.name, []))
+
+
+def beta2_of(source: Path, case: Case) -> float | None:
+    """The decay of the optimizer's second moment, as the tape has it."""
+    recording = find_recording(source)
+    if not recording.chunks:
+        return None
+    steps = read_chunk(recording.chunk_of(case.onset) or recording.chunks[-1])["steps"]
+    groups: Any = decode(steps[-1]["groups"], _NoTensors())
+    betas = [group["betas"][1] for optimizer in groups for group in optimizer if "betas" in group]
+    return float(betas[0]) if betas and isinstance(betas[0], float) else None
+
+
+def _run(source: Path, specs: Sequence[Spec], how: How) -> dict[str, list[Outcome]]:
+    outcomes: dict[str, list[Outcome]] = {}
+    for outcome in run_trials(
+        source,
+        specs,
+        workers=how.workers,
+        budget_s=how.budget_s,
+        tell=how.tell,
+        moved=how.moved,
+        engine=how.engine,
+    ):
+        outcomes.setdefault(outcome.spec.trial, []).append(outcome)
+    for those in outcomes.values():
+        those.sort(key=lambda one: one.spec.repeat)
+    return outcomes
+
+
+def _judged(
+    case: Case, plans: dict[str, tuple[Spec, ...] | NotApplicable], outcomes: dict[str, list[Outcome]]
+) -> dict[str, Verdict]:
+    controls = [one for control in CONTROLS for one in outcomes.get(control, [])]
+    verdicts = {}
+    for name, plan in plans.items():
+        if isinstance(plan, NotApplicable):
+            verdicts[name] = Verdict(name, "not-run", why=plan.why)
+        else:
+            verdicts[name] = trial(name).judge(case, controls, outcomes.get(name, []))
+    return verdicts
+
+
+def _trial_of(name: str) -> str:
+    """The trial of that name, or the one that an intervention of that name is tried by.
+
+    Raises:
+        UsageError: there is neither, or a hand has to do it.
+    """
+    from steadytrain.diagnosis.cause_catalog import causes
+
+    known = {one.name for one in trials()}
+    if name in known:
+        return name
+    interventions = {one.name: one.trial for cause in causes().values() for one in cause.interventions}
+    if name in interventions:
+        found = interventions[name]
+        if found is None or found not in known:
+            raise UsageError(f"--with {name}: this one is made by hand, and no replay can try it")
+        return found
+    return trial(name).name  # says what is near
+
+
+class _NoTensors(dict[str, Any]):
+    """Learning rates and the like that are tensors are not needed here."""
+
+    def __missing__(self, key: str) -> None:
+        return None

@@ -1,0 +1,400 @@
+"""Fail open: an error of ours, a full disk or a read-only one never stops a run, nor changes it.
+
+Each error is told in one line, and training goes on bit for bit as without us. A bad step is refused all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import steadytrain
+from steadytrain.capture.hooks.clipping import Clipping
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.hooks.hooked_modules import HookedModules
+from steadytrain.capture.incident import environment, freeze, incident
+from steadytrain.capture.step import gate, input_recorder, stopping, stream_assignment
+from steadytrain.capture.step import watcher as watcher_module
+from steadytrain.capture.step.stopping import Stopping
+from steadytrain.capture.step.stream_assignment import Leading
+from steadytrain.capture.step.watcher import Watcher
+from steadytrain.detection.run_recorder import Books
+from steadytrain.detection.step_history import History
+from steadytrain.detectors.loss_spike import LossSpike
+from steadytrain.grouping import catalog
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import RunWriter
+from steadytrain.storage.segments import SegmentWriter
+from steadytrain.tracing.investigator import LoopLap, StepInvestigator
+from watched import ONE_THREAD, Outcome, run_script
+
+STEPS = 20
+BAD_STEP = 7
+NAN = float("nan")
+
+
+@pytest.fixture(autouse=True)
+def _as_in_production(_own_errors_are_raised: None) -> Iterator[None]:
+    """Here our errors are swallowed as they are for users."""
+    Guard.reraise = False
+    yield
+    Guard.reraise = True
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.1))
+        self.head = nn.Linear(6, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.body(inputs))
+
+
+def train(*, runs_dir: Path | None, bad_step: int = 0) -> tuple[list[bytes], BaseException | None]:
+    """A loop that passes every kind of hook: a loader, accumulation, a scaler, clipping. Its bad step needs a lap."""
+    torch.manual_seed(1)
+    ending: BaseException | None = None
+    data = torch.utils.data.DataLoader([torch.full((4,), number / 99.0) for number in range(10 * STEPS)], batch_size=5)
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    batches = iter(data)
+
+    def accumulate() -> None:
+        for _ in range(2):
+            inputs = next(batches)
+            loss = (model(inputs + torch.randn(5, 4)) - inputs.sum(-1, keepdim=True)).pow(2).mean() / 2
+            scaler.scale(loss).backward()
+
+    try:
+        with contextlib.ExitStack() as watched:
+            if runs_dir is not None:
+                watched.enter_context(steadytrain.watch(model, optimizer, runs_dir=runs_dir, name="run"))
+            for step in range(1, STEPS + 1):
+                optimizer.zero_grad()
+                accumulate()
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                if step == bad_step:
+                    model.head.bias.grad = torch.full((1,), NAN)
+                optimizer.step()
+                scaler.update()
+    except SystemExit as stop:
+        ending = stop
+    return [tensor.detach().numpy().tobytes() for tensor in [*model.parameters(), *model.buffers()]], ending
+
+
+def broken(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("planted")
+
+
+def disk_full(*args: Any, **kwargs: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+def locked(*args: Any, **kwargs: Any) -> Any:
+    raise sqlite3.OperationalError("database is locked")
+
+
+# Where the error is planted: owner, name, and what it raises.
+ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "finding the model": (watcher_module, "find_model", broken),
+    "naming parameters": (stream_assignment, "name_parameters", broken),
+    "recording a call": (watcher_module, "record_call", broken),
+    "keeping buffers": (input_recorder.BufferKeeper, "keep", broken),
+    "reading the random state": (input_recorder.RandomState, "take", broken),
+    "outputs of the model": (watcher_module, "scalar_outputs", broken),
+    "taking the loss apart": (watcher_module, "loss_term", broken),
+    "reading before clipping": (Clipping, "begin", broken),
+    "leading": (Leading, "lead", broken),
+    "refreshing": (Leading, "refresh", broken),
+    "the look": (gate, "fetch", broken),
+    "norms": (gate, "l2_norms", broken),
+    "the loss without its scale": (gate, "unscaled", broken),
+    "the learning rate": (gate, "_learning_rate", broken),
+    "finishing a step": (Watcher, "_finish_step", broken),
+    "the ring of batches": (input_recorder.BatchRing, "add", broken),
+    "the history": (History, "append", broken),
+    "opening the run": (Books, "open", broken),
+    "facts of the model": (environment, "model_facts", broken),
+    "the folder": (RunWriter, "__init__", disk_full),
+    "the facts of the run": (RunWriter, "set_fact", locked),
+    "a segment": (SegmentWriter, "append", disk_full),
+    "closing a segment": (SegmentWriter, "close", disk_full),
+    "closing the folder": (RunWriter, "close", locked),
+    "a detector": (LossSpike, "check", broken),
+    "unhooking": (HookedModules, "settle", broken),
+}
+
+# An error in what several entry points share is told once for each.
+TOLD_MORE_THAN_ONCE = {
+    "the facts of the run": 2,
+    "the environment": 2,
+    "closing a segment": 2,
+    "committing": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def bare() -> list[bytes]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    found, _ = train(runs_dir=None)
+    torch.set_num_threads(threads)
+    return found
+
+
+@pytest.fixture(scope="module")
+def before_the_bad_step(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    found, _ = train(runs_dir=tmp_path_factory.mktemp("refused"), bad_step=BAD_STEP)
+    torch.set_num_threads(threads)
+    return found
+
+
+def test_without_an_error_nothing_is_told(
+    bare: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(runs_dir=tmp_path) == (bare, None)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("place", ANYWHERE)
+def test_an_error_of_ours_is_told_once_and_changes_nothing(
+    place: str,
+    bare: list[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    owner, name, error = ANYWHERE[place]
+    monkeypatch.setattr(owner, name, staticmethod(error) if isinstance(owner, type) else error)
+    assert train(runs_dir=tmp_path) == (bare, None)
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning:" in line]
+    assert len(warnings) == TOLD_MORE_THAN_ONCE.get(place, 1), warnings
+    assert all("failed (" in warning for warning in warnings)
+
+
+AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "restoring buffers": (input_recorder.BufferKeeper, "restore", broken),
+    "committing": (Books, "commit", broken),
+    "detecting": (Books, "detect", broken),
+    "planning": (incident, "state_plan", broken),
+    "the environment": (environment, "versions", broken),
+    "the bundle": (freeze, "write_bundle", disk_full),
+    "the state": (freeze, "write_state", disk_full),
+    "the index": (RunWriter, "add_incident", locked),
+    "the ledger": (RunWriter, "add_action", locked),
+    "the scene": (Stopping, "_scene", broken),
+    "the investigator": (StepInvestigator, "investigate", broken),
+    "the lap begins": (LoopLap, "__init__", broken),
+    "the finding": (stopping, "update_incident", disk_full),
+    "the message": (stopping, "stop_message", broken),
+    "the reason": (stopping, "reason", broken),
+    "the end": (Stopping, "_finish_stop", broken),
+    "keeping the schedule": (input_recorder.Schedule, "take", broken),
+    "the fetch of the lap": (LoopLap, "fetch", broken),
+    "the forward of the lap": (LoopLap, "forward_begins", broken),
+    "the backward of the lap": (LoopLap, "backward_begins", broken),
+    "the gate of the lap": (LoopLap, "gate", broken),
+}
+
+
+@pytest.mark.parametrize("place", AT_THE_INCIDENT)
+def test_a_bad_step_is_refused_whatever_of_ours_breaks(
+    place: str,
+    before_the_bad_step: list[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    owner, name, error = AT_THE_INCIDENT[place]
+    monkeypatch.setattr(owner, name, staticmethod(error) if isinstance(owner, type) else error)
+    weights, ending = train(runs_dir=tmp_path, bad_step=BAD_STEP)
+    assert isinstance(ending, steadytrain.RunStopped)
+    assert ending.code == 70
+    if place != "restoring buffers":
+        assert weights == before_the_bad_step
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning:" in line]
+    assert len(warnings) == TOLD_MORE_THAN_ONCE.get(place, 1), warnings
+
+
+# -- disks -------------------------------------------------------------------------------------------------------------
+
+TRAINS = """
+import hashlib
+import os
+import sys
+import torch
+from torch import nn
+
+bad_step, fill_at = int(sys.argv[1]), int(sys.argv[2])
+torch.manual_seed(0)
+hidden = int(os.environ.get("HIDDEN", "256"))
+model = nn.Sequential(nn.Linear(64, hidden), nn.BatchNorm1d(hidden), nn.Linear(hidden, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+def digest():
+    values = b"".join(value.detach().numpy().tobytes() for value in model.state_dict().values())
+    return hashlib.sha256(values).hexdigest()
+
+before = ""
+try:
+    for step in range(1, 141):
+        if step == fill_at:
+            exec(sys.argv[3])
+        before = digest()
+        loss = model(torch.randn(32, 64)).pow(2).mean()
+        if step == bad_step:
+            loss = loss * float("nan")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+finally:
+    print(step, before, digest())
+"""
+
+FILL = """
+with open(os.environ["DISK"] + "/filler", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(512)):
+            pass
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file system of one megabyte, where this machine lets us mount one."""
+    folder = tmp_path_factory.mktemp("disk")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def disk(small_disk: Path) -> Path:
+    for path in sorted(small_disk.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    return small_disk
+
+
+def run_on(disk: Path, folder: Path, *, bad_step: int, fill_at: int) -> Outcome:
+    """A run whose folder is on ``disk``, which the script fills at that step.
+
+    Without snapshots: one that is given up there takes its half file away, and then what comes may fit after all.
+    """
+    return run_script(
+        folder,
+        TRAINS,
+        "--rewind-mb=0",
+        arguments=(str(bad_step), str(fill_at), FILL),
+        environment={"DISK": str(disk)},
+        runs_dir=disk / "runs",
+    )
+
+
+def ends(out: str) -> tuple[int, bool]:
+    """The last step, and whether it left the model as it was."""
+    step, before, after = out.split()
+    return int(step), before == after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill_at", [1, 20])
+def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_path: Path) -> None:
+    bare = subprocess.run(
+        [sys.executable, "-c", TRAINS, "0", "0", ""],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **ONE_THREAD},
+    )
+    outcome = run_on(disk, tmp_path, bad_step=0, fill_at=fill_at)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == bare.stdout
+    recording = [line for line in outcome.warnings if "recording to the run folder failed" in line]
+    assert len(recording) == 1
+    assert "No space left on device" in outcome.err or "disk" in outcome.err
+    if fill_at == 20:
+        assert outcome.run.window().steps.tolist()[:18] == list(range(1, 19))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill_at", [1, 10])
+def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path: Path) -> None:
+    outcome = run_on(disk, tmp_path, bad_step=10, fill_at=fill_at)
+    assert outcome.status == 70, outcome.err
+    assert ends(outcome.out) == (10, True)
+    assert "STOPPED before the update of step 10" in outcome.err
+    assert "bundle               none could be written; see the warning above" in outcome.err
+    assert any("writing the incident bundle failed" in line for line in outcome.warnings)
+
+
+@pytest.mark.slow
+def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> None:
+    """A limit on file size, as a quota: everything but the model's weights can be written."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+
+    how = {"interpreter": sys.executable, "preexec_fn": limit}
+    outcome = run_script(tmp_path, TRAINS, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, **how)
+    assert outcome.status == 70, outcome.err
+    assert any("writing model and optimizer state failed" in line for line in outcome.warnings), outcome.err
+    (path,) = outcome.run.incidents
+    bundle = open_bundle(path)
+    assert bundle.incident.state_note.startswith("not kept: it could not be written")
+    assert not (path / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bad_step", [0, 10])
+def test_a_folder_that_cannot_be_made_does_not_stop_the_run(bad_step: int, tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, TRAINS, arguments=(str(bad_step), "0", ""), runs_dir=Path("/proc/steadytrain-runs"))
+    assert outcome.status == (70 if bad_step else 0), outcome.err
+    assert ends(outcome.out) == (bad_step or 140, bool(bad_step))
+    assert len([line for line in outcome.warnings if "recording to the run folder failed" in line]) == 1
+    if bad_step:
+        assert "none could be written" in outcome.err
+    else:
+        assert len(outcome.warnings) == 1
+
+
+# -- plug-ins ----------------------------------------------------------------------------------------------------------
+
+
+class Raises:
+    """Not one of ours: a detector that a plug-in brings along."""
+
+    needs: tuple[str, ...] = ()
+
+    def check(self, window: Any) -> None:
+        raise KeyError("no such signal")
+
+
+def test_a_detector_that_raises_is_put_aside(
+    bare: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalog, "detectors", lambda: [Raises(), LossSpike()])
+    assert train(runs_dir=tmp_path) == (bare, None)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("steadytrain: warning: the detector Raises failed (KeyError: 'no such signal')")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from steadytrain.core.model import GRADIENT_ABSENT, Window
+from steadytrain.detectors.frozen_parameters import FrozenParameters
+from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
+
+ABSENT = GRADIENT_ABSENT
+NAN = float("nan")
+
+
+def window(norms: Mapping[str, Sequence[float]], first_step: int = 1) -> Window:
+    return steps(gradient_norms=norms, loss=[2.0] * len(next(iter(norms.values()))), first_step=first_step)
+
+
+def readings(gradients: Mapping[str, float], updates: Mapping[str, float], weight: float = 0.4321987) -> Window:
+    at = range(50, 501, 50)
+    row = {name: [value] * 10 for name, value in gradients.items()}
+    held = table(
+        "tensors",
+        at=at,
+        gradient_norm=row,
+        update_norm={name: [value] * 10 for name, value in updates.items()},
+        weight_norm=dict.fromkeys(row, [1.0] * 10),
+        weight_min=dict.fromkeys(row, [-weight] * 10),
+        weight_max=dict.fromkeys(row, [weight] * 10),
+    )
+    return steps(loss=[2.0] * 500, tables={"tensors": held})
+
+
+LIVE = (1.0 + 0.1 * np.random.default_rng(0).standard_normal(400)).tolist()
+LIVES = {f"h.{block}.weight": LIVE for block in range(4)}
+
+HEALTHY = (
+    window(LIVES),
+    window({**LIVES, "pooler.dense.weight": [ABSENT] * 400}),
+    window({**{f"base.{n}": [ABSENT] * 400 for n in range(20)}, "head.weight": LIVE}),  # a frozen base, handed over
+    window({**LIVES, "branch": [0.0, 0.0, 1.0, 0.0] * 100}),  # stochastic depth
+    window({**LIVES, "experts.3.weight": [ABSENT] * 400}),
+    window({**LIVES, "lora_A": [0.0] * 3 + [1.0] * 397}),  # its partner began at zero
+    window({name: [0.0] * 400 for name in LIVES}),  # nothing to learn any more
+    window({name: norms[:60] for name, norms in {**LIVES, "late": [0.0] * 400}.items()}),
+    readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 1e-3}),
+    readings({"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0}),  # the learning rate is zero
+    readings({"a": 1.0, "gain": 1.0}, {"a": 1e-3, "gain": 0.0}, weight=0.4375),  # rounding: lost-updates
+)
+SICK = (
+    window({**LIVES, "extra.weight": [ABSENT] * 400}),
+    window({**LIVES, "cut.weight": [0.0] * 400}),
+    window({**LIVES, "cut.weight": [1.0] * 200 + [0.0] * 200}),
+    readings({"a": 1.0, "b": 1.0, "c": NAN}, {"a": 1e-3, "b": 1e-3, "c": 0.0}),
+    readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 0.0}),
+)
+
+
+def test_quiet() -> None:
+    quiet = (HEALTHY[0], *HEALTHY[3:])
+    assert [FrozenParameters().check(sight) for sight in quiet] == [()] * len(quiet)
+
+
+def test_what_is_meant_is_a_note() -> None:
+    for sight in HEALTHY[1:3]:
+        symptom = newest(FrozenParameters(), sight)
+        assert symptom is not None
+        assert symptom.severity == "note"
+
+
+def test_no_gradient_from_the_start() -> None:
+    symptom = newest(FrozenParameters(), SICK[0])
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.tensors) == ("warning", 1, ("extra.weight",))
+    assert "had no gradient from step 1" in symptom.message
+
+
+def test_a_gradient_that_became_zero() -> None:
+    symptom = newest(FrozenParameters(), SICK[2])
+    assert symptom is not None
+    assert (symptom.severity, symptom.tensors) == ("warning", ("cut.weight",))
+    assert 201 <= symptom.first_step <= 216
+    assert "a gradient of zero" in symptom.message
+
+
+def test_most_of_the_model_stopped() -> None:
+    cut = {name: [1.0] * 200 + [0.0] * 200 for name in ("a", "b", "c")}
+    symptom = newest(FrozenParameters(), window({**cut, "head": LIVE}))
+    assert symptom is not None
+    assert symptom.severity == "critical"
+
+
+def test_from_readings_alone() -> None:
+    for sight, tensor, what in ((SICK[3], "c", "no gradient"), (SICK[4], "b", "a gradient, but no update")):
+        symptom = newest(FrozenParameters(), sight)
+        assert symptom is not None
+        assert symptom.tensors == (tensor,)
+        assert what in symptom.message
+
+
+def test_it_keeps_its_name_as_the_window_slides() -> None:
+    frozen = {**LIVES, "extra.weight": [ABSENT] * 400}
+    looks = [newest(FrozenParameters(), window(frozen, first_step=at)) for at in range(5000, 5200, 16)]
+    assert len({symptom.first_step for symptom in looks if symptom is not None}) <= 3

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from steadytrain.detectors.loss_collapse import LossCollapse
+from steadytrain.testing import healthy_loss, steps
+
+ROWS = 1200
+FINE = healthy_loss(ROWS)
+DEAD = np.concatenate([FINE[:1000], np.full(200, math.log(10))])
+ZERO = np.concatenate([FINE[:1000], np.zeros(200)])
+NORM = np.exp(0.1 * np.random.default_rng(0).standard_normal(ROWS))
+DYING = np.concatenate([NORM[:1000], np.full(200, 1e-7)])
+NAN_NORM = np.concatenate([NORM[:1000], np.full(200, np.nan)])
+TEXT = {"vocabulary": 50257.0}
+COPIED = np.maximum(0.001, healthy_loss(ROWS, start=10.8, end=0.005, decay_steps=60, noise=0.0005))
+
+HEALTHY = (
+    steps(loss=FINE),
+    steps(loss=np.concatenate([FINE[:1000], np.full(20, 2.0), FINE[1020:]])),
+    steps(loss=DEAD, gradient_norm=NORM),  # a policy gradient: the logged loss is not what is trained
+    steps(loss=np.zeros(ROWS), gradient_norm=NORM),
+    steps(loss=ZERO, gradient_norm=NAN_NORM),  # a hidden NaN: nonfinite-loss
+    steps(loss=np.where(np.arange(ROWS) < 600, 0.7, 0.6)[:20]),
+    steps(loss=np.round(FINE, 1)),
+    steps(loss=COPIED),  # no text: an easy task
+    steps(loss=COPIED, facts={"vocabulary": 10.0}),
+    steps(loss=np.concatenate([healthy_loss(600), COPIED[600:]]), facts=TEXT, epoch=np.arange(ROWS) / 200.0),
+    steps(loss=FINE, facts=TEXT),
+)
+SICK = (
+    steps(loss=DEAD),
+    steps(loss=DEAD, gradient_norm=DYING),
+    steps(loss=ZERO),
+    steps(loss=COPIED, facts=TEXT),
+    steps(loss=np.full(ROWS, 0.7)),
+)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_constant(number: int) -> None:
+    (symptom,) = LossCollapse().check(SICK[number])
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1001, 1200)
+
+
+def test_a_gradient_that_goes_on_makes_it_a_note() -> None:
+    (symptom,) = LossCollapse().check(HEALTHY[2])
+    assert symptom.severity == "note"
+    assert "the gradient goes on" in symptom.message
+
+
+def test_text_that_costs_nothing_in_the_first_pass() -> None:
+    (symptom,) = LossCollapse().check(SICK[3])
+    assert symptom.first_step == pytest.approx(350, abs=50)
+    assert "sees the answer" in symptom.message
+
+
+def test_a_constant_that_ends_is_told_of_a_whole_log() -> None:
+    loss = np.concatenate([FINE[:500], np.full(100, 2.1), FINE[600:]])
+    (symptom,) = LossCollapse().check(steps(loss=loss))
+    assert (symptom.first_step, symptom.last_step) == (501, 600)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+
+from steadytrain.core.model import FloatArray, Window
+from steadytrain.detectors.second_moment_lag import SecondMomentLag
+from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
+
+NOISE = np.random.default_rng(0).standard_normal(2000)
+FLAT = 2.0 + 0.04 * NOISE
+AT = np.arange(1, 2001)
+ONE = np.ones(2000)
+
+
+def window(
+    *rows: FloatArray, loss: FloatArray = FLAT, every: int = 1, names: tuple[str, ...] = ("wte.weight", "w.0", "w.1")
+) -> Window:
+    at = AT[every - 1 :: every]
+    values = {name: row[at - 1].tolist() for name, row in zip(names, rows, strict=False)}
+    return steps(loss=loss, tables={"tensors": table("tensors", at=at.tolist(), gradient_to_second_moment=values)})
+
+
+def with_(first: int, last: int, level: float) -> FloatArray:
+    row = 1.0 + 0.1 * NOISE
+    row[first - 1 : last] = level
+    return row
+
+
+def jump(step: int) -> FloatArray:
+    loss = FLAT.copy()
+    loss[step - 1 : step + 2] += 1.5
+    return loss
+
+
+EARLY = window(ONE, with_(40, 100, 4.9), with_(50, 90, 3.0))
+
+HEALTHY = (
+    window(ONE, 1.0 + 0.1 * NOISE, ONE),
+    window(ONE, ONE, with_(1000, 1003, 3.0)),
+    window(with_(1000, 1100, 12.0), ONE, ONE),  # rows of rare tokens
+    EARLY,
+    window(ONE, with_(1000, 1100, 3.0), ONE),  # a lag that does nothing
+    window(ONE, with_(1000, 1000, 6.0), ONE),  # one small tensor, once
+    window(ONE, (1 - 0.99**AT) ** -0.5, (1 - 0.99**AT) ** -0.5),  # RMSprop begins its moment at 0
+)
+SICK = (
+    window(ONE, with_(1000, 1004, 3.0), ONE, loss=jump(1007)),
+    window(ONE, with_(1000, 1030, 6.0), with_(1000, 1030, 8.0)),
+    window(ONE, with_(1000, 1200, 6.0), with_(1000, 1200, 8.0), every=50),
+    window(ONE, with_(100, 130, 20.0), with_(100, 130, 20.0)),
+)
+
+
+def test_quiet() -> None:
+    assert [SecondMomentLag().check(sight) for sight in (*HEALTHY[:3], *HEALTHY[5:])] == [()] * 5
+
+
+def test_layers_that_wake_up_are_a_note() -> None:
+    symptom = newest(SecondMomentLag(), EARLY)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("note", 40, 100)
+
+
+def test_before_a_jump_of_the_loss() -> None:
+    symptom = newest(SecondMomentLag(), SICK[0])
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.tensors) == ("warning", 1000, ("w.0",))
+    assert symptom.numbers["loss_jump_scales"] > 8
+    assert "the loss jumped" in symptom.message
+
+
+def test_a_jump_before_it_is_not_its_doing() -> None:
+    assert newest(SecondMomentLag(), window(ONE, with_(1000, 1004, 3.0), ONE, loss=jump(990))) is None
+
+
+def test_a_loss_that_ends_in_nan_is_a_jump() -> None:
+    loss = FLAT.copy()
+    loss[1005:] = np.nan
+    symptom = newest(SecondMomentLag(), window(ONE, with_(1000, 1004, 3.0), ONE, loss=loss))
+    assert symptom is not None
+    assert symptom.severity == "warning"

@@ -1,0 +1,183 @@
+"""Every cause keeps the promises of its kind, and a broken stranger costs nothing."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import final
+
+import pytest
+
+from steadytrain.core import plugins
+from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis import cause_catalog
+from steadytrain.diagnosis.cause import Expectation
+from steadytrain.diagnosis.causes import Cause, Signature
+from steadytrain.diagnosis.interventions import CLIP
+from steadytrain.diagnosis.trial_effects import ALIKE, COLUMNS, MATRIX
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.trial_catalog import trials
+
+ROOT = Path(__file__).parents[2]
+CAUSES = cause_catalog.shipped()
+TRIALS = {trial.name for trial in trials()}
+BY_HAND = {"layer-norm"}
+"""A norm before a layer, where the trial of that name replaces batch norms."""
+
+# fmt: off
+PROMISED = (
+    "bad-batch", "nonfinite-input", "no-supervised-tokens", "token-out-of-range", "tokenizer-mismatch",
+    "label-misalignment", "padding-in-loss", "label-leakage", "causal-leak", "data-shift", "unshuffled-data",
+    "repeated-data", "infeasible-target", "loss-function-misuse", "shape-broadcast", "singular-operation",
+    "half-precision-overflow", "gradient-underflow", "lost-updates", "optimizer-epsilon-underflow",
+    "fully-masked-attention", "low-precision-positions", "compiled-code-mismatch", "custom-operation-fault",
+    "hardware-fault", "learning-rate-too-high", "learning-rate-too-low", "missing-warmup", "second-moment-lag",
+    "stale-optimizer-state", "missing-zero-grad", "clip-before-unscale", "accumulation-scaling",
+    "weight-decay-misuse", "scheduler-misstep", "frozen-parameters", "parameters-not-in-optimizer",
+    "detached-graph", "bad-initialization", "uninitialized-parameters", "dead-units", "normalization-misuse",
+    "attention-logit-growth", "output-logit-drift", "embedding-gradient-spike", "tied-weights-broken",
+    "train-eval-mode", "router-collapse", "forgetting", "unsynchronized-gradients", "rank-divergence",
+    "loss-scale-disagreement", "nondeterminism",
+)
+# fmt: on
+every_cause = pytest.mark.parametrize("name", CAUSES)
+
+
+def test_the_names_are_the_promised_ones() -> None:
+    assert sorted(CAUSES) == sorted(PROMISED)
+
+
+@every_cause
+def test_it_is_final_and_documented(name: str) -> None:
+    cause = CAUSES[name]
+    found = cause_catalog.explanation_of(name, cause)
+    if sys.version_info >= (3, 11):
+        assert type(cause).__final__  # type: ignore[attr-defined]
+    assert found.summary.endswith(".")
+    assert found.summary.count(". ") == 0
+    assert found.means
+    assert found.causes.startswith("- ")
+    assert found.next.startswith("1. ")
+    assert found.source
+    assert found.grade in "ABCD"
+    assert cause.base_rate > 0
+    assert max(len(line) for line in found.text().splitlines()) <= 120
+
+
+@every_cause
+def test_its_rivals_exist_and_know_it(name: str) -> None:
+    for rival in CAUSES[name].rivals:
+        assert rival != name
+        assert name in CAUSES[rival].rivals, f"{rival} does not list {name}"
+
+
+@every_cause
+def test_it_names_trials_that_exist_and_expects_what_it_rests_on(name: str) -> None:
+    cause = CAUSES[name]
+    named = {one.trial for one in cause.interventions if one.trial}
+    assert {*cause.confirming, *cause.spared, *cause.expects, *named} <= TRIALS
+    assert not {*cause.confirming} & {*cause.spared}
+    for trial in cause.confirming:
+        assert cause.expected(trial) in ("removed", "either")
+    for trial in cause.spared:
+        assert cause.expected(trial) in ("persists", "either")
+
+
+def test_every_trial_is_what_some_cause_expects_a_control_or_a_group_test() -> None:
+    """A trial that no cause knows tells nothing; a name of a trial that is not there is a promise that is not kept."""
+    known = {name for cause in CAUSES.values() for name in (*cause.expects, *cause.confirming, *cause.spared)}
+    known |= {one.trial for cause in CAUSES.values() for one in cause.interventions if one.trial}
+    assert known <= TRIALS
+    assert TRIALS - known == set()
+
+
+@every_cause
+def test_an_intervention_of_a_trials_name_is_tried_by_that_trial(name: str) -> None:
+    """What a hand has to do has another name than what a replay can try."""
+    for one in CAUSES[name].interventions:
+        if one.name in TRIALS and one.trial != one.name:
+            assert one.trial is not None or one.name in BY_HAND, one.name
+
+
+@every_cause
+def test_its_interventions_have_rungs(name: str) -> None:
+    interventions = CAUSES[name].interventions
+    assert interventions
+    assert all(1 <= one.rung <= 7 for one in interventions)
+    assert len({one.name for one in interventions}) == len(interventions)
+
+
+def test_the_table_is_whole() -> None:
+    assert set(MATRIX) <= TRIALS
+    assert set(ALIKE) <= TRIALS
+    for trial, row in MATRIX.items():
+        assert len(row.split()) == len(COLUMNS), trial
+        assert set(row.split()) <= {"+", "-", "o"}, trial
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    assert (ROOT / "docs" / "causes.md").read_text(encoding="utf-8") == cause_catalog.catalog_page()
+
+
+def test_an_unknown_name_lists_what_is_near() -> None:
+    with pytest.raises(UsageError, match="bad-batch"):
+        cause_catalog.explanation("bad_bach")
+
+
+# Causes of other packages.
+
+
+@final
+class StrangeWeather(Cause):
+    """The sun shone on the machine."""
+
+    base_rate = 1.0
+    expects: dict[str, Expectation] = {}  # noqa: RUF012 - as somebody may write it
+    interventions = (CLIP,)
+    grade = "D"
+    source = "a neighbour"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature()
+
+
+class BadBatch(StrangeWeather):  # type: ignore[misc]
+    """Has a name that is taken."""
+
+
+class Silent(Cause):
+    """Says nothing of itself."""
+
+    def signature(self, case: Case) -> Signature:
+        return Signature()
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    points = [EntryPoint(name, f"{__name__}:{name}", cause_catalog.GROUP) for name in names]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == cause_catalog.GROUP else [])
+    cause_catalog.causes.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> object:
+    yield
+    cause_catalog.causes.cache_clear()
+
+
+def test_a_cause_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "StrangeWeather")
+    assert "strange-weather" in cause_catalog.causes()
+    assert cause_catalog.broken() == ()
+    assert "The sun shone" in cause_catalog.explanation("strange-weather").text()
+    assert "strange-weather" not in cause_catalog.catalog_page()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("BadBatch", "is taken"), ("Silent", "base_rate"), ("Gone", "AttributeError")]
+)
+def test_a_broken_one_is_told_and_the_others_work(monkeypatch: pytest.MonkeyPatch, name: str, why: str) -> None:
+    install(monkeypatch, name, "StrangeWeather")
+    assert len(cause_catalog.causes()) == len(CAUSES) + 1
+    (failed,) = cause_catalog.broken()
+    assert why in failed.why

@@ -1,0 +1,378 @@
+"""What each cause sees in a case, and what it does not see in a healthy one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from steadytrain.core.model import Finding, Located, OperandRange, Phase, Symptom
+from steadytrain.diagnosis.cause import CERTAIN, STRONG
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import Case
+from trial_cases import finite_case
+
+CAUSES = causes()
+
+HEALTHY: dict[str, Any] = {
+    "batch_nonfinite": [],
+    "batch_norm_modules": [],
+    "betas": [0.9, 0.999],
+    "broadcast": [],
+    "causal_gradient": 0.0,
+    "clip_before_backward": False,
+    "clip_before_unscale": False,
+    "clipped": False,
+    "compiled": [],
+    "custom_operations": [],
+    "dead_units": {},
+    "decay_per_step": 2e-05,
+    "decay_share_of_update": 0.01,
+    "detached_calls": [],
+    "epsilon": 1e-08,
+    "epsilon_lost": False,
+    "eval_left_on": False,
+    "frozen_share": 0.0,
+    "gradients_carried_over": False,
+    "initial_loss": 4.6,
+    "label_shift": {"0": 3.2, "1": 2.0, "2": 3.2, "3": 3.4},
+    "label_shift_trained": 1,
+    "labels_ignored_share": 0.0,
+    "labels_leaked": [],
+    "loss_divided": False,
+    "lost_update_share": 0.0,
+    "modules_in_eval": [],
+    "optimizer": "AdamW",
+    "pad_share": 0.05,
+    "pad_supervised_share": 0.3,
+    "pad_id": 0,
+    "parameter_dtypes": {"float32": 36},
+    "parameters_not_in_optimizer": [],
+    "parameters_strange": {},
+    "parameters_without_gradient": [],
+    "parameters_zero_gradient": [],
+    "backwards_per_step": 1.0,
+    "ranks": 1,
+    "repeated_batches": 0.0,
+    "repeated_rows": 0.03,
+    "scaler": False,
+    "second_moment_below_epsilon": 0.0,
+    "tied_broken": [],
+    "token_largest": 95,
+    "token_rows": 96,
+    "tokens_out_of_range": 0,
+    "uniform_loss": 4.56,
+    "update_ratio": 0.005,
+    "update_ratio_median": 0.004,
+    "weight_decay": 0.01,
+    "zero_grad_calls": 1.0,
+}
+
+HALF = {"parameter_dtypes": {"float16": 3}, "autocast_dtype": "float16"}
+
+# What a survey of the fault finds beside what is healthy, and the symptom that goes with it.
+SICK: dict[str, tuple[dict[str, Any], str]] = {
+    "no-supervised-tokens": ({"labels_ignored_share": 1.0, "rows_without_labels": [0, 1]}, "nonfinite-loss"),
+    "nonfinite-input": ({"batch_nonfinite": [{"step": 90, "input": "0", "rows": [3], "count": 1}]}, "nonfinite-loss"),
+    "token-out-of-range": ({"tokens_out_of_range": 2, "token_largest": 120}, "nonfinite-loss"),
+    "tokenizer-mismatch": ({"tokenizer_size": 200, "token_unknown_share": 0.4}, "plateau"),
+    "label-misalignment": ({"label_shift_trained": 2}, "plateau"),
+    "padding-in-loss": ({"pad_share": 0.5, "pad_supervised_share": 0.5}, "plateau"),
+    "label-leakage": ({"labels_leaked": [{"input": 64, "share": 1.0}]}, "loss-collapse"),
+    "causal-leak": ({"causal_gradient": 0.4}, "loss-collapse"),
+    "data-shift": ({"data_shift": 4.0, "loss_excess": 1.4}, "divergence"),
+    "unshuffled-data": ({"token_rows": None, "labels_sorted": 9.0, "loader_shuffles": False}, "oscillation"),
+    "repeated-data": ({"repeated_batches": 0.5}, "validation-gap"),
+    "infeasible-target": ({"targets_out_of_reach": 0.6}, "plateau"),
+    "loss-function-misuse": ({"probabilities_as_logits": ["train.py:9"]}, "plateau"),
+    "shape-broadcast": ({"broadcast": ["loss: [64, 1] with [64]"]}, "plateau"),
+    "half-precision-overflow": ({**HALF, "half_overflow": ["linear at m.py:3"], "half_peak": 0.9}, "nonfinite-loss"),
+    "gradient-underflow": (
+        {**HALF, "gradient_underflow_share": 0.9, "gradient_zero_share_by_float32": 0.01},
+        "no-learning",
+    ),
+    "lost-updates": ({"parameter_dtypes": {"bfloat16": 3}, "lost_update_share": 0.9}, "lost-updates"),
+    "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
+    "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
+    "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
+    "compiled-code-mismatch": (
+        {"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0},
+        "plateau",
+    ),
+    "custom-operation-fault": (
+        {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},
+        "plateau",
+    ),
+    "learning-rate-too-low": ({"update_ratio": 1e-6, "update_ratio_median": 1e-7}, "no-learning"),
+    "second-moment-lag": ({"second_moment_lag": {"a": 6.0}}, "second-moment-lag"),
+    "stale-optimizer-state": ({"state_step_lag": 500, "state_loaded_optimizer": True}, "update-norm-spike"),
+    "missing-zero-grad": ({"gradients_carried_over": True, "zero_grad_calls": 0.0}, "exploding-gradients"),
+    "clip-before-unscale": ({"scaler": True, "clipped": True, "clip_before_unscale": True}, "no-learning"),
+    "accumulation-scaling": ({"backwards_per_step": 16.0}, "divergence"),
+    "weight-decay-misuse": ({"decay_per_step": 0.1, "decay_share_of_update": 0.9}, "no-learning"),
+    "scheduler-misstep": ({"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": 8.0}, "plateau"),
+    "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
+    "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
+    "detached-graph": (
+        {"parameters_without_gradient": ["a"], "parameters_cut_off": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
+        "frozen-parameters",
+    ),
+    "bad-initialization": ({"initial_scale": {"a": 40.0}, "initial_loss": 30.0}, "exploding-gradients"),
+    "uninitialized-parameters": ({"parameters_strange": {"head": 1e30}}, "nonfinite-loss"),
+    "dead-units": ({"dead_units": {"a": 0.95}}, "dead-units"),
+    "normalization-misuse": ({"batch_norm_modules": ["n"], "batch_norm_values": 2}, "no-learning"),
+    "attention-logit-growth": ({"attention_logit_largest": 5000.0}, "attention-logit-growth"),
+    "output-logit-drift": ({"log_partition": 80.0}, "output-logit-drift"),
+    "embedding-gradient-spike": ({"embedding_gradient_share": 0.97}, "embedding-gradient-spike"),
+    "tied-weights-broken": ({"tied_broken": [["embed", "head"]]}, "plateau"),
+    "train-eval-mode": ({"eval_left_on": True, "modules_in_eval": ["drop"]}, "plateau"),
+    "router-collapse": (
+        {"router_share": {"r": 0.98}, "router_experts": {"r": 8}, "router_balanced": False},
+        "expert-load-collapse",
+    ),
+    "forgetting": ({}, "forgetting"),
+    "unsynchronized-gradients": ({"ranks": 4, "ranks_synchronized": False}, "divergence"),
+    "rank-divergence": ({"ranks": 4, "ranks_synchronized": True, "rank_parameters_differ": ["a"]}, "divergence"),
+}
+
+
+def case_of(facts: dict[str, Any], symptom: str = "loss-spike", **changed: Any) -> Case:
+    seen = Symptom(symptom, "warning", 90, 92, f"{symptom} was seen", tensors=("layers.1.weight",))
+    known = {name: value for name, value in {**HEALTHY, **facts}.items() if value is not None}
+    return finite_case(symptom=seen, symptoms=(seen,), facts=known, **changed)
+
+
+def first(case: Case) -> str:
+    suspects = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    return next(iter(weigh(suspects, ())))
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_its_own_fault_puts_it_first(name: str) -> None:
+    facts, symptom = SICK[name]
+    assert first(case_of(facts, symptom)) == name
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_healthy_survey_breaks_no_rule(name: str) -> None:
+    """Facts of a sound run, whatever was raised: no rule is broken and nothing is certain."""
+    for symptom in ("loss-spike", "divergence", "no-learning"):
+        signature = CAUSES[name].signature(case_of({}, symptom))
+        assert signature.broken_invariant is None
+        assert signature.broken_equivalence is None
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_without_a_survey_nothing_is_broken_and_nothing_is_raised(name: str) -> None:
+    signature = CAUSES[name].signature(finite_case())
+    assert signature.broken_invariant is None
+
+
+def test_a_run_without_a_symptom_and_a_sound_survey_is_unknown() -> None:
+    case = replace(case_of({}), symptom=None, symptoms=())
+    assert first(case) == "unknown"
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_signature_is_a_function_of_the_case(name: str) -> None:
+    facts, symptom = SICK.get(name, ({}, "loss-spike"))
+    case = case_of(facts, symptom)
+    assert CAUSES[name].signature(case) == CAUSES[name].signature(case)
+
+
+def located(operation: str, dtype: str = "torch.float32") -> Finding:
+    operand = OperandRange("self", (3,), dtype, "cpu", 0.0, 1.0, zeros=1)
+    where = Located(
+        "forward", operation, "inf", "layers.1", "train.py", 7, "x.log()", (operand,), (), "the loss", "traced"
+    )
+    return Finding(where, "found")
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "facts", "name"),
+    [
+        ("aten.log.default", "torch.float32", {}, "singular-operation"),
+        ("aten.sqrt.default", "torch.float32", {}, "singular-operation"),
+        ("aten.div.Tensor", "torch.float32", {}, "singular-operation"),
+        ("aten.mm.default", "torch.float16", {**HALF, "half_peak": 0.9}, "half-precision-overflow"),
+        ("aten._softmax.default", "torch.float32", {"fully_masked_rows": 2}, "fully-masked-attention"),
+    ],
+)
+def test_the_first_bad_operation_tells(operation: str, dtype: str, facts: dict[str, Any], name: str) -> None:
+    case = case_of(facts, "nonfinite-loss", finding=located(operation, dtype))
+    assert first(case) == name
+    assert CAUSES[name].signature(case).layer == "layers.1"
+
+
+@pytest.mark.parametrize("phase", ["loss", "forward"])
+def test_an_operation_of_the_loss_or_of_the_whole_model_lies_in_no_layer(phase: Phase) -> None:
+    """The first tensor whose gradient it broke is named by the symptom, and is no place to look."""
+    found = located("aten.div.Tensor")
+    assert found.located is not None
+    outside = replace(found, located=replace(found.located, phase=phase, module=""))
+    case = case_of({}, "nonfinite-loss", finding=outside)
+    assert CAUSES["singular-operation"].signature(case).layer is None
+
+
+@pytest.mark.parametrize(
+    ("first_difference", "name"), [(90, "hardware-fault"), (89, "hardware-fault"), (82, None)], ids=str
+)
+def test_a_fault_that_a_replay_leaves_out_came_from_outside(first_difference: int, name: str | None) -> None:
+    facts = {
+        "replay_exact": False,
+        "first_difference": {"step": first_difference, "phase": "forward", "tensor": "loss"},
+    }
+    case = case_of(facts, "nonfinite-loss", finding=located("aten.native_layer_norm.default"))
+    assert (first(case) == "hardware-fault") is (name is not None)
+    assert not any(sign.weight >= CERTAIN for sign in CAUSES["singular-operation"].signature(case).signs)
+
+
+def test_a_rate_that_jumped_points_at_the_rate() -> None:
+    case = case_of({}, "divergence")
+    window = case.window
+    rates = window.signals["learning_rate"].copy()
+    rates[88:] *= 30
+    jumped = replace(case, window=replace(window, signals={**window.signals, "learning_rate": rates}))
+    assert first(jumped) == "learning-rate-too-high"
+
+
+def test_rows_that_stand_out_are_named() -> None:
+    case = case_of({"rows_suspect": [3, 5], "loss_excess": 9.0})
+    assert CAUSES["bad-batch"].signature(case).batch_rows == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"compiled_difference": 1e5, "compiled_rounding": 3.0}, True),
+        ({"compiled_difference": 1e4, "compiled_rounding": 5e3}, False),
+        ({"compiled_difference": 1e5}, False),
+        ({"compiled_difference": 12.0, "compiled_rounding": 1.0}, False),
+    ],
+    ids=["no rounding", "as much as its own rounding", "no control", "rounding"],
+)
+def test_compiled_code_is_held_against_the_rounding_of_the_model(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["compiled-code-mismatch"].signature(case_of({"compiled": ["net"], **facts}, "plateau"))
+    assert (signature.broken_equivalence is not None) is rule_broken
+
+
+CUT = {"parameters_without_gradient": ["a", "b"], "detached_calls": ["m.py:4: x.detach()"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken", "proven"),
+    [
+        ({}, False, False),
+        ({"parameters_cut_off": ["a"]}, True, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.0}, False, False),
+        ({"parameters_cut_off": ["a"], "cut_off_moves_output": 0.02}, True, True),
+        ({"parameters_cut_off": ["a"], "parameters_not_in_optimizer": ["a", "b"]}, False, False),
+        ({"modules_output_detached": ["c"]}, False, False),
+    ],
+    ids=["a detach elsewhere", "behind the cut", "output stays", "output moves", "nobody's", "another module"],
+)
+def test_a_cut_is_one_that_the_parameters_lie_behind(facts: dict[str, Any], rule_broken: bool, proven: bool) -> None:
+    """A detached number for a log says nothing of a layer that is not used."""
+    signature = CAUSES["detached-graph"].signature(case_of({**CUT, **facts}, "no-learning"))
+    assert (signature.broken_invariant is not None) is rule_broken
+    assert (signature.broken_equivalence is not None) is proven
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"frozen_share": 1.0}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 1}, "update_ratio": None}, True),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}}, False),
+        ({"frozen_share": 0.999, "parameter_dtypes": {"float32": 64}, "update_ratio": None}, False),
+    ],
+    ids=["all", "all but a bias", "adapters", "all biases"],
+)
+def test_a_base_may_be_frozen_by_design(facts: dict[str, Any], rule_broken: bool) -> None:
+    signature = CAUSES["frozen-parameters"].signature(case_of({"parameters_frozen": ["a"], **facts}, "plateau"))
+    assert (signature.broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(
+    ("ratios", "name"),
+    [((0.5, 1e-5), "missing-warmup"), ((1e-5, 1e-5), "bad-initialization")],
+    ids=["training took them apart", "apart from the first step on"],
+)
+def test_what_training_took_apart_was_not_begun_so(ratios: tuple[float, float], name: str) -> None:
+    facts = {"surveyed_first_step": 1, "gradient_ratio": ratios[0], "gradient_ratio_last": ratios[1]}
+    case = case_of({**facts, "warmup_seen": False}, "vanishing-gradients")
+    weights = {one: CAUSES[one].signature(case).weight for one in ("missing-warmup", "bad-initialization")}
+    assert max(weights, key=lambda one: weights[one]) == name
+
+
+@pytest.mark.parametrize(
+    ("facts", "speaks"),
+    [
+        ({"repeated_rows": 0.48}, False),
+        ({"repeated_rows": 0.48, "surveyed_rows": 1700, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.3, "surveyed_rows": 1400, "dataset_rows": 1500}, False),
+        ({"repeated_rows": 0.7, "surveyed_rows": 1400, "dataset_rows": 1500}, True),
+    ],
+    ids=["a small data set", "more than an epoch", "drawn with replacement", "within an epoch"],
+)
+def test_rows_of_a_small_data_set_come_again(facts: dict[str, Any], speaks: bool) -> None:
+    signature = CAUSES["repeated-data"].signature(case_of(facts, "dead-units"))
+    assert any(sign.weight > 0 for sign in signature.signs) is speaks
+
+
+@pytest.mark.parametrize(("share", "rule_broken"), [(26 / 27, False), (20 / 27, True)], ids=["one batch", "some"])
+def test_one_batch_in_every_step_is_meant_so(share: float, rule_broken: bool) -> None:
+    """All data at once, as with graphs."""
+    case = replace(case_of({"repeated_batches": share, "surveyed_steps": 27}), symptom=None, symptoms=())
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+def test_a_head_that_is_trained_alone_is_meant_so_until_something_is_raised() -> None:
+    case = case_of({"parameters_not_in_optimizer": ["body.weight"]}, "frozen-parameters")
+    cause = CAUSES["parameters-not-in-optimizer"]
+    assert cause.signature(case).broken_invariant is not None
+    assert cause.signature(replace(case, symptom=None, symptoms=())).broken_invariant is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule_broken"),
+    [
+        ({"repeated_after": 1}, False),
+        ({"repeated_after": 1, "workers": 4}, True),
+        ({"repeated_after": 8}, True),
+    ],
+    ids=["two updates on a batch", "workers that read the same", "drawn again"],
+)
+def test_a_batch_that_comes_twice_in_a_row_is_meant_so(facts: dict[str, Any], rule_broken: bool) -> None:
+    case = case_of({"repeated_batches": 0.5, "surveyed_steps": 27, **facts}, "plateau")
+    assert (CAUSES["repeated-data"].signature(case).broken_invariant is not None) is rule_broken
+
+
+@pytest.mark.parametrize(("burst_at", "share"), [(None, "more"), (620, "less"), (400, "more")], ids=str)
+def test_units_that_die_of_a_burst_are_its_scar(burst_at: int | None, share: str) -> None:
+    died = Symptom("dead-units", "critical", 624, 688, "units died")
+    burst = Symptom("loss-spike", "note", burst_at or 0, 630, "it spiked")
+    seen = (died,) if burst_at is None else (died, burst)
+    case = replace(case_of({"dead_units": {"a": 1.0}}), symptom=died, symptoms=seen, onset=624)
+    assert (CAUSES["dead-units"].signature(case).weight > STRONG) is (share == "more")
+
+
+@pytest.mark.parametrize("ago", [0, 4, 12, 40])
+def test_a_rate_that_leapt_for_a_moment_is_seen_from_readings_that_come_late(ago: int) -> None:
+    case = case_of({}, "dead-units")
+    rates = case.window.signals["learning_rate"].copy()
+    rates[90 - ago - 1 : 90 - ago + 2] *= 100
+    window = replace(case.window, signals={**case.window.signals, "learning_rate": rates})
+    signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
+    assert any("learning rate rose" in sign.what for sign in signs) is (ago <= 12)
+
+
+def test_parameters_without_a_gradient_have_none() -> None:
+    symptom = Symptom("frozen-parameters", "warning", 1, 96, "no gradient", tensors=("stem.weight",))
+    facts = {**HEALTHY, "parameters_without_gradient": ["stem.weight"], "warmup_seen": False}
+    case = replace(finite_case(), symptom=symptom, symptoms=(symptom,), onset=1).with_facts(facts)
+    said = [sign.what for sign in CAUSES["frozen-parameters"].signature(case).signs]
+    assert "every parameter is trainable and has a gradient" not in said
+    assert CAUSES["missing-warmup"].signature(case).ruled_out

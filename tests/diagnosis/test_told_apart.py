@@ -1,0 +1,178 @@
+"""Causes that were once taken for each other, on facts as a survey gave them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.cause import CERTAIN
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.trial import Effect, Verdict
+from steadytrain.experiments.trial_catalog import trial
+from trial_cases import finite_case
+
+CAUSES = causes()
+
+
+def case_of(facts: dict[str, Any], symptom: str | None, **changed: Any) -> Case:
+    seen = Symptom(symptom or "", "warning", 90, 92, f"{symptom} was seen", tensors=("layers.1.weight",))
+    symptoms = (seen,) if symptom else ()
+    return finite_case(symptom=seen if symptom else None, symptoms=symptoms, facts=facts, **changed)
+
+
+def order(case: Case) -> list[str]:
+    return list(weigh([Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()], ()))
+
+
+SHIFTED = {"data_shift": 23.3, "batch_distance": 22.7, "token_rows": 96, "uniform_loss": 4.56, "labels_sorted": 2.1}
+
+
+def _with_a_jump(case: Case, at: int, loss: float) -> Case:
+    signals = {name: values.copy() for name, values in case.window.signals.items()}
+    signals["loss"][case.window.steps == at] = loss
+    return replace(case, window=replace(case.window, signals=signals))
+
+
+def test_the_same_text_in_other_numbers_is_another_tokenizer_and_not_other_data() -> None:
+    numbered = _with_a_jump(case_of({**SHIFTED, "token_overlap": [0.17, 0.96]}, "loss-spike"), 90, 5.79)
+    assert order(numbered).index("tokenizer-mismatch") < order(numbered).index("data-shift")
+    other = _with_a_jump(case_of({**SHIFTED, "token_overlap": [0.2, 0.7]}, "loss-spike"), 90, 5.79)
+    assert order(other)[0] == "data-shift"
+
+
+@pytest.mark.parametrize(("share", "certain"), [(0.8, False), (1.0, True)])
+def test_a_layer_that_is_wholly_dead_is_certain(share: float, certain: bool) -> None:
+    signs = CAUSES["dead-units"].signature(case_of({"dead_units": {"mlp.1": share}}, "dead-units")).signs
+    assert any(sign.weight >= CERTAIN for sign in signs) is certain
+
+
+@pytest.mark.parametrize(("shift", "proven"), [(1, True), (2, True), (0, False), (None, False)])
+def test_reading_later_tokens_is_a_leak_only_for_who_has_to_tell_them(shift: int | None, proven: bool) -> None:
+    """An encoder that tells hidden or tagged tokens may read in both directions."""
+    facts = {"causal_gradient": 4.7, "label_shift_trained": shift}
+    case = case_of({name: value for name, value in facts.items() if value is not None}, None)
+    assert (CAUSES["causal-leak"].signature(case).broken_equivalence is not None) is proven
+
+
+@pytest.mark.parametrize(("share", "certain"), [(0.6, False), (1.0, True)])
+def test_one_expert_that_gets_everything_is_certain(share: float, certain: bool) -> None:
+    facts = {"router_share": {"router": share}, "router_experts": {"router": 8}}
+    signature = CAUSES["router-collapse"].signature(case_of(facts, "expert-load-collapse"))
+    assert signature.layer == "router"
+    assert any(sign.weight >= CERTAIN for sign in signature.signs) is certain
+
+
+@pytest.mark.parametrize(
+    ("lines", "symptom", "broken"),
+    [(1, "divergence", True), (16, "divergence", False), (1, None, False), (None, "divergence", True)],
+    ids=["one line", "a line for each loss", "nothing went wrong", "lines unknown"],
+)
+def test_losses_that_are_summed_are_a_fault_where_something_went_wrong(
+    lines: int | None, symptom: str | None, broken: bool
+) -> None:
+    facts = {"backwards_per_step": 16.0, "loss_divided": False} | ({"backward_lines": lines} if lines else {})
+    signature = CAUSES["accumulation-scaling"].signature(case_of(facts, symptom))
+    assert (signature.broken_invariant is not None) is broken
+
+
+@pytest.mark.parametrize(
+    ("facts", "broken"),
+    [
+        ({"loader_shuffles": False, "labels_sorted": 3.0}, True),
+        ({"loader_shuffles": True, "labels_sorted": 9.0, "label_mix_change": 2.0}, False),
+        ({"labels_sorted": 9.0, "label_mix_change": 2.0}, False),
+        ({"labels_sorted": 9.0, "label_mix_change": 20.0}, True),
+        ({"loader_shuffles": False, "labels_sorted": 1.0}, False),
+    ],
+    ids=["in order", "classes side by side on purpose", "the same with no loader", "no loader, in order", "on disk"],
+)
+def test_labels_side_by_side_are_an_order_where_the_mix_changes(facts: dict[str, Any], broken: bool) -> None:
+    signature = CAUSES["unshuffled-data"].signature(case_of(facts, None))
+    assert (signature.broken_invariant is not None) is broken
+
+
+@pytest.mark.parametrize(
+    ("calls", "planned", "broken"), [(1.0, 100, False), (8.0, 100, True), (8.0, 800, False), (8.0, None, False)]
+)
+def test_a_schedule_that_is_stepped_often_may_be_planned_so(calls: float, planned: int | None, broken: bool) -> None:
+    """The run made 100 updates."""
+    facts = {"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": calls, "scheduler_planned": planned}
+    known = {name: value for name, value in facts.items() if value is not None}
+    signature = CAUSES["scheduler-misstep"].signature(case_of(known, None))
+    assert (signature.broken_invariant is not None) is broken
+
+
+def test_a_second_moment_that_is_behind_is_told_by_what_is_remembered_and_not_by_epsilon() -> None:
+    """Outcomes of a run whose gradients grew 140 times, with a beta2 of 0.9999."""
+    case = case_of({"second_moment_lag": {"out.weight": 9.0}, "betas": [0.9, 0.9999]}, "second-moment-lag")
+    effects: dict[str, Effect] = {
+        "unchanged": "persists", "beta2-lower": "removed", "drop-batch": "persists", "epsilon-up": "persists",
+        "learning-rate-tenth": "removed", "reset-moments": "persists", "rewarm": "persists",
+        "update-clipping": "persists",
+    }  # fmt: skip
+    everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    verdicts = [Verdict(name, effect, why="so it was") for name, effect in effects.items()]
+    known = Circumstances("second-moment-lag", Control(True, True, True, "the update grows 7 times"), True, (), "run")
+    answer = conclude(everyone, verdicts, known)
+    assert answer.verdict == "second-moment-lag"
+    assert answer.diagnoses[0].status in ("likely", "confirmed")
+
+
+def test_the_table_whose_gradient_is_shrunk_is_the_one_that_the_symptom_names() -> None:
+    seen = Symptom("embedding-gradient-spike", "warning", 90, 92, "it rose", tensors=("words.weight",))
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={"embedding_gradient_share": 0.8})
+    plan = trial("embedding-gradient-shrink").plan(case)
+    assert isinstance(plan, tuple)
+    assert plan[0].changes[0].values["layers"][0] == "words.weight"
+
+
+def test_a_spike_of_the_embedding_outlives_trials_that_do_not_touch_it() -> None:
+    """Outcomes of a run into which tokens came whose rows are almost zero."""
+    seen = Symptom("embedding-gradient-spike", "warning", 90, 92, "it rose", tensors=("words.weight",))
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={"embedding_gradient_share": 0.8, "update_ratio": 8e-4})
+    persists = ("unchanged", "beta2-lower", "drop-batch", "epsilon-up", "learning-rate-tenth", "reset-moments")
+    everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    belief = weigh(everyone, [Verdict(name, "persists", why="so it was") for name in persists])
+    assert next(iter(belief)) == "embedding-gradient-spike"
+
+
+@pytest.mark.parametrize(
+    ("after", "dataset", "broken"), [(16, 256, False), (15, 256, False), (4, 256, True), (16, None, True)]
+)
+def test_an_epoch_in_the_same_order_repeats_batches_and_means_to(after: int, dataset: int | None, broken: bool) -> None:
+    facts = {"repeated_batches": 0.3, "repeated_after": after, "surveyed_steps": 24, "surveyed_rows": 384}
+    known = facts | ({"dataset_rows": dataset} if dataset else {})
+    signature = CAUSES["repeated-data"].signature(case_of(known, None))
+    assert (signature.broken_invariant is not None) is broken
+
+
+@pytest.mark.parametrize(
+    ("rate", "loss", "speaks"),
+    [(1.0, 1.0, True), (0.01, 1.0, False), (1.0, 0.05, False)],
+    ids=["all the time", "the rate came down", "it was learnt"],
+)
+def test_short_steps_at_the_end_are_no_sign_where_nothing_went_wrong(rate: float, loss: float, speaks: bool) -> None:
+    case = case_of({"update_ratio": 2e-5, "update_ratio_median": 1e-6}, None)
+    signals = {name: values.copy() for name, values in case.window.signals.items()}
+    for name, share in (("learning_rate", rate), ("loss", loss)):
+        signals[name] *= np.linspace(1.0, share, len(signals[name]))
+    case = replace(case, window=replace(case.window, signals=signals))
+    signs = CAUSES["learning-rate-too-low"].signature(case).signs
+    assert any(sign.weight > 0 for sign in signs) is speaks
+
+
+def test_gradients_that_are_clipped_to_nothing_are_no_low_rate() -> None:
+    facts = {"update_ratio": 2e-6, "update_ratio_median": 2e-6, "clipped": True}
+    low, clipped = (
+        CAUSES["learning-rate-too-low"].signature(case_of({**facts, "clip_coefficient": share}, "no-learning"))
+        for share in (1.0, 1e-4)
+    )
+    assert low.weight - clipped.weight > 2.0

@@ -1,0 +1,140 @@
+"""Schedules: the same probes at the same places, whatever is left out or replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from steadytrain.core.model import Symptom
+from steadytrain.experiments.case import Case, leading_symptom
+from steadytrain.experiments.trial import NotApplicable, Spec
+from steadytrain.experiments.trial_catalog import trial
+from trial_cases import finite_case
+
+
+def planned(name: str, case: Case) -> tuple[Spec, ...]:
+    plan = trial(name).plan(case)
+    assert not isinstance(plan, NotApplicable), plan.why
+    return plan
+
+
+def only(name: str, case: Case) -> Spec:
+    plan = trial(name).plan(case)
+    assert not isinstance(plan, NotApplicable), plan
+    assert len(plan) == 1
+    return plan[0]
+
+
+def fed(spec: Spec) -> list[int | None]:
+    return [entry.step for entry in spec.schedule if entry.role != "probe"]
+
+
+def test_it_begins_with_the_newest_snapshot_that_leaves_steps_before_the_onset() -> None:
+    assert finite_case().begin == 81
+    assert finite_case(begins=(1, 33, 88)).begin == 33
+    assert finite_case(begins=(1, 33, 87)).begin == 87
+    assert finite_case(begins=(89,)).begin == 89
+    assert finite_case(begins=(90,)).begin is None
+    assert finite_case().earlier_begin == 33
+
+
+def test_the_ordinary_schedule() -> None:
+    case = finite_case()
+    spec = only("unchanged", case)
+    assert spec.begin == 81
+    assert case.steps_after == 27
+    assert fed(spec) == [*range(82, 101), *[None] * 17]  # the tape ends with step 100
+    probes = [at for at, entry in enumerate(spec.schedule) if entry.role == "probe"]
+    assert {spec.schedule[at].step for at in probes} == set(case.probe_steps())
+    assert probes[:4] == [0, 1, 2, 3]
+    assert probes[-1] == len(spec.schedule) - 1
+    assert all(step <= 81 for step in case.probe_steps())
+    assert 1 not in case.probe_steps()
+
+
+def test_the_lead_is_all_steps_while_they_take_little() -> None:
+    assert finite_case().lead(81) == "all"
+    assert finite_case(step_s=10.0).lead(81) == "one"
+    assert finite_case(step_s=10.0).lead(None) == "all"
+
+
+def test_trials_have_their_probes_at_the_same_places() -> None:
+    case = finite_case()
+    control = only("unchanged", case)
+    places = [at for at, entry in enumerate(control.schedule) if entry.role == "probe"]
+    for name in ("fresh-data", "reorder", "suspect-batch-earlier", "float32", "synthetic-batch"):
+        spec = only(name, case)
+        assert [at for at, entry in enumerate(spec.schedule) if entry.role == "probe"] == places, name
+
+
+def test_dropped_batches_are_refused_and_not_skipped() -> None:
+    alone, beside = planned("drop-batch", finite_case())
+    for spec, refused in ((alone, [90]), (beside, [89, 90, 91])):
+        assert fed(spec) == fed(only("unchanged", finite_case()))
+        assert [entry.step for entry in spec.schedule if entry.role == "refused"] == refused
+    assert (alone.repeat, beside.repeat) == (0, 1)
+
+
+def test_right_after_the_snapshot_there_is_no_neighbour_to_blame() -> None:
+    (alone,) = planned("drop-batch", finite_case(begins=(89,)))
+    assert [entry.step for entry in alone.schedule if entry.role == "refused"] == [90]
+
+
+def test_fresh_data_is_of_before_the_onset() -> None:
+    steps = fed(only("fresh-data", finite_case()))
+    assert steps[:7] == list(range(82, 89))
+    assert all(step is not None and step <= 81 for step in steps[7:])
+
+
+def test_the_other_half_of_the_two_by_two() -> None:
+    steps = fed(only("suspect-batch-earlier", finite_case()))
+    assert steps[:4] == [89, 90, 82, 83]
+    assert sorted(step for step in steps if step) == list(range(82, 101))
+
+
+def test_another_order_has_each_step_once() -> None:
+    steps = fed(only("reorder", finite_case()))
+    assert sorted(step for step in steps if step) == list(range(82, 101))
+    assert steps[:19] != list(range(82, 101))
+
+
+def test_without_a_snapshot_the_script_begins_by_itself() -> None:
+    case = finite_case(begins=(), onset=4)
+    spec = only("float32", case)
+    assert spec.begin is None
+    assert fed(spec) == [None] * (4 + case.steps_after)
+    why = trial("float32").plan(replace(case, step_s=60.0))
+    assert isinstance(why, NotApplicable)
+    assert "script's beginning" in why.why
+
+
+def test_a_gap_in_the_tape_is_not_stepped_over() -> None:
+    case = finite_case(taped=((1, 40), (82, 85)))
+    assert case.recorded(81)[:6] == [82, 83, 84, 85, None, None]
+
+
+@pytest.mark.parametrize("name", ["loss-spike", "divergence", "exploding-gradients"])
+def test_what_rises_is_judged_by_its_excess(name: str) -> None:
+    case = finite_case(symptom=replace(finite_case().symptoms[0], name=name))
+    assert case.aim == "excess"
+
+
+def test_aims() -> None:
+    symptom = finite_case().symptoms[0]
+    assert finite_case(symptom=replace(symptom, name="nonfinite-loss")).aim == "finite"
+    assert finite_case(symptom=replace(symptom, name="no-learning")).aim == "progress"
+    assert finite_case(symptom=replace(symptom, name="lost-updates")).aim == "progress"
+    assert finite_case(symptom=None).aim == "excess"
+
+
+@pytest.mark.parametrize(
+    ("at", "leading"),
+    [(620, "loss-spike"), (500, "dead-units"), (660, "dead-units")],
+    ids=["right-before", "long-before", "after"],
+)
+def test_what_burst_leads_before_the_standstill_that_it_leaves(at: int, leading: str) -> None:
+    burst, still = (Symptom("loss-spike", "warning", at, at, ""), Symptom("dead-units", "critical", 640, 690, ""))
+    found = leading_symptom((still, burst))
+    assert found is not None
+    assert found.name == leading

@@ -1,0 +1,330 @@
+"""Verdicts: quiet cases first, then what has to be told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from steadytrain.core.errors import UsageError
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.fix_verification import plan_fix, steps_to_follow, verified
+from steadytrain.experiments.judging import excess_of, judge, measures, shows
+from steadytrain.experiments.result_table import document, lines
+from steadytrain.experiments.trial import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.experiments.trial_catalog import trial
+from trial_cases import finite_case
+
+BEGIN = 86
+
+
+def made(
+    name: str, losses: Sequence[float], probes: Sequence[float], *, changes: tuple[Change, ...] = (), **more: object
+) -> Outcome:
+    """Steps from 87 on; a probe before each of the first ones, and at the end."""
+    schedule: list[Entry] = []
+    seen: list[StepSeen] = []
+    probed: list[ProbeSeen] = []
+    for place, loss in enumerate(losses):
+        if place < len(probes) - 1:
+            probed.append(ProbeSeen(len(schedule), 5, probes[place]))
+            schedule.append(Entry(5, "probe"))
+        seen.append(StepSeen(len(schedule), loss, 1.0, math.isfinite(loss)))
+        schedule.append(Entry(BEGIN + 1 + place))
+    probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
+    schedule.append(Entry(5, "probe"))
+    outcome = Outcome(Spec(name, 0, BEGIN, tuple(schedule), changes), True, steps=tuple(seen), probes=tuple(probed))
+    return replace(outcome, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def case() -> Case:
+    return finite_case(begins=(BEGIN,))
+
+
+CALM = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0]
+SPIKE = [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
+FLAT, HURT = [2.0, 2.0, 2.01, 2.0, 2.0], [2.0, 2.0, 2.01, 2.8, 2.8]
+
+
+def effect(case: Case, control: Outcome, outcome: Outcome, *others: Outcome) -> str:
+    return judge(outcome.spec.trial, case, [control, *others], [outcome]).effect
+
+
+def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
+    control = made("unchanged", CALM, FLAT)
+    assert shows(case, control, [control])[0] is False
+    assert effect(case, control, made("clip", CALM, FLAT)) == "inconclusive"
+    assert judge("clip", case, [], [made("clip", CALM, FLAT)]).effect == "inconclusive"
+    assert judge("clip", case, [control], []).effect == "not-run"
+
+
+@pytest.mark.parametrize(
+    ("peak", "expected"),
+    [
+        (2.01, "removed"),
+        (2.15, "removed"),
+        (2.3, "inconclusive"),
+        (2.7, "persists"),
+        (3.5, "worse"),
+        (math.inf, "worse"),
+    ],
+)
+def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
+
+
+def tenth_of_the_rate(spec: Spec) -> Spec:
+    """A tenth of the rate makes a tenth of every update, and mends nothing by that."""
+    return replace(spec, trial="learning-rate-tenth", changes=(Change("learning-rate", {"factor": 0.1}),))
+
+
+def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) -> None:
+    """The batch is as hard in every state; what was raised is the update, which only one trial keeps small."""
+    named = replace(case, symptom=replace(case.symptom, name="update-norm-spike")) if case.symptom else case
+    grown = [0.004, 0.004, 0.004, 0.29, 0.25, 0.2]
+
+    def of(name: str, updates: Sequence[float]) -> Outcome:
+        plain = made(name, SPIKE, FLAT)
+        steps = (replace(step, update_ratio=ratio) for step, ratio in zip(plain.steps, updates, strict=True))
+        return replace(plain, steps=tuple(steps))
+
+    control = of("unchanged", grown)
+    assert shows(named, control, [control])[1].startswith("the update grows")
+    assert effect(named, control, of("reset-moments", [0.004] * 6)) == "removed"
+    assert effect(named, control, of("rewarm", grown)) == "persists"
+    tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
+    assert effect(named, control, tenth) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("peak", "expected"), [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "removed"), (1.9e6, "persists")]
+)
+def test_a_smaller_burst_is_no_cure(case: Case, peak: float, expected: str) -> None:
+    control = made("unchanged", SPIKE, [2.0, 2.0, 2.01, 2e6, 2e6])
+    assert effect(case, control, made("drop-batch", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
+
+
+def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"
+    assert effect(case, control, made("fresh-data", SPIKE, FLAT)) == "removed"
+
+
+def test_a_spike_without_damage_is_judged_by_the_losses_and_says_so(case: Case) -> None:
+    control = made("unchanged", SPIKE, FLAT)
+    verdict = judge("clip", case, [control], [made("clip", CALM, FLAT)])
+    assert verdict.effect == "removed"
+    assert "the probes show no damage" in verdict.why
+    assert effect(case, control, made("clip", SPIKE, FLAT)) == "persists"
+
+
+def test_controls_that_differ_make_the_difference_noise(case: Case) -> None:
+    control, other = made("unchanged", SPIKE, HURT), made("perturbed", SPIKE, [2.0, 2.0, 2.01, 2.3, 2.2])
+    reduced = made("clip", SPIKE, [2.0, 2.0, 2.01, 2.22, 2.22])
+    assert effect(case, control, reduced) == "inconclusive"
+    assert effect(case, control, reduced, other) == "inconclusive"  # and never removed by a floor above its excess
+
+
+def test_what_is_not_finite_is_judged_by_when(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="nonfinite-loss"))
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    assert shows(case, control, [control])[0]
+    assert effect(case, control, made("float32", CALM, FLAT)) == "removed"
+    assert effect(case, control, made("float32", [2.0, 2.0, 2.0, math.nan], FLAT)) == "persists"
+    assert effect(case, control, made("float32", [2.0] * 7 + [math.inf], FLAT)) == "delayed"
+    assert effect(case, control, made("float32", [2.0, math.nan], FLAT)) == "worse"
+    verdict = judge("float32", case, [control], [made("float32", [2.0, math.nan], FLAT)])
+    assert verdict.numbers["first_bad_step"] == BEGIN + 2
+
+
+def test_a_dropped_batch_after_which_it_comes_at_once_persists(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="nonfinite-loss"))
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    late = made("drop-batch", [2.0, 2.0, 2.0, 2.0, math.nan], FLAT)
+    schedule = tuple(replace(e, role="refused") if e.step in (89, 90) else e for e in late.spec.schedule)
+    steps = tuple(seen for seen in late.steps if schedule[seen.entry].role == "train")
+    dropped = replace(late, spec=replace(late.spec, schedule=schedule), steps=steps)
+    assert effect(case, control, dropped) == "persists"
+
+
+def test_a_run_that_does_not_learn_is_judged_by_how_far_the_probes_fall(case: Case) -> None:
+    case = replace(case, symptom=replace(case.symptoms[0], name="no-learning"))
+    control = made("unchanged", CALM, [2.3, 2.3, 2.3, 2.29])
+    assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.0, 1.5, 1.0])) == "removed"
+    assert effect(case, control, made("clip", CALM, [2.3, 2.3, 2.3, 2.29])) == "persists"
+    assert effect(case, control, made("clip", CALM, [2.3, 2.6, 3.0, 3.3])) == "worse"
+
+
+def test_who_stands_quite_still_is_seen_to_begin_to_move(case: Case) -> None:
+    """A rate that is a thousand times too low: ten times of it goes ten times as far, which is not far."""
+    case = replace(case, symptom=replace(case.symptoms[0], name="no-learning"))
+    control = made("unchanged", CALM, [2.3, 2.2998, 2.2997, 2.2995])
+    assert effect(case, control, made("learning-rate-up", CALM, [2.3, 2.298, 2.297, 2.295])) == "removed"
+    assert effect(case, control, made("rewarm", CALM, [2.3, 2.2998, 2.2997, 2.2994])) == "persists"
+    noisy = made("unchanged", CALM, [2.3, 2.296, 2.303, 2.2995])
+    assert effect(case, noisy, made("reorder", CALM, [2.3, 2.298, 2.297, 2.295])) == "persists"
+
+
+@pytest.mark.parametrize(("signals", "seen"), [(("loss",), True), (("tensors.exp_avg_sq_nonfinite",), False)])
+def test_what_no_trial_measures_is_not_gone_because_nothing_rises(
+    case: Case, signals: tuple[str, ...], seen: bool
+) -> None:
+    name = "divergence" if seen else "nonfinite-optimizer-state"
+    assert measures(replace(case, symptom=replace(case.symptoms[0], name=name, signals=signals))) is seen
+
+
+def test_a_trial_that_ended_before_its_control_removed_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    short = made("clip", CALM[:4], FLAT, ended="the script's loop was over after 4 of 6 steps")
+    verdict = judge("clip", case, [control], [short])
+    assert verdict.effect == "inconclusive"
+    assert "2 steps before the control" in verdict.why
+
+
+def test_repeats_that_differ_conclude_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    two = [made("clip", SPIKE, HURT), made("clip", CALM, FLAT)]
+    assert judge("clip", case, [control], two).effect == "inconclusive"
+
+
+def test_a_suspect_batch_that_strikes_at_once_persists(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    at_once = made("suspect-batch-earlier", [9.0, 4.0, 3.0, 2.0, 2.0, 2.0], [2.0, 2.9, 2.5, 2.3, 2.2])
+    assert trial("suspect-batch-earlier").judge(case, [control], [at_once]).effect == "persists"
+    clean = made("suspect-batch-earlier", CALM, FLAT)
+    assert trial("suspect-batch-earlier").judge(case, [control], [clean]).effect == "removed"
+
+
+def test_a_control_that_rises_until_it_is_not_finite(case: Case) -> None:
+    control = made("unchanged", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)
+    assert effect(case, control, made("clip", CALM, FLAT)) == "removed"
+    assert effect(case, control, made("clip", SPIKE, HURT)) == "delayed"
+    assert effect(case, control, made("clip", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)) == "persists"
+
+
+def test_a_change_without_any_effect_is_told(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT, exact=True)
+    same = made("one-thread", SPIKE, HURT, exact=True, changes=(Change("one-thread"),))
+    verdict = judge("one-thread", case, [control], [same])
+    assert verdict.effect == "persists"
+    assert "as recorded, to the last bit" in verdict.why
+    assert "to the last bit" not in judge("unchanged", case, [control], [control]).why
+
+
+def test_excess_needs_two_points() -> None:
+    assert excess_of(made("clip", [], [2.0])) is None
+
+
+def test_the_table(case: Case) -> None:
+    control, clip = made("unchanged", SPIKE, HURT, exact=True, seconds=1.0), made("clip", CALM, FLAT, seconds=2.0)
+    outcomes = {"clip": [clip], "unchanged": [control]}
+    verdicts = {name: trial(name).judge(case, [control], those) for name, those in outcomes.items()}
+    verdicts["retie"] = judge("retie", case, [control], [])
+    found = document("incident", case, verdicts, outcomes)
+    assert [row["trial"] for row in found["trials"]] == ["unchanged", "clip", "retie"]
+    assert found["control"] == {"shown": True, "exact": True, "why": "probe loss rises by 0.8"}
+    text = "\n".join(lines(found))
+    assert "unchanged (control)  persists" in text
+    assert "exact to the last bit" in text
+    assert "retie: nothing was run" in text
+
+
+def test_how_long_a_fix_is_followed() -> None:
+    case = finite_case(begins=(81,))
+    assert steps_to_follow(case, None) == 27
+    assert steps_to_follow(case, 0.95) == 27
+    assert steps_to_follow(case, 0.999) == 1000
+    assert steps_to_follow(finite_case(begins=(88,), onset=90), None) == 10
+
+
+def test_a_fix_with_another_number(case: Case) -> None:
+    (spec,) = plan_fix(case, "learning-rate-third", 0.5)
+    assert spec.changes == (Change("learning-rate", {"factor": 0.5}),)
+    (spec,) = plan_fix(case, "rewarm", 40.0)
+    assert spec.changes == (Change("ramp-learning-rate", {"steps": 40}),)
+    with pytest.raises(UsageError, match="no single number"):
+        plan_fix(case, "drop-batch", 2.0)
+    with pytest.raises(UsageError, match="no broken tie is known"):
+        plan_fix(case, "retie", None)
+
+
+def test_the_price_of_a_fix(case: Case) -> None:
+    control, fixed = made("unchanged", SPIKE, HURT, exact=True), made("clip", CALM, [2.0, 2.05, 2.03, 2.02, 2.1])
+    found = verified(case, trial("clip"), "clip", [control], [fixed])
+    assert found.verdict.effect == "removed"
+    assert found.price_before == pytest.approx(2.02 - 2.8)
+    assert found.price_end == pytest.approx(2.1 - 2.8)
+    shown = found.to_json("incident")
+    assert (shown["schema"], shown["result"], shown["control_exact"]) == ("steadytrain.verify/1", "removed", True)
+
+
+def dropped(repeat: int, losses: Sequence[float], probes: Sequence[float]) -> Outcome:
+    outcome = made("drop-batch", losses, probes)
+    return replace(outcome, spec=replace(outcome.spec, repeat=repeat))
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "expected", "told"),
+    [
+        ((CALM, FLAT), (CALM, FLAT), "removed", "without the batch alone"),
+        ((SPIKE, HURT), (CALM, FLAT), "removed", "only without its neighbours too"),
+        ((SPIKE, HURT), (SPIKE, HURT), "persists", ""),
+    ],
+    ids=["alone", "with-neighbours", "neither"],
+)
+def test_a_batch_is_dropped_alone_and_with_its_neighbours(
+    case: Case,
+    alone: tuple[list[float], list[float]],
+    beside: tuple[list[float], list[float]],
+    expected: str,
+    told: str,
+) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    runs = [dropped(0, *alone), dropped(1, *beside)]
+    verdict = trial("drop-batch").judge(case, [control], runs)
+    assert verdict.effect == expected
+    assert verdict.why.startswith(told)
+    first = trial("drop-batch").judge(case, [control], runs[:1])
+    assert first.effect == ("removed" if alone[0] is CALM else "persists")
+
+
+def test_trials_that_bring_a_control_of_their_own_are_judged_by_it(case: Case) -> None:
+    own = made("shift-labels", CALM, [3.0, 3.0, 3.01, 3.0, 3.0])
+    better = made("shift-labels", CALM, [3.0, 2.9, 2.6, 2.4, 2.2])
+    other = replace(better, spec=replace(better.spec, repeat=1))
+    assert trial("shift-labels").judge(case, [], [own, other]).effect == "removed"
+    same = replace(own, spec=replace(own.spec, repeat=1))
+    assert trial("shift-labels").judge(case, [], [own, same]).effect == "persists"
+    assert trial("shift-labels").judge(case, [], [own]).effect == "not-run"
+    for load, effect_of in ((1.2, "removed"), (7.5, "persists"), (3.0, "inconclusive")):
+        runs = [replace(own, measured={"load": 8.0}), replace(other, measured={"load": load})]
+        assert trial("balance-router").judge(case, [], runs).effect == effect_of
+    even = [replace(own, measured={"load": 1.2}), replace(other, measured={"load": 1.1})]
+    assert trial("balance-router").judge(case, [], even).effect == "inconclusive"
+    assert trial("balance-router").judge(case, [], [own, other]).effect == "inconclusive"
+
+
+def test_what_a_skill_rests_on_is_judged_by_the_same_weights(case: Case) -> None:
+    case = case.with_facts({"uniform_loss": 2.5})
+    control = made("unchanged", CALM, [0.5, 0.5, 0.5, 0.5, 0.5])
+    for first, expected in ((2.4, "removed"), (0.55, "persists"), (1.0, "inconclusive"), (math.inf, "removed")):
+        outcome = made("causal-mask", CALM, [first, 2.0, 2.0, 2.0, 2.0])
+        assert trial("causal-mask").judge(case, [control], [outcome]).effect == expected, first
+    guessing = made("unchanged", CALM, [2.4, 2.4, 2.4, 2.4, 2.4])
+    verdict = trial("shuffle-column").judge(case, [guessing], [made("shuffle-column", CALM, FLAT)])
+    assert (verdict.effect, "no skill to lose" in verdict.why) == ("inconclusive", True)
+    assert trial("shuffle-column").judge(case, [], [made("shuffle-column", CALM, FLAT)]).effect == "inconclusive"
+
+
+def test_other_inputs_for_the_same_targets_refute_nothing(case: Case) -> None:
+    control = made("unchanged", SPIKE, HURT)
+    persists = made("synthetic-batch", SPIKE, HURT)
+    assert trial("synthetic-batch").judge(case, [control], [persists]).effect == "persists"
+    own = replace(persists, notes=(OWN_TARGETS,))
+    assert trial("synthetic-batch").judge(case, [control], [own]).effect == "inconclusive"
+    removed = made("synthetic-batch", CALM, FLAT, notes=(OWN_TARGETS,))
+    assert trial("synthetic-batch").judge(case, [control], [removed]).effect == "removed"

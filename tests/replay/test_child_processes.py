@@ -1,0 +1,103 @@
+"""Nothing of what a command launched goes on after it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from steadytrain.replay.failing_step import run_logged
+
+GONE_S_MAX = 20.0
+
+LEAVES_A_SERVER = """
+import os, subprocess, sys
+server = subprocess.Popen(["sleep", "300"])
+open(sys.argv[1], "w").write(f"{server.pid} {os.getpid()}")
+"""
+
+COMMAND = """
+import sys, tempfile
+from pathlib import Path
+from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.failing_step import run_logged
+
+with ending_in_order(), tempfile.TemporaryDirectory(prefix="steadytrain-") as scratch:
+    Path(sys.argv[1], "scratch").write_text(scratch)
+    run_logged(sys.argv[2:], Path(scratch, "log"), folder=None, wait_s=200)
+"""
+
+
+def gone(process: int) -> bool:
+    """Whether a process ends within a bounded time; one that nobody has asked for yet has ended, too."""
+    until = time.monotonic() + GONE_S_MAX
+    while time.monotonic() < until:
+        try:
+            stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def written(file: Path) -> str:
+    until = time.monotonic() + GONE_S_MAX
+    while not (file.is_file() and file.read_text(encoding="utf-8")):
+        assert time.monotonic() < until, f"{file.name} was not written"
+        time.sleep(0.02)
+    return file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("rest", "wait_s"), [("", 60.0), ("import time; time.sleep(300)", 1.5)])
+def test_what_a_launched_script_has_started_ends_with_it(tmp_path: Path, rest: str, wait_s: float) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LEAVES_A_SERVER + rest, encoding="utf-8")
+
+    ended = run_logged([str(script), str(tmp_path / "process")], tmp_path / "log", folder=None, wait_s=wait_s)
+
+    assert (ended is None) == bool(rest)
+    assert all(gone(int(process)) for process in written(tmp_path / "process").split())
+
+
+def test_the_marks_under_a_traceback_are_not_what_a_script_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("value = dict(a=1)['a'] + dict(b=2)['c']", encoding="utf-8")
+
+    ended = run_logged([str(script)], tmp_path / "log", folder=None, wait_s=60.0)
+
+    assert ended is not None
+    assert ended.said[-1] == "KeyError: 'c'"
+    assert not any("^" in line for line in ended.said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_leaves_no_process_and_no_folder(tmp_path: Path, number: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LEAVES_A_SERVER + "import time; time.sleep(300)", encoding="utf-8")
+    command = [sys.executable, "-c", COMMAND, str(tmp_path), str(script), str(tmp_path / "process")]
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ)) as running:
+        processes = written(tmp_path / "process").split()
+        running.send_signal(number)
+        status = running.wait(GONE_S_MAX)
+
+    assert status in (128 + number, -signal.SIGINT)
+    assert all(gone(int(process)) for process in processes)
+    assert not Path(written(tmp_path / "scratch")).exists()
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    program = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{COMMAND}"
+    script = tmp_path / "script.py"
+    script.write_text("import os, signal; os.kill(os.getppid(), signal.SIGHUP)", encoding="utf-8")
+
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path), str(script)], check=False, timeout=60)
+
+    assert done.returncode == 0

@@ -1,0 +1,95 @@
+"""What a survey makes of single observations: neighbouring labels, cuts of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from steadytrain.capture.step.input_recorder import record_call
+from steadytrain.survey.calls import Calls
+from steadytrain.survey.compiled_model import compiled
+from steadytrain.survey.graph_cuts import leaves_behind, moves_output
+from steadytrain.survey.labels import leaked_columns, sorted_by
+
+
+@pytest.mark.parametrize(
+    ("pairs", "equal", "known"),
+    [(27, 6, False), (27, 3, False), (27, 20, True), (5000, 1200, True), (5000, 500, True), (0, 0, False)],
+    ids=["twice by luck", "chance", "sorted", "twice, many", "shuffled, many", "none"],
+)
+def test_few_pairs_of_labels_do_not_tell_an_order(pairs: int, equal: int, known: bool) -> None:
+    """Of batches of two rows, of ten classes."""
+    assert (sorted_by(pairs, equal, 0.1) is not None) is known
+
+
+def test_a_column_tells_the_label_and_rows_that_come_again_do_not() -> None:
+    torch.manual_seed(0)
+    labels = torch.randint(10, (256,))
+    values = torch.cat([torch.randn(256, 3), labels[:, None].float()], 1)
+    assert leaked_columns(values.repeat(8, 1), labels.repeat(8), 10) == [{"input": 3, "share": 1.0}]
+    assert leaked_columns(values[:, :3].repeat(8, 1), labels.repeat(8), 10) == []
+
+
+class Cut(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after, self.unused = nn.Linear(4, 4), nn.Linear(4, 3), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.after(self.before(x).detach())
+        return result
+
+
+def test_what_lies_behind_a_cut_is_found_and_moves_the_output() -> None:
+    torch.manual_seed(0)
+    model, x = Cut(), torch.randn(8, 4)
+    assert leaves_behind(model.before(x)) == {id(model.before.weight), id(model.before.bias)}
+    call = record_call(model, (x,), {}, None)
+    kept = model.before.weight.detach().clone()
+    moved, still = (moves_output(call, list(part.parameters())) for part in (model.before, model.unused))
+    assert moved is not None
+    assert moved > 1e-4
+    assert still == 0.0
+    assert torch.equal(model.before.weight, kept)
+
+
+def test_a_graph_that_is_cut_by_data_is_cut() -> None:
+    """Values of a parameter are read and written that way, which cuts nothing."""
+    model, calls = Cut(), Calls()
+    calls.in_forward = 1
+    calls.look(True)
+    try:
+        hidden = model.before(torch.randn(8, 4))
+        model.before.weight.data.clamp_(-1, 1)
+        assert calls.seen.detached == []
+        assert not hidden.data.requires_grad
+    finally:
+        calls.look(False)
+    (line,) = calls.seen.detached
+    assert line.startswith("test_survey_parts.py:")
+    assert calls.seen.behind_cuts == {id(model.before.weight), id(model.before.bias)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wrong", "apart"), [(0.0, False), (1e-2, True)], ids=["other draws", "another result"])
+def test_compiled_code_may_draw_otherwise_and_not_say_otherwise(wrong: float, apart: bool) -> None:
+    """Dropout in compiled code has numbers of its own; then evaluation mode is compared."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Any:
+        def run(*inputs: Any) -> Any:
+            torch.rand(3)
+            return [out * (1 + wrong) for out in graph.forward(*inputs)]
+
+        return run
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))
+    fast, x = torch.compile(model, backend=backend), torch.randn(8, 8)
+    facts = compiled(record_call(fast, (x,), {}, None))
+    assert model.training
+    assert facts["compiled_rounding"] < 30.0
+    assert (facts["compiled_difference"] > 100.0) is apart

@@ -1,0 +1,451 @@
+"""Every change: its effect is real, its values are checked, and without it a run is the control to the last bit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from replaying import Loop, plain_process, record  # noqa: E402
+from steadytrain.core.errors import UsageError  # noqa: E402
+from steadytrain.experiments.case import Case  # noqa: E402
+from steadytrain.experiments.trial import OWN_TARGETS, Change, Entry, NotApplicable, Outcome  # noqa: E402
+from steadytrain.experiments.trial_catalog import trials  # noqa: E402
+from steadytrain.storage.tape_files import Recording  # noqa: E402
+from steadytrain.trial_runs.changes import change_kinds, make  # noqa: E402
+from steadytrain.trial_runs.pool import EARLY  # noqa: E402
+from trying import attempt, losses, trained  # noqa: E402
+
+STEPS, EVERY, BEGIN = 12, 4, 5
+
+
+@pytest.fixture(autouse=True)
+def _plain_process() -> Iterator[None]:
+    with plain_process():
+        yield
+
+
+class Rows(nn.Module):
+    """Batch statistics, dropout, units that may die, a layer that is frozen."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.embed = nn.Linear(6, 8, dtype=dtype)
+        self.frozen = nn.Linear(8, 8, dtype=dtype).requires_grad_(False)
+        self.norm, self.drop = nn.BatchNorm1d(8, dtype=dtype), nn.Dropout(0.2)
+        self.head = nn.Linear(8, 4, dtype=dtype)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(functional.relu(self.drop(self.norm(self.frozen(self.embed(rows))))))
+
+
+def classify(
+    dtype: torch.dtype = torch.float32, *, autocast: torch.dtype | None = None, scaled: bool = False, clip: bool = False
+) -> None:
+    torch.manual_seed(0)
+    net = Rows(dtype)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.02, weight_decay=0.1)
+    rows = torch.randn(48, 6)
+    data = TensorDataset(rows, rows[:, :4].argmax(1))
+    loader = DataLoader(data, batch_size=8, shuffle=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+    step = 0
+    while step < STEPS:
+        for x, y in loader:
+            if step == STEPS:
+                break
+            with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+                out = net(x.to(dtype))
+                loss = functional.cross_entropy(out, y) + 0.1 * functional.mse_loss(out, torch.ones_like(out))
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            if clip:
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            step += 1
+
+
+def in_bfloat16() -> None:
+    classify(torch.bfloat16)
+
+
+def under_autocast() -> None:
+    classify(autocast=torch.float16, scaled=True, clip=True)
+
+
+class Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 8)
+        self.head = nn.Linear(8, 9)
+        self.twin = nn.Linear(8, 9)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.words(ids) * 8
+        mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril(-1)
+        weights = (x @ x.transpose(1, 2)).masked_fill(~mask, -math.inf)
+        weights = weights[:, 1:].softmax(-1)
+        x = functional.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 1:] + weights @ x
+        return self.head(x), self.twin(x)
+
+
+def attend(*, twin: bool = True, zeroed: bool = True, parts: int = 1) -> None:
+    torch.manual_seed(0)
+    net = Attends()
+    optimizer = torch.optim.Adam([*net.words.parameters(), *net.head.parameters()], lr=0.02)
+    for _ in range(STEPS):
+        for _ in range(parts):
+            ids = torch.randint(0, 9, (4, 5))
+            logits, other = net(ids)
+            loss = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+            if twin:
+                loss = loss + functional.nll_loss(other.flatten(0, 1).log_softmax(-1), ids[:, 1:].flatten())
+            loss.backward()
+        optimizer.step()
+        if zeroed:
+            optimizer.zero_grad()
+
+
+def not_zeroed() -> None:
+    attend(zeroed=False)
+
+
+def accumulated() -> None:
+    attend(parts=3)
+
+
+def regress() -> None:
+    """A logarithm near its singular point."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        out = net(x)
+        loss = functional.mse_loss(out, x.sum(1, keepdim=True)) + (out.relu() + 1e-8).log().mean() * 1e-3
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def broadcasts() -> None:
+    """A target of shape [6] against predictions of shape [6, 1]; gradients above 1."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss = functional.mse_loss(net(x), 3 * x.sum(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def softened_twice() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = functional.cross_entropy(net(x).softmax(-1), x.argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def masked_as_a_whole() -> None:
+    """The first row sees nothing, its result is thrown away and its gradient is not finite all the same."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        scores = net(torch.randn(4, 4)).masked_fill(~torch.ones(4, 4, dtype=torch.bool).tril(-1), -math.inf)
+        loss = (scores.softmax(-1)[1:] * torch.arange(4.0)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        for parameter in net.parameters():
+            parameter.grad = torch.nan_to_num(parameter.grad)
+        optimizer.step()
+
+
+# kind, values, loop
+CASES: list[tuple[str, dict[str, Any], Loop]] = [
+    ("learning-rate", {"factor": 0.1}, classify),
+    ("fixed-learning-rate", {"value": 0.3}, classify),
+    ("ramp-learning-rate", {"steps": 6}, classify),
+    ("beta2", {"value": 0.5}, classify),
+    ("epsilon", {"factor": 1e6}, classify),
+    ("weight-decay", {"factor": 0.0}, classify),
+    ("clip-gradients", {"max_norm": 1e-12}, broadcasts),
+    ("clip-updates", {}, broadcasts),
+    ("reset-moments", {}, classify),
+    ("freeze-layer", {"layers": ["head"]}, classify),
+    ("shrink-gradients", {"layers": ["head"], "factor": 0.1}, classify),
+    ("zero-gradients", {}, not_zeroed),
+    ("optimize-all", {}, attend),
+    ("thaw", {}, classify),
+    ("loss-scale", {"factor": 2.0**40}, under_autocast),
+    ("unscale-first", {"max_norm": 1e-3}, under_autocast),
+    ("one-ulp", {}, classify),
+    ("other-seed", {"seed": 3}, classify),
+    ("float32", {}, in_bfloat16),
+    ("float32", {}, under_autocast),
+    ("bfloat16-for-float16", {}, under_autocast),
+    ("float32-island", {"modules": ["head"]}, under_autocast),
+    ("float32-island", {"modules": ["head"]}, in_bfloat16),
+    ("master-weights", {}, in_bfloat16),
+    ("float64-loss", {}, attend),
+    ("math-attention", {}, attend),
+    ("attention-softcap", {"cap": 2.0}, attend),
+    ("safe-softmax", {}, masked_as_a_whole),
+    ("safe-operation", {"margin": 1e-3}, regress),
+    ("z-loss", {"weight": 0.5}, attend),
+    ("loss-term-zero", {"number": 1}, classify),
+    ("loss-from-logits", {}, softened_twice),
+    ("match-shapes", {}, broadcasts),
+    ("ignore-label", {"label": 3}, classify),
+    ("leaky-units", {"slope": 0.5}, classify),
+    ("mode", {"mode": "eval"}, classify),
+    ("layer-norm", {}, classify),
+    ("reinitialize", {}, classify),
+    ("retie", {"pairs": ["head.weight", "twin.weight"]}, attend),
+    ("synthetic-batch", {"steps": [7]}, classify),
+    ("smaller-batch", {"divisor": 2}, classify),
+    ("accumulation-one", {}, accumulated),
+    ("accumulation-mean", {}, accumulated),
+    ("scale-targets", {"factor": 0.1}, regress),
+]
+SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
+"""Changes that need not change the losses of these loops."""
+
+ELSEWHERE = {
+    "balance-router",
+    "causal-mask",
+    "deterministic",
+    "eager",
+    "float32-positions",
+    "one-thread",
+    "one-worker",
+    "qk-clip",
+    "reattach",
+    "reference-operation",
+    "seed-everything",
+    "shift-labels",
+    "shuffle-column",
+}
+"""Changes that have a test of their own."""
+
+_recordings: dict[str, tuple[Recording, Outcome]] = {}
+
+
+def recorded(loop: Loop, folder: pytest.TempPathFactory) -> tuple[Recording, Outcome]:
+    name = loop.__name__
+    if name not in _recordings:
+        recording = record(loop, folder.mktemp(name) / "run", every=EVERY)
+        _recordings[name] = recording, attempt(loop, recording, trained(*range(BEGIN + 1, STEPS + 1)), begin=BEGIN)
+    return _recordings[name]
+
+
+QUICK_EVERY = 3
+"""One change of three is tried in `make test`, all of them in `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "loop"),
+    [
+        pytest.param(*case, id=f"{case[0]}-{case[2].__name__}", marks=pytest.mark.long if place % QUICK_EVERY else [])
+        for place, case in enumerate(CASES)
+    ],
+)
+def test_a_change_is_real_and_leaves_no_trace(
+    kind: str, values: dict[str, Any], loop: Loop, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    recording, control = recorded(loop, tmp_path_factory)
+    assert control.ran, control.why_not
+    assert control.exact is True
+    changed = attempt(loop, recording, trained(*range(BEGIN + 1, STEPS + 1)), Change(kind, values), begin=BEGIN)
+    assert changed.ran, changed.why_not
+    assert (losses(changed) != losses(control)) is (kind not in SAME_TO_THE_LAST_BIT)
+    again = attempt(loop, recording, trained(*range(BEGIN + 1, STEPS + 1)), begin=BEGIN)
+    assert again == control
+
+
+def test_every_change_is_tried() -> None:
+    assert {kind for kind, _, _ in CASES} | ELSEWHERE == set(change_kinds())
+    assert {kind for kind, cls in change_kinds().items() if cls.is_early} == EARLY
+
+
+def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:
+    recording = record(attend, tmp_path / "run", every=EVERY)
+    schedule = [Entry(3, "probe"), *trained(6, 7)]
+    control = attempt(attend, recording, schedule)
+    for change in (Change("z-loss", {"weight": 0.5}), Change("loss-term-zero", {"number": 0})):
+        changed = attempt(attend, recording, schedule, change)
+        assert changed.probes == control.probes
+        assert losses(changed) != losses(control)
+
+
+def drawn() -> None:
+    """No loader: targets are the script's own."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    rows, wanted = torch.randn(STEPS, 8, 4), torch.randn(STEPS, 8, 1)
+    for x, y in zip(rows, wanted, strict=True):
+        loss = functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("loop", "own"), [(classify, False), (drawn, True)], ids=["of a loader", "its own"])
+def test_targets_that_stay_while_the_inputs_are_others_are_told(loop: Loop, own: bool, tmp_path: Path) -> None:
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    change = Change("synthetic-batch", {"steps": [BEGIN + 2]})
+    outcome = attempt(loop, recording, trained(*range(BEGIN + 1, STEPS + 1)), change, begin=BEGIN)
+    assert outcome.ran, outcome.why_not
+    assert (OWN_TARGETS in outcome.notes) is own
+
+
+def test_a_rate_is_put_back_after_each_update(tmp_path: Path) -> None:
+    """A scheduler multiplies the rate that it finds: a change must not be found there."""
+    rates: list[float] = []
+
+    def loop() -> None:
+        rates.clear()
+        torch.manual_seed(0)
+        net = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for _ in range(STEPS):
+            net(torch.randn(3, 2)).sum().backward()
+            optimizer.step()
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.zero_grad()
+            schedule.step()
+
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    changed = attempt(loop, recording, trained(6, 7, None, None), Change("learning-rate", {"factor": 0.1}))
+    assert changed.ran
+    assert rates == pytest.approx([0.1 * 0.5**step for step in range(len(rates))])
+    assert changed.steps[0].update_ratio is not None
+
+
+@pytest.mark.long
+def test_eager_code_runs_in_place_of_compiled(tmp_path: Path) -> None:
+    runs = []
+
+    def loop() -> None:
+        torch.manual_seed(0)
+        net = nn.Linear(2, 1)
+
+        def count(graph: Any, inputs: Any) -> Any:
+            def run(*args: Any) -> Any:
+                runs.append(1)
+                return graph(*args)
+
+            return run
+
+        compiled = torch.compile(net, backend=count)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(STEPS):
+            compiled(torch.randn(3, 2)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    control = attempt(loop, recording, trained(6, 7, 8, 9))
+    assert control.exact is True
+    whole = len(runs)
+    eager = attempt(loop, recording, trained(6, 7, 8, 9), Change("eager"))
+    assert eager.ran, eager.why_not
+    assert losses(eager) == losses(control)
+    assert len(runs) - whole < whole - STEPS  # none of the four was compiled code
+
+
+def test_loaders_without_workers_and_other_seeds_come_before_the_script(tmp_path: Path) -> None:
+    workers = []
+
+    def loop() -> None:
+        torch.manual_seed(0)
+        net = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(STEPS * 3, 2)), 3, num_workers=1)
+        workers.append(loader.num_workers)
+        for (rows,) in loader:
+            net(rows).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    own = attempt(loop, recording, trained(None, None, None), begin=None)
+    one = attempt(loop, recording, trained(None, None, None), Change("one-worker"), begin=None)
+    assert losses(one) == losses(own)
+    assert workers == [1, 1, 0]
+    other = attempt(loop, recording, trained(None, None, None), Change("seed-everything", {"seed": 5}), begin=None)
+    assert losses(other) != losses(own)
+    safe = attempt(loop, recording, trained(None, None, None), Change("deterministic"), begin=None)
+    assert losses(safe) == losses(own)
+
+
+def test_one_thread(tmp_path: Path) -> None:
+    recording = record(regress, tmp_path / "run", every=EVERY)
+    assert attempt(regress, recording, trained(6), Change("one-thread")).why_not == "it runs on one thread already"
+    torch.set_num_threads(2)
+    assert attempt(regress, recording, trained(6), Change("one-thread")).ran
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        ("no-such-change", {}, "no change is called"),
+        ("learning-rate", {}, "'factor' is missing"),
+        ("learning-rate", {"factor": -1.0}, "at least 0"),
+        ("learning-rate", {"factor": math.nan}, "at least 0"),
+        ("learning-rate", {"factor": "much"}, "must be float"),
+        ("learning-rate", {"factor": 1.0, "times": 2}, "no value 'times'"),
+        ("beta2", {"value": 1.0}, "between 0 and 1"),
+        ("ramp-learning-rate", {"steps": 1.5}, "must be int"),
+        ("mode", {"mode": "sleep"}, "one of train, eval"),
+        ("freeze-layer", {"layers": "head"}, "must be a list of str"),
+        ("freeze-layer", {"layers": []}, "at least one name"),
+        ("synthetic-batch", {"steps": ["a"]}, "must be a list of int"),
+        ("retie", {"pairs": ["one"]}, "pairs of names"),
+    ],
+)
+def test_values_are_checked(kind: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make(Change(kind, values))
+
+
+def test_the_changes_of_every_trial_can_be_made(finite_case: Case) -> None:
+    planned = 0
+    for trial in trials():
+        plan = trial.plan(finite_case)
+        if not isinstance(plan, NotApplicable):
+            planned += 1
+            for spec in plan:
+                assert spec.trial == trial.name
+                for change in spec.changes:
+                    make(change)
+    assert planned > 45
+
+
+@pytest.fixture
+def finite_case(tmp_path: Path) -> Case:
+    from trial_cases import finite_case as made
+
+    return made()
