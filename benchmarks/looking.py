@@ -28,9 +28,9 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations import COLUMNS as MODULE_COLUMNS
 from steadytrain.capture.tensors.statistics.tensor_columns import COLUMNS as TENSOR_COLUMNS
 from steadytrain.core.model import Reading
-from steadytrain.detection.run_recorder import Books, Settings
+from steadytrain.detection.run_recorder import RunRecorder, Settings
 from steadytrain.detection.sink import NoSink
-from steadytrain.detection.step_history import History
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import detector_name, detectors
 from steadytrain.storage.segments import StepRecord
@@ -119,10 +119,10 @@ def _modules(draw: np.random.Generator) -> Reading:
 
 
 def measure(case: Case, looking: list[Detector], folder: Path, steps: int) -> tuple[list[float], int]:
-    """Milliseconds of the processor in ``Books.look`` in each step, and the number of symptoms on record at the end."""
-    books = Books(Settings(folder, "looking"), Guard(print), print, looking, NoSink())
-    books.begin()
-    stream = Stream("main", History(stream="main"))
+    """Milliseconds of the processor in ``RunRecorder.look`` in each step, and the symptoms on record at the end."""
+    recorder = RunRecorder(Settings(folder, "looking"), Guard(print), print, looking, NoSink())
+    recorder.begin()
+    stream = Stream("main", StepHistory(stream="main"))
     spent = []
     for record, readings in records(WARM_STEPS + steps, case, faulty_from=WARM_STEPS):
         stream.history.append(record, NAMES)
@@ -132,9 +132,9 @@ def measure(case: Case, looking: list[Detector], folder: Path, steps: int) -> tu
         if record.step <= WARM_STEPS:
             continue
         began = time.thread_time()
-        books.look(stream)
+        recorder.look(stream)
         spent.append(1000 * (time.thread_time() - began))
-    return spent, len(books.symptoms)
+    return spent, len(recorder.symptoms)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from steadytrain.capture.snapshots.rewind import TAPE_SHARE, Rewind
 from steadytrain.capture.snapshots.snapshots import COST_SHARE, EVERY_STEPS, STALL_SHARE, Snapshots
-from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.levels import LEVELS
 from steadytrain.detection.run_recorder import Settings
@@ -75,9 +75,9 @@ class Way:
     asked: int = 0
 
 
-def follower(way: Way, every: int) -> Follower:
+def observer(way: Way, every: int) -> StepObserver:
     if way.name == "without":
-        return Follower()
+        return StepObserver()
     never = way.name == "tape alone"
     snapshots = Snapshots(int(BYTES_MAX * (1 - TAPE_SHARE)), every_steps=10**9 if never else every, cost_share=math.inf)
     if never:
@@ -88,9 +88,9 @@ def follower(way: Way, every: int) -> Follower:
 def block(way: Way, model: nn.Module, optimizer: torch.optim.Optimizer, *, steps: int, every: int) -> None:
     """Some steps under a watch of their own; the first two, in which the recorder begins, do not count."""
     with tempfile.TemporaryDirectory() as folder:
-        recorder = follower(way, every)
+        recorder = observer(way, every)
         settings = Settings(Path(folder) / "run", "rewind", level=LEVELS["light"])
-        watcher = Watcher(settings, tell=lambda text: None, follower=recorder)
+        watcher = Watcher(settings, tell=lambda text: None, observer=recorder)
         times, processor, with_snapshot = [], [], []
         for step in range(steps):
             before = recorder.snapshots.asked if isinstance(recorder, Rewind) else 0

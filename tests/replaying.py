@@ -13,7 +13,7 @@ from steadytrain.capture.hooks.fail_open import raise_own_errors
 from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.detection.run_recorder import Settings
 from steadytrain.replay.engine import Replayer
@@ -45,7 +45,7 @@ class ReplayOver(BaseException):
 class Patient(Rewind):
     """Waits for every snapshot, so that which ones there are does not hang on the machine's speed."""
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self.snapshots.settle()
         super().gate(stream, seen, measured)
 
@@ -53,9 +53,9 @@ class Patient(Rewind):
 def record(loop: Loop, folder: Path, *, every: int) -> Recording:
     """Run ``loop`` under a recorder that takes a snapshot every so many steps, and keep what it recorded."""
     snapshots = Snapshots(BYTES_MAX, every_steps=every, cost_share=math.inf)
-    follower = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
+    observer = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
     settings = Settings(run_dir=folder, run_name="run", policy="observe")
-    watcher = Watcher(settings, tell=print, follower=follower)
+    watcher = Watcher(settings, tell=print, observer=observer)
     try:
         loop()
     finally:
@@ -72,7 +72,7 @@ def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) 
 
     replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=done)
     settings = Settings(run_dir=recording.folder / "unused", run_name="replay", policy="observe")
-    watcher = Watcher(settings, tell=print, follower=replayer)
+    watcher = Watcher(settings, tell=print, observer=replayer)
     try:
         loop()
     except ReplayOver as over:

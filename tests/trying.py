@@ -85,7 +85,7 @@ def attempt(
             for change in made:
                 change.early(run.process)
             settings = Settings(run_dir=recording.folder / "unused", run_name="trial", policy="observe")
-            watcher = Watcher(settings, tell=print, follower=run)
+            watcher = Watcher(settings, tell=print, observer=run)
             loop()
             run.finish("the script's loop was over")
         except TrialOver as over:

@@ -55,7 +55,7 @@ class Accounting:
         from steadytrain.capture.hooks.clipping import Clipping
         from steadytrain.capture.step import watcher
         from steadytrain.capture.tensors import measurement_schedule
-        from steadytrain.detection.run_recorder import Books
+        from steadytrain.detection.run_recorder import RunRecorder
 
         for name in ("forward_begins", "forward_ends", "backward_begins", "backward_ends", "gradients_zeroed"):
             self._wrap(watcher.Watcher, name, "hooks")
@@ -66,11 +66,11 @@ class Accounting:
         self._wrap_clip(watcher.Watcher)
         for name in ("before_update", "after_update"):
             self._wrap(measurement_schedule.TensorWatch, name, "tensors")
-        self._wrap(measurement_schedule.Instruments, "read", "tensors")
+        self._wrap(measurement_schedule.MeasurementSchedule, "read", "tensors")
         self._wrap(measurement_schedule, "log2_histogram", "histograms")
         for name in ("commit", "read"):
-            self._wrap(Books, name, "books")
-        self._wrap(Books, "detect", "detectors")
+            self._wrap(RunRecorder, name, "books")
+        self._wrap(RunRecorder, "detect", "detectors")
         self._wrap_modules()
         ends = watcher.Watcher.gradients_zeroed
 

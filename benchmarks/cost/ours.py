@@ -61,7 +61,7 @@ def long_run(watched: Any) -> dict[str, float]:
     from steadytrain.detection.detector_schedule import LOOK_STEPS
 
     watcher = watched._watcher
-    stream, books = watcher.streams[0], watcher.books
+    stream, recorder = watcher.streams[0], watcher.recorder
     window = stream.history.recent()
     scalars = {
         name: float(values[-1]) for name, values in window.signals.items() if len(values) and window.present[name][-1]
@@ -75,10 +75,10 @@ def long_run(watched: Any) -> dict[str, float]:
         wave = 1.0 + 0.01 * ((step * 7919) % 13 - 6) / 6
         values = {name: value * wave for name, value in scalars.items()}
         record = StepRecord(step=step, time=float(step), scalars=values, gradient_norms=norms * wave)
-        books.commit(stream, Measurement((values.get("loss", 1.0),), record, stream.tensor_names, (), False, 1.0))
+        recorder.commit(stream, Measurement((values.get("loss", 1.0),), record, stream.tensor_names, (), False, 1.0))
     commit_ms = (time.perf_counter() - started) / FILLED_STEPS * 1000
     started = time.perf_counter()
     for _ in range(DETECTIONS):
-        books.detect(stream)
+        recorder.detect(stream)
     detect_ms = (time.perf_counter() - started) / DETECTIONS * 1000
     return {"books": commit_ms, "detectors": detect_ms / LOOK_STEPS, "one detection": detect_ms}

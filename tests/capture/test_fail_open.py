@@ -27,16 +27,16 @@ from steadytrain.capture.incident import environment, freeze, incident
 from steadytrain.capture.step import gate, input_recorder, stopping, stream_assignment
 from steadytrain.capture.step import watcher as watcher_module
 from steadytrain.capture.step.stopping import Stopping
-from steadytrain.capture.step.stream_assignment import Leading
+from steadytrain.capture.step.stream_assignment import StreamAssignment
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.detection.run_recorder import Books
-from steadytrain.detection.step_history import History
+from steadytrain.detection.run_recorder import RunRecorder
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors.loss_spike import LossSpike
 from steadytrain.grouping import catalog
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.segments import SegmentWriter
-from steadytrain.tracing.investigator import LoopLap, StepInvestigator
+from steadytrain.tracing.investigator import ScriptLoopRerun, StepInvestigator
 from watched import ONE_THREAD, Outcome, run_script
 
 STEPS = 20
@@ -118,16 +118,16 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "outputs of the model": (watcher_module, "scalar_outputs", broken),
     "taking the loss apart": (watcher_module, "loss_term", broken),
     "reading before clipping": (Clipping, "begin", broken),
-    "leading": (Leading, "lead", broken),
-    "refreshing": (Leading, "refresh", broken),
+    "leading": (StreamAssignment, "lead", broken),
+    "refreshing": (StreamAssignment, "refresh", broken),
     "the look": (gate, "fetch", broken),
     "norms": (gate, "l2_norms", broken),
     "the loss without its scale": (gate, "unscaled", broken),
     "the learning rate": (gate, "_learning_rate", broken),
     "finishing a step": (Watcher, "_finish_step", broken),
     "the ring of batches": (input_recorder.BatchRing, "add", broken),
-    "the history": (History, "append", broken),
-    "opening the run": (Books, "open", broken),
+    "the history": (StepHistory, "append", broken),
+    "opening the run": (RunRecorder, "open", broken),
     "facts of the model": (environment, "model_facts", broken),
     "the folder": (RunWriter, "__init__", disk_full),
     "the facts of the run": (RunWriter, "set_fact", locked),
@@ -190,8 +190,8 @@ def test_an_error_of_ours_is_told_once_and_changes_nothing(
 
 AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "restoring buffers": (input_recorder.BufferKeeper, "restore", broken),
-    "committing": (Books, "commit", broken),
-    "detecting": (Books, "detect", broken),
+    "committing": (RunRecorder, "commit", broken),
+    "detecting": (RunRecorder, "detect", broken),
     "planning": (incident, "state_plan", broken),
     "the environment": (environment, "versions", broken),
     "the bundle": (freeze, "write_bundle", disk_full),
@@ -200,16 +200,16 @@ AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the ledger": (RunWriter, "add_action", locked),
     "the scene": (Stopping, "_scene", broken),
     "the investigator": (StepInvestigator, "investigate", broken),
-    "the lap begins": (LoopLap, "__init__", broken),
+    "the lap begins": (ScriptLoopRerun, "__init__", broken),
     "the finding": (stopping, "update_incident", disk_full),
     "the message": (stopping, "stop_message", broken),
     "the reason": (stopping, "reason", broken),
     "the end": (Stopping, "_finish_stop", broken),
     "keeping the schedule": (input_recorder.Schedule, "take", broken),
-    "the fetch of the lap": (LoopLap, "fetch", broken),
-    "the forward of the lap": (LoopLap, "forward_begins", broken),
-    "the backward of the lap": (LoopLap, "backward_begins", broken),
-    "the gate of the lap": (LoopLap, "gate", broken),
+    "the fetch of the lap": (ScriptLoopRerun, "fetch", broken),
+    "the forward of the lap": (ScriptLoopRerun, "forward_begins", broken),
+    "the backward of the lap": (ScriptLoopRerun, "backward_begins", broken),
+    "the gate of the lap": (ScriptLoopRerun, "gate", broken),
 }
 
 

@@ -15,7 +15,7 @@ import steadytrain
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.snapshots import loaded_states
 from steadytrain.capture.snapshots.state_fingerprints import CHUNK_BYTES, hold
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.storage.run_folder import open_run
 
 STEPS = 3
@@ -247,7 +247,7 @@ def test_a_card_knows_what_the_run_had(tmp_path: Path) -> None:
         optimizer.state_dict()
         expected = hold(dict(network.state_dict()))
     (file,) = (tmp_path / "run" / "saved").iterdir()
-    card = Holding.from_json(json.loads(file.read_text()))
+    card = CheckpointContents.from_json(json.loads(file.read_text()))
     assert (file.name, card.step, card.named) == ("step-00000002.json", 2, True)
     assert card.weights == expected
     assert card.counters == {name: 2.0 for name, _ in network.named_parameters()}

@@ -13,7 +13,7 @@ from torch import nn
 import steadytrain
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.step.watcher import RunStopped
-from steadytrain.capture.tensors.measurement_schedule import Instruments
+from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVELS, NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level, find_level
 from steadytrain.core.model import Reading, Symptom
@@ -95,8 +95,8 @@ def test_at_an_incident_gradients_are_measured_and_no_update_is_claimed(tmp_path
     assert np.isnan(last["unchanged_share"]).all()
 
 
-def instruments(level: Level, recorded: list[tuple[int, Reading]]) -> Instruments:
-    return Instruments(
+def instruments(level: Level, recorded: list[tuple[int, Reading]]) -> MeasurementSchedule:
+    return MeasurementSchedule(
         level,
         None,
         Guard(pytest.fail),

@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, I
 
 import replaying
 from steadytrain.capture.hooks.fail_open import raise_own_errors
-from steadytrain.capture.step.sample_indices import Draws
+from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.stopping import RunStopped
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.model import Samples
@@ -224,7 +224,7 @@ def test_the_tape_tells_of_every_step(batches: Callable[[], Iterator[Item]], tmp
 
 def test_what_is_drawn_ahead_and_never_given_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steadytrain.capture.step.sample_indices.AHEAD_MAX", 8)
-    draws, iterator = Draws(), iter(shuffled(Houses(), num_workers=2))
+    draws, iterator = DrawnSamples(), iter(shuffled(Houses(), num_workers=2))
     for number in range(100):
         iterator._send_idx = 1000 + number
         draws.drawn(iterator, [number])

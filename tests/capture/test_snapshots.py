@@ -17,7 +17,7 @@ from steadytrain.capture.hooks.model_discovery import name_parameters
 from steadytrain.capture.snapshots import buffer, snapshots
 from steadytrain.capture.snapshots.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.detection.step_history import History
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.storage.tape_files import find_snapshots
 
 WAIT_S = 10.0
@@ -29,7 +29,7 @@ def stream_of(elements: int, device: str = "cpu") -> Stream:
     model = nn.Linear(elements, 1, bias=False, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     parameters = list(model.parameters())
-    stream = Stream(name="main", history=History(stream="main"), optimizers=[optimizer], parameters=parameters)
+    stream = Stream(name="main", history=StepHistory(stream="main"), optimizers=[optimizer], parameters=parameters)
     stream.model = name_parameters([model], parameters)
     return stream
 
@@ -38,13 +38,13 @@ def stream_of(elements: int, device: str = "cpu") -> Stream:
 def late(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """The thread copies nothing before this is set, however slow the training thread is."""
     may_go_on = threading.Event()
-    copied_by_pieces = buffer.Slot.copied_by_pieces
+    copied_by_pieces = buffer.StateBuffer.copied_by_pieces
 
     def at_last(*given: Any, **options: Any) -> torch.Tensor:
         assert may_go_on.wait(WAIT_S)
         return copied_by_pieces(*given, **options)
 
-    monkeypatch.setattr(buffer.Slot, "copied_by_pieces", at_last)
+    monkeypatch.setattr(buffer.StateBuffer, "copied_by_pieces", at_last)
     return may_go_on
 
 
@@ -203,7 +203,7 @@ def test_one_that_was_too_late_for_want_of_a_slot_is_taken_at_the_next_step(
     ids=lambda tensor: f"{tuple(tensor.shape)}-{tensor.dtype}",
 )
 def test_both_ways_of_copying_give_the_same_values_and_write_over(tensor: torch.Tensor) -> None:
-    both = buffer.Slot(), buffer.Slot()
+    both = buffer.StateBuffer(), buffer.StateBuffer()
     for values in (tensor, tensor.clone().zero_(), tensor):
         at_once = both[0].copied("name", values)
         by_pieces = both[1].copied_by_pieces("name", values, go_on=lambda: True)

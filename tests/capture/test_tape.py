@@ -169,7 +169,7 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
             if stream.step == {KILLED_AFTER}:
                 os.kill(os.getpid(), signal.SIGKILL)
         recorder.step_ended = killed
-        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, follower=recorder)
+        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, observer=recorder)
         test_tape.loop({2 * KILLED_AFTER})
     """
     done = subprocess.run(
@@ -285,5 +285,5 @@ def test_sealing_again_does_not_lose_the_recording(tmp_path: Path) -> None:
 
 def test_a_run_without_a_follower_that_rewinds_has_no_thread_of_it(tmp_path: Path) -> None:
     watcher = Watcher(Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0), tell=print)
-    assert not isinstance(watcher.follower, Rewind)
+    assert not isinstance(watcher.observer, Rewind)
     watcher.close(ended="finished")

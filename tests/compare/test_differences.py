@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steadytrain.compare.audit import audit
-from steadytrain.compare.checkpoint_contents import Held, Holding, plain_state
+from steadytrain.compare.checkpoint_contents import CheckpointContents, Held, plain_state
 from steadytrain.compare.differences import compare, compare_tensors
 
 SHAPE = (4, 4)
@@ -20,7 +20,7 @@ def held(digest: str, norm: float = 1.0, **more: Any) -> Held:
 
 WEIGHTS = {name: held(f"w-{name}", norm) for name, norm in (("a", 1.0), ("b", 2.0), ("c", 3.0))}
 MOMENTS = {f"{name}/{kind}": held(f"{kind}-{name}", 0.1) for name in "abc" for kind in ("exp_avg", "exp_avg_sq")}
-WHOLE = Holding(
+WHOLE = CheckpointContents(
     source="x",
     kind="torch.save",
     step=4,
@@ -34,13 +34,13 @@ WHOLE = Holding(
 )
 
 
-def told(found: Holding, expected: Holding = WHOLE, **more: Any) -> set[tuple[str, str, str]]:
+def told(found: CheckpointContents, expected: CheckpointContents = WHOLE, **more: Any) -> set[tuple[str, str, str]]:
     return {(d.kind, d.part, d.name) for d in audit(found, expected, **more).differences}
 
 
 def test_the_same_has_no_difference() -> None:
     assert told(WHOLE) == set()
-    assert Holding.from_json(WHOLE.to_json()) == replace(WHOLE, settings=WHOLE.settings)
+    assert CheckpointContents.from_json(WHOLE.to_json()) == replace(WHOLE, settings=WHOLE.settings)
 
 
 def test_of_another_step_values_may_differ() -> None:
@@ -131,7 +131,9 @@ def test_a_cycle_of_momentum_moves_it_from_step_to_step(
     step: int, later: dict[str, Any], expected: set[tuple[str, str, str]]
 ) -> None:
     group = {"betas": [0.95, 0.999], "momentum": 0.95, "base_momentum": 0.85, "max_momentum": 0.95}
-    ours, theirs = (Holding(source="x", kind="lightning", settings=(one,)) for one in ({**group, **later}, group))
+    ours, theirs = (
+        CheckpointContents(source="x", kind="lightning", settings=(one,)) for one in ({**group, **later}, group)
+    )
     assert told(replace(ours, step=step), replace(theirs, step=4)) == expected
 
 

@@ -13,9 +13,9 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import LOOK_STEPS
-from steadytrain.detection.run_recorder import Books, Settings
+from steadytrain.detection.run_recorder import RunRecorder, Settings
 from steadytrain.detection.sink import NoSink
-from steadytrain.detection.step_history import History
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping import catalog
 from steadytrain.storage.run_folder import open_run
@@ -30,16 +30,18 @@ class Training:
 
     def __init__(self, folder: Path, *detectors: Detector) -> None:
         self.told: list[str] = []
-        self.books = Books(Settings(folder, "run"), Guard(self.told.append), self.told.append, detectors, NoSink())
-        self.books.begin()
-        self.stream = Stream("main", History(stream="main"))
+        self.recorder = RunRecorder(
+            Settings(folder, "run"), Guard(self.told.append), self.told.append, detectors, NoSink()
+        )
+        self.recorder.begin()
+        self.stream = Stream("main", StepHistory(stream="main"))
 
     def step(self, **scalars: float) -> list[Symptom]:
         self.stream.step += 1
         record = StepRecord(self.stream.step, 0.0, {"loss": 1.0, **scalars}, np.ones(len(NAMES), np.float32))
         self.stream.history.append(record, NAMES)
-        found = self.books.look(self.stream)
-        self.books.tell_symptoms(found)
+        found = self.recorder.look(self.stream)
+        self.recorder.tell_symptoms(found)
         return found
 
     def read(self, column: str) -> None:
@@ -122,7 +124,7 @@ def test_everybody_looks_at_once_when_asked_to(tmp_path: Path) -> None:
     training = Training(tmp_path / "run", *detectors)
     for _ in range(5):
         training.step()
-    training.books.detect(training.stream)
+    training.recorder.detect(training.stream)
     assert [int(detector.windows[-1].steps[-1]) for detector in detectors] == [5] * 40
 
 
@@ -147,7 +149,7 @@ def test_a_symptom_is_told_once_though_its_edge_slides_with_the_window(tmp_path:
     for number in range(300):
         training.step(loss=5.0 if number >= 40 else 1.0)
     assert [line.split(":")[0] for line in training.told] == ["warning"]
-    (symptom,) = training.books.symptoms.values()
+    (symptom,) = training.recorder.symptoms.values()
     assert (symptom.first_step, symptom.message) == (41, "high from 41")
     assert symptom.last_step > 270
     assert [known.first_step for known in open_run(tmp_path / "run").symptoms] == [41]
@@ -160,7 +162,7 @@ def test_what_becomes_of_a_symptom_is_put_on_record(tmp_path: Path) -> None:
     courses = []
     for value in loss:
         training.step(loss=float(value), clip_coefficient=0.2 if value > 2.0 else 1.0)
-        courses += [symptom.course for symptom in training.books.symptoms.values()]
+        courses += [symptom.course for symptom in training.recorder.symptoms.values()]
     assert list(dict.fromkeys(courses)) == ["open", "recovered"]
     (symptom,) = open_run(tmp_path / "run").symptoms
     assert (symptom.severity, symptom.course) == ("note", "recovered")
@@ -194,8 +196,8 @@ def test_the_shipped_detectors_are_silent_on_a_healthy_run(tmp_path: Path) -> No
     for value in healthy_loss(700, decay_steps=100):
         training.step(loss=float(value), gradient_norm=float(draw.lognormal(0, 0.2)), step_s=0.1, learning_rate=1e-3)
     assert [line for line in training.told if line.startswith(("warning", "critical"))] == []
-    assert "loss-spike" in training.books.detector_names
-    assert "dead-units" not in training.books.detector_names
+    assert "loss-spike" in training.recorder.detector_names
+    assert "dead-units" not in training.recorder.detector_names
 
 
 def test_stories_are_told_and_put_on_record_when_the_run_is_over(tmp_path: Path) -> None:
@@ -205,9 +207,9 @@ def test_stories_are_told_and_put_on_record_when_the_run_is_over(tmp_path: Path)
     loss[450:] = np.nan
     for value in loss:
         training.step(loss=float(value))
-    training.books.detect(training.stream)
-    training.books.close([training.stream], {"ended": "completed"})
-    grave = [story for story in training.books.stories if story.severity != "note"]
+    training.recorder.detect(training.stream)
+    training.recorder.close([training.stream], {"ended": "completed"})
+    grave = [story for story in training.recorder.stories if story.severity != "note"]
     assert [symptom.name for symptom in grave[0].symptoms if symptom.severity == "critical"][-1] == "nonfinite-loss"
     assert len(grave) == 1
     on_record = {symptom.name: symptom.story for symptom in open_run(tmp_path / "run").symptoms}

@@ -13,7 +13,7 @@ from steadytrain.detection.step_history import (
     TENSOR_BYTES_MAX,
     TENSOR_STEPS_MAX,
     TENSOR_STEPS_MIN,
-    History,
+    StepHistory,
 )
 from steadytrain.detection.table_history import APART_MAX, BYTES_MAX, NEWEST_MAX
 from steadytrain.storage.segments import StepRecord, window_of
@@ -25,8 +25,8 @@ def record(step: int, tensors: int = 2, *, loss: float | None = None, skipped: b
     return StepRecord(step, 1000.0 + step, scalars, norms, skipped=skipped, refused=step == 7)
 
 
-def filled(steps: int, names: tuple[str, ...] = ("a", "b")) -> tuple[History, list[StepRecord]]:
-    history = History(stream="main")
+def filled(steps: int, names: tuple[str, ...] = ("a", "b")) -> tuple[StepHistory, list[StepRecord]]:
+    history = StepHistory(stream="main")
     records = [record(step, len(names), skipped=step % 5 == 0) for step in range(1, steps + 1)]
     for one in records:
         history.append(one, names)
@@ -95,7 +95,7 @@ def test_no_tensors_at_all() -> None:
 
 def test_many_tensors_stay_within_the_bound() -> None:
     tensors = 60_000
-    history = History(stream="main")
+    history = StepHistory(stream="main")
     names = tuple(f"layer.{number}" for number in range(tensors))
     before = history.size_bytes
     norms = np.ones(tensors, np.float32)
@@ -111,7 +111,7 @@ def reading(value: float, rows: tuple[str, ...] = ("a", "b"), columns: tuple[str
     return Reading("tensors", rows, columns, np.full((len(rows), len(columns)), value, np.float32))
 
 
-def with_readings(every: int, steps: int) -> History:
+def with_readings(every: int, steps: int) -> StepHistory:
     history, _ = filled(steps)
     for step in range(every, steps + 1, every):
         history.read(step, 1000.0 + step, reading(step))

@@ -14,7 +14,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from steadytrain import preflight  # noqa: E402
-from steadytrain.capture.step.observers import Beside, Follower  # noqa: E402
+from steadytrain.capture.step.observers import CompositeObserver, StepObserver  # noqa: E402
 from steadytrain.checks.subject.model_check import Batch, CannotError  # noqa: E402
 from steadytrain.core.errors import UsageError  # noqa: E402
 from steadytrain.preflight_runs.forward_calls import LossWatch  # noqa: E402
@@ -152,20 +152,20 @@ def test_a_guest_is_told_everything_and_answers_nothing() -> None:
     def public(cls: type) -> set[str]:
         return {name for name in vars(cls) if not name.startswith("_")} - {"replays", "scalers"}
 
-    assert public(Follower) <= public(Beside)
+    assert public(StepObserver) <= public(CompositeObserver)
     told: list[str] = []
 
-    class First(Follower):
+    class First(StepObserver):
         def fetched(self, dataset: int, batch: Any) -> Any:
             told.append("first")
             return "other batch"
 
-    class Guest(Follower):
+    class Guest(StepObserver):
         def fetched(self, dataset: int, batch: Any) -> Any:
             told.append("guest")
             return "ignored"
 
-    both = Beside(First(), Guest())
+    both = CompositeObserver(First(), Guest())
     assert both.fetched(0, None) == "other batch"
     assert sorted(told) == ["first", "guest"]
 

@@ -14,10 +14,10 @@ from steadytrain.report.look import look_facts, shown_rungs
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.step_look import (
     LOOK_FILE,
+    ActivationMaxima,
     BackendRow,
     Backends,
-    Ladder,
-    Rung,
+    ModuleMaximum,
     SecondOpinion,
     StepLook,
     keep_look,
@@ -25,11 +25,11 @@ from steadytrain.storage.step_look import (
 )
 
 
-def rung(module: str, *largest: float | None, dtype: str = "float16", limit: float = 65504.0) -> Rung:
-    return Rung(module, "Linear", dtype, limit, largest)
+def rung(module: str, *largest: float | None, dtype: str = "float16", limit: float = 65504.0) -> ModuleMaximum:
+    return ModuleMaximum(module, "Linear", dtype, limit, largest)
 
 
-LADDER = Ladder(
+LADDER = ActivationMaxima(
     (5, 6, 7),
     (
         rung("embed", 2.0, 2.0, 2.0),
@@ -84,9 +84,9 @@ def test_shown_are_the_rungs_around_the_first_that_broke_and_those_near_the_limi
         "blocks.3.wo",
         "blocks.3",
     ]
-    healthy = Ladder((1,), (rung("a", 1.0), rung("b", 3e4), rung("c", 10.0)))
+    healthy = ActivationMaxima((1,), (rung("a", 1.0), rung("b", 3e4), rung("c", 10.0)))
     assert [rung.module for rung in shown_rungs(healthy)] == ["b"]
-    many = Ladder((1,), tuple(rung(f"layer.{number}", 6e4) for number in range(100)))
+    many = ActivationMaxima((1,), tuple(rung(f"layer.{number}", 6e4) for number in range(100)))
     assert len(shown_rungs(many)) == 10
 
 

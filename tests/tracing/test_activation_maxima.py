@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn  # noqa: E402 (torch is optional for an install of steadytrain)
 
-from steadytrain.tracing.activation_maxima import LadderTaker, StepRungs, ladder_of  # noqa: E402
+from steadytrain.tracing.activation_maxima import ActivationMaximaTaker, StepRungs, ladder_of  # noqa: E402
 
 
 class Scaled(nn.Module):
@@ -23,7 +23,7 @@ class Scaled(nn.Module):
 
 
 def take(model: nn.Module, step: int, *inputs: Tensor) -> StepRungs:
-    taker = LadderTaker({module: name for name, module in model.named_modules()})
+    taker = ActivationMaximaTaker({module: name for name, module in model.named_modules()})
     taker.begin()
     for one in inputs:
         model(one)

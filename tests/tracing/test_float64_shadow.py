@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402 (torch is optional for an install of steadytrain)
 
 from steadytrain.storage.step_look import SecondOpinion  # noqa: E402
-from steadytrain.tracing.float64_shadow import Shadows  # noqa: E402
+from steadytrain.tracing.float64_shadow import Float64Shadows  # noqa: E402
 from steadytrain.tracing.second_looks import SecondLook  # noqa: E402
 from steadytrain.tracing.tracer import OperationTracer  # noqa: E402
 
@@ -49,7 +49,7 @@ def test_shadows_are_the_step_in_float64_and_the_step_is_the_same_to_the_last_bi
     random = torch.get_rng_state()
     step(plain, torch.optim.AdamW(plain.parameters(), lr=1e-2), inputs)
 
-    shadows = Shadows()
+    shadows = Float64Shadows()
     tracer = OperationTracer(parameters=dict(model.named_parameters()), method="", observer=shadows)
     torch.set_rng_state(random)
     with tracer:
@@ -69,7 +69,7 @@ def test_shadows_are_the_step_in_float64_and_the_step_is_the_same_to_the_last_bi
     assert float(value(shadows, loss)) == pytest.approx(loss.item(), rel=1e-5)
 
 
-def value(shadows: Shadows, tensor: Tensor) -> Tensor:
+def value(shadows: Float64Shadows, tensor: Tensor) -> Tensor:
     found = shadows.value(tensor)
     assert found is not None
     return found.detach()
@@ -146,7 +146,7 @@ def test_a_custom_kernel_is_taken_as_it_is_and_named() -> None:
 
 def test_clipping_and_list_operations_are_done_in_float64() -> None:
     parameters = [nn.Parameter(torch.full((3,), float(number))) for number in range(1, 4)]
-    shadows = Shadows()
+    shadows = Float64Shadows()
     tracer = OperationTracer(parameters={}, method="", observer=shadows)
     with tracer:
         torch.stack([parameter.half().square().sum() for parameter in parameters]).sum().backward()
@@ -159,7 +159,7 @@ def test_clipping_and_list_operations_are_done_in_float64() -> None:
 
 
 def test_memory_is_bounded_and_what_that_costs_is_said() -> None:
-    shadows = Shadows(bytes_max=1000)
+    shadows = Float64Shadows(bytes_max=1000)
     tracer = OperationTracer(parameters={}, method="", observer=shadows)
     with tracer:
         kept = [torch.zeros(50) + number for number in range(10)]

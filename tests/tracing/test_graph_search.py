@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn  # noqa: E402 (torch is optional for an install of steadytrain)
 
-from steadytrain.capture.incident.context import Scene  # noqa: E402
+from steadytrain.capture.incident.context import IncidentContext  # noqa: E402
 from steadytrain.capture.step.input_recorder import BufferKeeper, record_call  # noqa: E402
 from steadytrain.capture.step.loss import loss_term  # noqa: E402
 from steadytrain.capture.step.script_frames import loop_lines, user_frames  # noqa: E402
@@ -104,7 +104,7 @@ def compared(by: Any) -> tuple[Backends | None, Finding | None]:
     assert here
     loss.backward()
     handle.remove()
-    scene = Scene(
+    incident_context = IncidentContext(
         step=1,
         micro_batches=calls,
         losses=[term],
@@ -117,7 +117,7 @@ def compared(by: Any) -> tuple[Backends | None, Finding | None]:
         alone=True,
         no_lap=None,
     )
-    return compare_backends(scene)
+    return compare_backends(incident_context)
 
 
 def line_of_backward(frames: Any) -> Any:
@@ -171,5 +171,5 @@ def test_another_rounding_is_nobodys_fault() -> None:
 
 
 def test_nothing_compiled_has_no_table() -> None:
-    scene = Scene(1, [], [], True, {}, [], BufferKeeper(), (), None, True, None)
-    assert compare_backends(scene) == (None, None)
+    incident_context = IncidentContext(1, [], [], True, {}, [], BufferKeeper(), (), None, True, None)
+    assert compare_backends(incident_context) == (None, None)

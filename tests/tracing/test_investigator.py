@@ -258,15 +258,15 @@ def test_the_re_run_touches_nothing(way: str, moment: str, tmp_path: Path, monke
 
     look = getattr(StepInvestigator, moment)
 
-    def watched_look(self: Any, scene: Any) -> Any:
+    def watched_look(self: Any, incident_context: Any) -> Any:
         before = everything()
-        found = look(self, scene)
+        found = look(self, incident_context)
         compared.append(before == everything())
         return found
 
     monkeypatch.setattr(StepInvestigator, moment, watched_look)
     if moment == "investigate":
-        monkeypatch.setattr(StepInvestigator, "look_at_loss", lambda self, scene: None)
+        monkeypatch.setattr(StepInvestigator, "look_at_loss", lambda self, incident_context: None)
     with stopping(model, optimizer, tmp_path):
         for step in range(1, 9):
             inputs, targets, weights = draw(step)
@@ -289,7 +289,7 @@ import torch
 from torch import nn
 import steadytrain.capture.step.stopping
 
-steadytrain.capture.step.stopping.LAP_S_MAX = 1.0
+steadytrain.capture.step.stopping.LOOP_RERUN_S_MAX = 1.0
 torch.manual_seed(0)
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

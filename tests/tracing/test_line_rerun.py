@@ -314,15 +314,15 @@ AGAIN = {
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_lines_give_the_same_loss_again(name: str, tmp_path: Path) -> None:
-    scene = Scene(tmp_path, AGAIN[name])
-    ((loss, again),) = scene.seen
+    incident_context = Scene(tmp_path, AGAIN[name])
+    ((loss, again),) = incident_context.seen
     assert isinstance(again, float), again
     assert math.isclose(again, loss, rel_tol=1e-6), (again, loss)
-    assert scene.unchanged
+    assert incident_context.unchanged
 
 
 def test_loops_in_a_function_keep_its_local_variables(tmp_path: Path) -> None:
-    scene = Scene(
+    incident_context = Scene(
         tmp_path,
         """
         def main():
@@ -337,8 +337,8 @@ def test_loops_in_a_function_keep_its_local_variables(tmp_path: Path) -> None:
         result = main()
         """,
     )
-    assert scene.unchanged
-    assert scene.namespace["result"][0] == [1]
+    assert incident_context.unchanged
+    assert incident_context.namespace["result"][0] == [1]
 
 
 REFUSED = {
@@ -517,14 +517,14 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_lines_that_do_more_than_compute_are_refused(name: str, tmp_path: Path) -> None:
     body, why = REFUSED[name]
-    scene = Scene(tmp_path, body)
-    _, again = scene.seen[0]
+    incident_context = Scene(tmp_path, body)
+    _, again = incident_context.seen[0]
     if why is None:
-        assert scene.unchanged
+        assert incident_context.unchanged
         return
     assert isinstance(again, str)
     assert why in again
-    assert scene.unchanged
+    assert incident_context.unchanged
 
 
 def test_a_script_that_changed_on_disk_is_refused_or_unharmed(tmp_path: Path) -> None:

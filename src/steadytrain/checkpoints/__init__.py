@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from steadytrain.checkpoints import distributed, folders, own_states, safetensors_files, sharded, single_files
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.core.errors import UsageError
 
 
@@ -20,14 +20,14 @@ class Form(Protocol):
     """What a file of this package is to the others."""
 
     def claims(self, path: Path) -> bool: ...
-    def read(self, path: Path, names: Sequence[str] | None) -> Holding: ...
+    def read(self, path: Path, names: Sequence[str] | None) -> CheckpointContents: ...
 
 
 FORMATS: tuple[Form, ...] = (sharded, own_states, distributed, folders, safetensors_files, single_files)
 """Asked in turn; the first that claims a path reads it."""
 
 
-def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Holding:
+def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> CheckpointContents:
     """What the checkpoint at ``path`` holds.
 
     ``names`` are the parameters in the order of the optimizer that was saved, where a run tells them; without them an

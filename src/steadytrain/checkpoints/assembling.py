@@ -1,4 +1,4 @@
-"""Loose parts of a checkpoint put together as a :class:`Holding`: which tensor is whose, and what is plain state."""
+"""Loose parts of a checkpoint as one :class:`CheckpointContents`: which tensor is whose, and what is plain state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steadytrain.capture.snapshots.state_fingerprints import (
     optimizer_parts,
     python_digest,
 )
-from steadytrain.compare.checkpoint_contents import Holding, plain_state
+from steadytrain.compare.checkpoint_contents import CheckpointContents, plain_state
 
 _ELEMENTWISE = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg")
 _BUFFER = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked|inv_freq|position_ids|masked_bias|\w*mask)$")
@@ -43,7 +43,9 @@ class Loose:
     notes: list[str] = field(default_factory=list)
 
 
-def assemble(path: str, kind: str, loose: Loose, names: Sequence[str] | None, *, partial: bool = False) -> Holding:
+def assemble(
+    path: str, kind: str, loose: Loose, names: Sequence[str] | None, *, partial: bool = False
+) -> CheckpointContents:
     """All parts by name."""
     weights = None
     if loose.weights is not None:
@@ -60,7 +62,7 @@ def assemble(path: str, kind: str, loose: Loose, names: Sequence[str] | None, *,
             loose.notes.append("the optimizer's parameters are told by position: the checkpoint does not name them")
     position = loose.position
     step = _step(position, counters)
-    return Holding(
+    return CheckpointContents(
         source=path,
         kind=kind,
         step=step,

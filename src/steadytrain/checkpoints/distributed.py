@@ -19,7 +19,7 @@ from torch import Tensor
 from steadytrain.checkpoints.assembling import assemble
 from steadytrain.checkpoints.loading import load
 from steadytrain.checkpoints.single_files import sorted_out
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.core.errors import UsageError
 
 METADATA = ".metadata"
@@ -46,7 +46,7 @@ def claims(path: Path) -> bool:
     return path.is_dir() and (path / METADATA).is_file()
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """What a folder holds, all ranks' pieces put together.
 
     Raises:

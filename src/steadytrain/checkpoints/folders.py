@@ -15,7 +15,7 @@ from torch import Tensor
 from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.checkpoints.loading import load
 from steadytrain.checkpoints.safetensors_files import tensors_of
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.core.errors import UsageError
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -32,7 +32,7 @@ def claims(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in (*WEIGHTS, ADAPTER, *OPTIMIZER, STATE))
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """What a folder holds; what is not in it is told to be missing.
 
     Raises:

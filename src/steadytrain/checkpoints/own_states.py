@@ -14,7 +14,7 @@ from torch import Tensor
 
 from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.checkpoints.safetensors_files import tensors_of
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.compare.differences import OWN
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import open_for_report
@@ -37,7 +37,7 @@ def claims(path: Path) -> bool:
     return path.is_dir() and (_is_bundle(path) or ((path / STATE_FILE).is_file() and (path / STATE_TENSORS).is_file()))
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """The state in a bundle or a snapshot.
 
     Raises:
@@ -46,7 +46,7 @@ def read(path: Path, names: Sequence[str] | None) -> Holding:
     return _bundle(path) if _is_bundle(path) else _snapshot(path)
 
 
-def states_of(run: RunRecord, step: int) -> Iterator[Holding]:
+def states_of(run: RunRecord, step: int) -> Iterator[CheckpointContents]:
     """What the run's own states know of the model after ``step``.
 
     Raises:
@@ -64,7 +64,7 @@ def _is_bundle(path: Path) -> bool:
     return all((path / name).is_file() for name in BUNDLE_FILES)
 
 
-def _bundle(path: Path) -> Holding:
+def _bundle(path: Path) -> CheckpointContents:
     incident = open_for_report(path).incident  # checks that nothing was changed
     file = path / "optimizer.json"
     try:
@@ -76,7 +76,7 @@ def _bundle(path: Path) -> Holding:
     return _held(path, incident.step - 1, tensors_of(path / "model.safetensors"), trees, path / "optimizer.safetensors")
 
 
-def _snapshot(path: Path) -> Holding:
+def _snapshot(path: Path) -> CheckpointContents:
     step = int(path.name.rpartition("-")[2]) if path.name.rpartition("-")[2].isdigit() else 0
     document = read_snapshot(Snapshot(path, step))
     tensors = tensors_of(path / STATE_TENSORS)
@@ -88,7 +88,7 @@ def _snapshot(path: Path) -> Holding:
 
 def _held(
     path: Path, step: int, weights: Mapping[str, Tensor], trees: Any, tensors: Path | Mapping[str, Tensor]
-) -> Holding:
+) -> CheckpointContents:
     values = tensors_of(tensors) if isinstance(tensors, Path) else tensors
     first = decode(trees[0], values) if trees else {"groups": [], "state": {}}
     groups = [{**_plain(group["settings"]), "params": group["parameters"]} for group in first["groups"]]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from steadytrain.checkpoints.assembling import Loose, assemble
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.core.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def claims(path: Path) -> bool:
     return path.is_file() and path.suffix == ".safetensors"
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """The tensors of one file.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.checkpoints.folders import ADAPTER, WEIGHTS
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.core.errors import UsageError
 
 DEEPSPEED_FILES = ("*_model_states.pt", "*_optim_states.pt")
@@ -19,7 +19,7 @@ def claims(path: Path) -> bool:
     return _why(path) is not None
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """Never gives a holding.
 
     Raises:

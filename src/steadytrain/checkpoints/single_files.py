@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.checkpoints.loading import load
-from steadytrain.compare.checkpoint_contents import Holding, plain_state
+from steadytrain.compare.checkpoint_contents import CheckpointContents, plain_state
 from steadytrain.core.errors import UsageError
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict", "model_state", "module", "net", "network", "weights", "params")
@@ -23,7 +23,7 @@ def claims(path: Path) -> bool:
     return path.is_file()
 
 
-def read(path: Path, names: Sequence[str] | None) -> Holding:
+def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """What a file of ``torch.save`` holds.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadytrain.compare.checkpoint_contents import PARTS, Holding
+from steadytrain.compare.checkpoint_contents import PARTS, CheckpointContents
 from steadytrain.compare.consistency import contradictions
 from steadytrain.compare.differences import Compared, Difference, Part, compare
 
@@ -17,8 +17,8 @@ SCHEMA = "steadytrain.audit/1"
 class Audit:
     """What was found. ``against`` is None where the checkpoint was looked at by itself."""
 
-    found: Holding
-    against: Holding | None
+    found: CheckpointContents
+    against: CheckpointContents | None
     parts: tuple[Part, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
@@ -47,10 +47,10 @@ class Audit:
 
 
 def audit(
-    found: Holding,
-    expected: Holding | None = None,
+    found: CheckpointContents,
+    expected: CheckpointContents | None = None,
     *,
-    others: Sequence[Holding] = (),
+    others: Sequence[CheckpointContents] = (),
     notes: Sequence[str] = (),
     loads: Sequence[Mapping[str, Any]] = (),
 ) -> Audit:
@@ -85,6 +85,6 @@ def audit(
     )
 
 
-def _size(held: Holding, part: str) -> int | None:
+def _size(held: CheckpointContents, part: str) -> int | None:
     value = getattr(held, part)
     return None if value is None else len(value)

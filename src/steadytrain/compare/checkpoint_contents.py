@@ -75,7 +75,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Holding:
+class CheckpointContents:
     """All that one checkpoint holds.
 
     ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry a group,
@@ -124,7 +124,7 @@ class Holding:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Holding:
+    def from_json(data: Mapping[str, Any]) -> CheckpointContents:
         """The inverse of :meth:`to_json`.
 
         Raises:
@@ -133,7 +133,7 @@ class Holding:
         if data["format"] != CARD_FORMAT or not isinstance(data["version"], int) or data["version"] > CARD_VERSION:
             raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
         settings, scheduler = data["settings"], data["scheduler"]
-        return Holding(
+        return CheckpointContents(
             source=data["source"],
             kind=data["kind"],
             step=data["step"],

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from steadytrain.compare.checkpoint_contents import Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.compare.differences import Difference, plainly
 
 NAMES_MAX = 8
 
 
-def contradictions(held: Holding) -> tuple[Difference, ...]:
+def contradictions(held: CheckpointContents) -> tuple[Difference, ...]:
     """Parts of ``held`` that cannot all be true of one step of one run."""
     return (
         *_states(held),
@@ -25,7 +25,7 @@ def contradictions(held: Holding) -> tuple[Difference, ...]:
     )
 
 
-def _states(held: Holding) -> list[Difference]:
+def _states(held: CheckpointContents) -> list[Difference]:
     """Parameters of the optimizer without a state while others have one, or none at all after the first step."""
     if held.settings is None or held.moments is None:
         return []
@@ -57,7 +57,7 @@ def _states(held: Holding) -> list[Difference]:
     return differences
 
 
-def _shapes(held: Holding) -> list[Difference]:
+def _shapes(held: CheckpointContents) -> list[Difference]:
     """A moment of another shape than its parameter, where it is one number for each element."""
     if not held.named or held.moments is None or held.weights is None:
         return []
@@ -73,7 +73,7 @@ def _shapes(held: Holding) -> list[Difference]:
     return differences
 
 
-def _numbers(held: Holding) -> list[Difference]:
+def _numbers(held: CheckpointContents) -> list[Difference]:
     return [
         Difference(part, name, "inconsistent", f"{name}: {tensor.nonfinite:,} NaN or Inf", None, str(tensor.nonfinite))
         for part in ("weights", "moments")
@@ -82,7 +82,7 @@ def _numbers(held: Holding) -> list[Difference]:
     ]
 
 
-def _counts(held: Holding) -> list[Difference]:
+def _counts(held: CheckpointContents) -> list[Difference]:
     """Step counters of the parameters against each other, and against the step that the checkpoint says it is of."""
     if not held.counters:
         return []
@@ -104,7 +104,7 @@ def _counts(held: Holding) -> list[Difference]:
     return differences
 
 
-def _rates(held: Holding) -> list[Difference]:
+def _rates(held: CheckpointContents) -> list[Difference]:
     """What the scheduler gave last against what the optimizer's groups hold."""
     if not held.settings or not held.scheduler or len(held.scheduler) != 1:
         return []
@@ -126,7 +126,7 @@ def _rates(held: Holding) -> list[Difference]:
     ]
 
 
-def _progress(held: Holding) -> list[Difference]:
+def _progress(held: CheckpointContents) -> list[Difference]:
     """The scheduler's count against the trainer's own count of how often it has been stepped."""
     wanted = (held.position or {}).get("scheduler_steps")
     if wanted is None or not held.scheduler:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steadytrain.compare.checkpoint_contents import Held, Holding, Tensors, Values
+from steadytrain.compare.checkpoint_contents import CheckpointContents, Held, Tensors, Values
 
 Kind = Literal["missing", "unexpected", "reshaped", "cast", "swapped", "stale", "changed", "inconsistent"]
 
@@ -88,7 +88,9 @@ class Compared:
     notes: tuple[str, ...]
 
 
-def compare(found: Holding, expected: Holding, *, others: Sequence[Holding] = ()) -> Compared:
+def compare(
+    found: CheckpointContents, expected: CheckpointContents, *, others: Sequence[CheckpointContents] = ()
+) -> Compared:
     """``found`` against ``expected``. ``others`` are the same run at other steps: what is older is told to be stale."""
     same_step = found.step is None or expected.step is None or found.step == expected.step
     notes = []
@@ -134,7 +136,7 @@ def compare(found: Holding, expected: Holding, *, others: Sequence[Holding] = ()
     return Compared(tuple(parts), tuple(differences), tuple(notes))
 
 
-def _no_loss(difference: Difference, found: Holding, expected: Holding) -> bool:
+def _no_loss(difference: Difference, found: CheckpointContents, expected: CheckpointContents) -> bool:
     """Whether a weight may be missing: under an adapter, or a buffer of a state of ours, which has them all."""
     if difference.kind != "missing":
         return False
@@ -304,7 +306,7 @@ def _aligned(found: Tensors, expected: Tensors) -> Tensors:
     return {best(name): held for name, held in found.items()}
 
 
-def _counters(found: Holding, expected: Holding, *, same_step: bool) -> list[Difference]:
+def _counters(found: CheckpointContents, expected: CheckpointContents, *, same_step: bool) -> list[Difference]:
     held, wanted = found.counters, expected.counters
     if not held or not wanted:
         return _missing_part("counters", held, wanted)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.compare.checkpoint_contents import Held, Holding
+from steadytrain.compare.checkpoint_contents import CheckpointContents, Held
 from steadytrain.compare.differences import UNKNOWN_DTYPE
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.run_folder import RunRecord
@@ -37,12 +37,12 @@ _MOMENTS = {
 class Reference:
     """What is expected of a checkpoint, and the same run at other steps."""
 
-    expected: Holding
-    others: tuple[Holding, ...]
+    expected: CheckpointContents
+    others: tuple[CheckpointContents, ...]
     note: str | None = None
 
 
-def cards_of(run: RunRecord) -> list[Holding]:
+def cards_of(run: RunRecord) -> list[CheckpointContents]:
     """The cards of what the run saved, oldest first.
 
     Raises:
@@ -53,13 +53,13 @@ def cards_of(run: RunRecord) -> list[Holding]:
         try:
             if file.stat().st_size > CARD_BYTES_MAX:
                 raise ValueError(f"larger than {CARD_BYTES_MAX >> 20} MiB")
-            found.append(Holding.from_json(json.loads(file.read_text(encoding="utf-8"))))
+            found.append(CheckpointContents.from_json(json.loads(file.read_text(encoding="utf-8"))))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{file}: not a card of this run that can be read ({str(error)[:160]})") from None
     return sorted(found, key=lambda card: card.step or 0)
 
 
-def names_of(run: RunRecord, cards: Sequence[Holding]) -> list[str] | None:
+def names_of(run: RunRecord, cards: Sequence[CheckpointContents]) -> list[str] | None:
     """The parameters in the order of the run's first optimizer, None where the run does not say."""
     for card in reversed(cards):
         if card.settings and card.named:
@@ -70,7 +70,7 @@ def names_of(run: RunRecord, cards: Sequence[Holding]) -> list[str] | None:
     return list(run.table("gradients", streams[0]).rows) or None
 
 
-def reference(run: RunRecord, found: Holding, cards: Sequence[Holding]) -> Reference:
+def reference(run: RunRecord, found: CheckpointContents, cards: Sequence[CheckpointContents]) -> Reference:
     """What the run had at the step of the checkpoint ``found``.
 
     Raises:
@@ -93,7 +93,7 @@ def reference(run: RunRecord, found: Holding, cards: Sequence[Holding]) -> Refer
     return Reference(expected, tuple(other for other in cards if other is not card), note)
 
 
-def batches_taken(run: RunRecord, found: Holding) -> int | None:
+def batches_taken(run: RunRecord, found: CheckpointContents) -> int | None:
     """How many batches the run's first data loader had given by the step of ``found``; None where no tape knows."""
     if found.step is None:
         return None
@@ -109,7 +109,9 @@ def batches_taken(run: RunRecord, found: Holding) -> int | None:
         return None
 
 
-def with_batches(expected: Holding, found: Holding, taken: int | None) -> tuple[Holding, str | None]:
+def with_batches(
+    expected: CheckpointContents, found: CheckpointContents, taken: int | None
+) -> tuple[CheckpointContents, str | None]:
     """``expected`` with the place in the data as a checkpoint of this kind would say it, and a note of it.
 
     Totals are compared as they are. What a loader counts begins anew with every epoch: more than the total is wrong,
@@ -133,7 +135,7 @@ def loads_of(run: RunRecord) -> list[dict[str, Any]]:
     return [load for load in loads if isinstance(load, dict)] if isinstance(loads, list) else []
 
 
-def _card_for(found: Holding, cards: Sequence[Holding], offset: int | None) -> tuple[int, bool]:
+def _card_for(found: CheckpointContents, cards: Sequence[CheckpointContents], offset: int | None) -> tuple[int, bool]:
     """The position of the card of the checkpoint's step, and whether there is such a card (else the nearest)."""
     told = (found.position or {}).get("global_step")
     alike = [_alike(found.weights, card.weights) for card in cards]
@@ -177,7 +179,7 @@ def _offset(run: RunRecord) -> int | None:
     return None if resumed else 0
 
 
-def _from_records(run: RunRecord, found: Holding, offset: int | None) -> Reference:
+def _from_records(run: RunRecord, found: CheckpointContents, offset: int | None) -> Reference:
     settings = _settings_of(run)
     weights, moments, step = _norms_at(run, found, offset)
     if settings is None and weights is None:
@@ -185,7 +187,7 @@ def _from_records(run: RunRecord, found: Holding, offset: int | None) -> Referen
             f"{run.path}: has neither cards of what it saved nor a record of its optimizer; nothing to hold"
         )
     shown = "its records" if step is None else f"its records of step {step}"
-    expected = Holding(
+    expected = CheckpointContents(
         source=f"{run.name}: {shown}",
         kind="run",
         step=found.step,
@@ -210,7 +212,7 @@ def _settings_of(run: RunRecord) -> tuple[dict[str, Any], ...] | None:
 
 
 def _norms_at(
-    run: RunRecord, found: Holding, offset: int | None
+    run: RunRecord, found: CheckpointContents, offset: int | None
 ) -> tuple[dict[str, Held] | None, dict[str, Held] | None, int | None]:
     """Norms of weights and moments at the checkpoint's step, where the run measured them right then."""
     streams = run.streams()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOOK_STEPS = 16
 
 
-class Looks:
+class DetectorSchedule:
     """The detectors that still work: one that raises is told of once and asked no more."""
 
     def __init__(self, detectors: Sequence[Detector], guard: Guard) -> None:

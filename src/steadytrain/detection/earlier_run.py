@@ -13,7 +13,7 @@ import numpy as np
 
 from steadytrain.capture.step import ranks
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Window
-from steadytrain.detection.step_history import STEPS_MAX, TABLES_KEPT, History
+from steadytrain.detection.step_history import STEPS_MAX, TABLES_KEPT, StepHistory
 from steadytrain.storage.run_folder import RunRecord, open_run
 from steadytrain.storage.segments import StepRecord
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def history_of(stream: str, continues: Mapping[str, Any]) -> tuple[History, int]:
+def history_of(stream: str, continues: Mapping[str, Any]) -> tuple[StepHistory, int]:
     """The memory of ``stream`` as it was after that step of that run, and the step; empty where it had none such."""
-    history, step = History(stream=stream), int(continues["step"])
+    history, step = StepHistory(stream=stream), int(continues["step"])
     run = _of_this_rank(Path(continues["run_dir"]))
     if stream not in run.streams():
         return history, 0

@@ -21,10 +21,10 @@ import numpy as np
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.incident import freeze
 from steadytrain.capture.incident.incident import process_facts, script_facts
-from steadytrain.capture.step.observers import Follower
+from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import SEVERITIES, Action, Finding, Incident, Severity, Symptom, Window
-from steadytrain.detection.run_recorder import Books, utc_now
+from steadytrain.detection.run_recorder import RunRecorder, utc_now
 from steadytrain.grouping.stories import tell
 
 SETTLED_STEPS = 64
@@ -60,11 +60,11 @@ class SymptomIncidents:
     """All but the writing is the training thread's. ``frozen`` is called with each bundle that is whole."""
 
     def __init__(
-        self, books: Books, guard: Guard, follower: Follower, tell: Tell, frozen: Callable[[Path], None]
+        self, recorder: RunRecorder, guard: Guard, observer: StepObserver, tell: Tell, frozen: Callable[[Path], None]
     ) -> None:
-        self._books = books
+        self._recorder = recorder
         self._guard = guard
-        self._follower = follower
+        self._observer = observer
         self._tell = tell
         self._tell_of = frozen
         self._raised: dict[Key, int] = {}
@@ -102,7 +102,7 @@ class SymptomIncidents:
 
     def _freeze_one(self, stream: Stream, *, over: bool) -> bool:
         """Freeze the gravest of what is due; whether there was one."""
-        if not self._books.recording or self._job is not None:
+        if not self._recorder.recording or self._job is not None:
             return False
         for symptom in sorted(self._due(stream, over=over), key=_by_weight):
             del self._raised[_key(symptom)]
@@ -117,7 +117,7 @@ class SymptomIncidents:
         """The symptoms of ``stream`` that are to be frozen now, as they stand; one that became a note is let go."""
         due = []
         for key, raised in list(self._raised.items()):
-            symptom = self._books.symptoms.get(key)
+            symptom = self._recorder.symptoms.get(key)
             if key[1] != stream.name or symptom is None:
                 continue
             settled = over or stream.step >= raised + SETTLED_STEPS
@@ -129,7 +129,7 @@ class SymptomIncidents:
 
     def _story(self, stream: Stream, symptom: Symptom) -> tuple[Symptom, ...]:
         """``symptom``, and what belongs to it in the order in which it came."""
-        own = [other for other in self._books.symptoms.values() if other.stream == stream.name]
+        own = [other for other in self._recorder.symptoms.values() if other.stream == stream.name]
         for story in tell(own, stream.history.window()):
             if _key(symptom) in map(_key, story.symptoms):
                 return (symptom, *(other for other in story.symptoms if _key(other) != _key(symptom)))
@@ -149,14 +149,14 @@ class SymptomIncidents:
     # -- the bundle ------------------------------------------------------------------------------------------------
 
     def _freeze(self, stream: Stream, symptom: Symptom, story: tuple[Symptom, ...]) -> None:
-        settings, run = self._books.settings, self._books.open(stream)
+        settings, run = self._recorder.settings, self._recorder.open(stream)
         self._frozen |= {_key(symptom): symptom.severity}
         self._made.append(symptom.severity)
         lead = "" if stream.name == "main" else f"{stream.name}-"
         path = run.path / "incidents" / f"{symptom.name}-{lead}step-{stream.step:06d}"
         window, scalars = _copied(stream.history.recent()), _copied(stream.history.window())
         losses = window.series("loss").between(stream.step, stream.step).values.tolist()
-        why_not = self._follower.why_not(stream)
+        why_not = self._observer.why_not(stream)
         missing = None if why_not is None else f"not kept: {why_not}"
         facts = script_facts(stream, list(stream.roots()))
         incident = Incident(
@@ -175,7 +175,7 @@ class SymptomIncidents:
             state_note=missing or STATE,
             kind="symptom",
         )
-        link = self._follower.hold(stream, run.path, onset=symptom.first_step)
+        link = self._observer.hold(stream, run.path, onset=symptom.first_step)
         job = _Job(path, incident)
 
         def write() -> None:
@@ -211,9 +211,9 @@ class SymptomIncidents:
         with self._guard.part("freezing a symptom"):
             if job.errors:
                 raise job.errors[0]
-            self._books.begin().add_incident(job.path, job.incident.step)
+            self._recorder.begin().add_incident(job.path, job.incident.step)
             self._tell_of(job.path)
-            self._books.add_incident(job.path, job.incident)
+            self._recorder.add_incident(job.path, job.incident)
             self._tell(f"the steps around it are kept: {job.path}")
 
 

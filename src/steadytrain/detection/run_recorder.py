@@ -20,7 +20,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
-from steadytrain.detection.detector_schedule import Looks
+from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.sink import Sink
 from steadytrain.detectors import Detector
 from steadytrain.grouping.courses import OPEN
@@ -64,7 +64,7 @@ class Settings:
     diff: str | None = None
 
 
-class Books:
+class RunRecorder:
     """Writes what is seen, and runs the detectors over it. An error of a disk is told once; then nothing is written."""
 
     def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector], sink: Sink) -> None:
@@ -75,7 +75,7 @@ class Books:
         self._guard = guard
         self._tell = tell
         self._told: dict[tuple[str, str, int], str] = {}
-        self._looks = Looks(detectors, guard)
+        self._looks = DetectorSchedule(detectors, guard)
         self._run: RunWriter | None = None
         self._sink = sink
         self._machine: MachineSampler | None = None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Series, Window
-from steadytrain.detection.table_history import Readings
+from steadytrain.detection.table_history import TableHistory
 from steadytrain.storage.segments import SCALARS, StepRecord
 
 STEPS_MAX = 2048
@@ -30,7 +30,7 @@ METRICS_MAX = 64
 METRIC_VALUES_MAX = 256
 
 
-class History:
+class StepHistory:
     """Appends steps into preallocated arrays twice the window's length, so that a window is a slice and no copy."""
 
     def __init__(self, *, stream: str) -> None:
@@ -44,7 +44,7 @@ class History:
         self._tensor_names: tuple[str, ...] = ()
         self._norms: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.zeros((0, 0), np.float32)
         self._tensor_rows = 0
-        self._tables: dict[str, Readings] = {}
+        self._tables: dict[str, TableHistory] = {}
         self.facts: Mapping[str, float] = {}
         self.resumed: tuple[int, ...] = ()
         self._metrics: dict[str, deque[tuple[int, float]]] = {}
@@ -74,7 +74,7 @@ class History:
     def read(self, step: int, time: float, reading: Reading) -> None:
         """A reading of a table; those that no detector reads are let go."""
         if reading.table in TABLES_KEPT:
-            self._tables.setdefault(reading.table, Readings(reading.table)).append(step, time, reading)
+            self._tables.setdefault(reading.table, TableHistory(reading.table)).append(step, time, reading)
 
     def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
         """Numbers that were measured beside training after ``step``. A NaN is kept: it was measured."""

@@ -20,7 +20,7 @@ BYTES_MAX = 16 << 20
 READINGS_MIN = 4
 
 
-class Readings:
+class TableHistory:
     """Appends into a preallocated array; when it is full, readings are thinned into a new one.
 
     A table that was handed out stays as it is.

@@ -17,11 +17,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.incident.context import Scene
+from steadytrain.capture.incident.context import IncidentContext
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import BufferKeeper, MicroBatch, RandomState
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import loop_lines
 from steadytrain.core.model import Finding
 from steadytrain.locate.locate_failure import LADDER_STEPS, TAPE
@@ -35,10 +35,10 @@ from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.step_look import SecondOpinion, StepLook
 from steadytrain.storage.tape_files import Recording, Snapshot
-from steadytrain.tracing.activation_maxima import LadderTaker, StepRungs, ladder_of
+from steadytrain.tracing.activation_maxima import ActivationMaximaTaker, StepRungs, ladder_of
 from steadytrain.tracing.backend_comparison import compare_backends
 from steadytrain.tracing.compiled_graphs import intercept, is_used
-from steadytrain.tracing.float64_shadow import Shadows
+from steadytrain.tracing.float64_shadow import Float64Shadows
 from steadytrain.tracing.investigator import named_tensors, plain_module
 from steadytrain.tracing.second_looks import SecondLook, opinion_of
 from steadytrain.tracing.tensor_summary import kinds_of
@@ -48,7 +48,7 @@ COMPILED_LADDER = "the ladder holds only the last step: compiled code runs past 
 NO_CALL = "no call of a module with gradients was seen in the recorded step"
 
 
-class Locator(Follower):
+class Locator(StepObserver):
     """Follows a replay, which gives batches and states, and looks; ``done`` gets the document and does not return."""
 
     replays = True
@@ -71,14 +71,14 @@ class Locator(Follower):
         self._looked_at_start = False
         self._notes: list[str] = []
         self._rungs: list[StepRungs] = []
-        self._ladder: LadderTaker | None = None
+        self._ladder: ActivationMaximaTaker | None = None
         self._stream: Stream | None = None
         self._buffers = BufferKeeper()
         self._calls: list[MicroBatch] = []
-        self._seen: Seen | None = None
+        self._seen: StepInProgress | None = None
         self._tracer: OperationTracer | None = None
         self._second: SecondLook | None = None
-        self._update: tuple[OperationTracer, Shadows] | None = None
+        self._update: tuple[OperationTracer, Float64Shadows] | None = None
         self._updated: tuple[Finding, SecondOpinion] | None = None
         self._own_gates = 0
         self._over = False
@@ -141,7 +141,7 @@ class Locator(Follower):
             self._tracer.mark_loss(root)
             self._second.loss_seen(root)
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._stream is None:
             self._stream = stream
         step = self._replayer.step_now
@@ -170,7 +170,7 @@ class Locator(Follower):
             if COMPILED_LADDER not in self._notes:
                 self._notes.append(COMPILED_LADDER)
             return
-        self._ladder = LadderTaker(self._modules())
+        self._ladder = ActivationMaximaTaker(self._modules())
         self._ladder.begin()
 
     def _end_ladder(self, step: int) -> None:
@@ -196,7 +196,7 @@ class Locator(Follower):
 
     def _begin_update(self) -> None:
         """The update before the step: what it makes of finite gradients is found in the step only as a bad weight."""
-        shadows = Shadows()
+        shadows = Float64Shadows()
         tracer = OperationTracer(parameters=self._parameters(), method=TAPE, observer=shadows)
         tracer.__enter__()
         self._update = (tracer, shadows)
@@ -238,7 +238,7 @@ class Locator(Follower):
         if self._updated is not None:
             finding, opinion = self._updated
         else:
-            backends, blamed = compare_backends(self._scene())
+            backends, blamed = compare_backends(self._incident_context())
             if blamed is not None and finding.located is None:
                 finding = blamed
         look = StepLook(self._step, ladder_of(self._rungs), opinion, backends, tuple(self._notes))
@@ -250,11 +250,11 @@ class Locator(Follower):
             "weights_bad_at_start": self._bad_at_start,
         }
 
-    def _scene(self) -> Scene:
+    def _incident_context(self) -> IncidentContext:
         assert self._seen is not None
         assert self._stream is not None
         calls, losses = self._calls, self._seen.losses
-        return Scene(
+        return IncidentContext(
             step=self._step,
             micro_batches=calls,
             losses=losses,
@@ -301,7 +301,7 @@ def main(source: str, result: str, moved: str, first: str, step: str, lead_s: st
         write_json(Path(result), dict(document))
         leave()
 
-    def locator() -> Follower:
+    def locator() -> StepObserver:
         intercept()
         own_steps = opened.own_steps(snapshot.step, float(lead_s))
         return Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)

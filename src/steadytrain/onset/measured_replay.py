@@ -22,7 +22,7 @@ from steadytrain.replay.moved_files import Moved
 from steadytrain.storage.bundle import write_json
 
 if TYPE_CHECKING:
-    from steadytrain.capture.step.observers import Follower
+    from steadytrain.capture.step.observers import StepObserver
     from steadytrain.replay.verdict import Replayed
 
 MODULE = "steadytrain.onset.measured_replay"
@@ -55,7 +55,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, lead_s: s
         write_json(result_path, document)
         leave()
 
-    def measuring() -> Follower:
+    def measuring() -> StepObserver:
         from steadytrain.onset.batch_statistics import Batches
         from steadytrain.onset.measuring_replay import Measuring
 

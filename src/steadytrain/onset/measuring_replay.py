@@ -11,7 +11,7 @@ from torch import nn
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import GRADIENT_ABSENT, Table
 from steadytrain.onset.batch_statistics import Batches
 from steadytrain.onset.departures import Course
@@ -50,7 +50,7 @@ class Measuring(Replayer):
             self._batches.active = True
         return given
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._jumped and stream is self._stream:
             self._batches.active = False
             row = self._rows.setdefault(self._now, {})

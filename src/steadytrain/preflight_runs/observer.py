@@ -21,8 +21,8 @@ from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, unscaled
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import LoopLines, loop_lines, running_frames, user_frames
 from steadytrain.checks.subject.model_check import Batch, changed_tree, tensors_of
 from steadytrain.preflight_runs.loss_again import LinesWay, ModelWay, StepWay, Way, names_in, values_of_call
@@ -95,12 +95,12 @@ class _Forming:
     owner: tuple[Any, dict[str, Any]] | None = None
 
 
-class Observer(Follower):
+class Observer(StepObserver):
     """Calls ``done`` once, at the gate of step ``steps`` or of the first one after ``seconds``.
 
     Args:
         done: gets what was observed. It runs on the training thread, before the update of that step.
-        replays: see :class:`Follower`.
+        replays: see :class:`StepObserver`.
     """
 
     def __init__(self, *, steps: int, seconds: float, done: Callable[[Observed], None], replays: bool) -> None:
@@ -163,7 +163,7 @@ class Observer(Follower):
         forming.backwards.append(_Backward(calls, loop, lines, variables, why, handed, forming.owner))
         forming.owner = None
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._over:
             return
         forming, self._forming = self._forming, _Forming()
@@ -190,7 +190,7 @@ class Observer(Follower):
         for tensor, copy in zip(values.tensors, values.copies, strict=True):
             self._initial[id(tensor)] = (tensor, copy)
 
-    def _take(self, forming: _Forming, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def _take(self, forming: _Forming, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """One batch for each backward of the step."""
         losses = list(seen.losses) if len(seen.losses) == len(forming.backwards) else []
         scales = {float(s.get_scale()) for s in self.scalers.values() if s.is_enabled()}
@@ -227,7 +227,7 @@ class Observer(Follower):
             )
         )
 
-    def _summary(self, stream: Stream, seen: Seen) -> Observed:
+    def _summary(self, stream: Stream, seen: StepInProgress) -> Observed:
         tensors, copies = zip(*self._initial.values(), strict=True) if self._initial else ((), ())
         way = next((batch.way for batch in self._batches if batch.way is not None), None)
         return Observed(

@@ -117,7 +117,7 @@ def _attach(script: str, wanted: Wanted, end: Callable[[dict[str, Any]], None]) 
         run_dir=unused, run_name="preflight", policy="observe", level=find_level("light"), rewind_bytes_max=0
     )
     observer = _observer(lambda: watcher, script, wanted, end, replays=True)
-    watcher = watchers.launched = watchers.Watcher(settings, tell=_say, follower=observer)
+    watcher = watchers.launched = watchers.Watcher(settings, tell=_say, observer=observer)
     return watcher, observer
 
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from steadytrain.capture.incident.context import Lap, Rehearsal, Scene
+from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Rehearsal
 from steadytrain.capture.incident.freeze import named_state, random_state
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, map_tensors
 from steadytrain.core.model import Finding
@@ -21,7 +21,7 @@ from steadytrain.replay.failing_step import NEW_PROCESS
 from steadytrain.replay.own_steps import own_steps, steps_before
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.tree import decode
-from steadytrain.tracing.investigator import LoopLap
+from steadytrain.tracing.investigator import ScriptLoopRerun
 
 LEAD_IN_S_MAX = 120.0
 
@@ -30,26 +30,30 @@ class BundleRehearsal(Rehearsal):
     """The step of a bundle, with its weights, random state and batches."""
 
     def __init__(
-        self, bundle: Bundle, done: Callable[[Finding], None], *, lap: Callable[[Scene], Lap] | None = None
+        self,
+        bundle: Bundle,
+        done: Callable[[Finding], None],
+        *,
+        rerun: Callable[[IncidentContext], LoopRerun] | None = None,
     ) -> None:
         self._bundle = bundle
         self._done = done
-        self._lap = lap or (lambda scene: LoopLap(scene, method=NEW_PROCESS))
+        self._rerun = rerun or (lambda incident_context: ScriptLoopRerun(incident_context, method=NEW_PROCESS))
         self._after_step = lead_in_steps(bundle)
 
     def begins_after(self, step: int) -> bool:
         return step >= self._after_step
 
-    def prepare(self, scene: Scene) -> Finding | Lap:
-        if scene.no_lap is not None:
-            return Finding(None, f"not searched: {scene.no_lap}")
-        mismatch = load_weights(scene.roots, load_file(self._bundle.path / "model.safetensors"))
+    def prepare(self, incident_context: IncidentContext) -> Finding | LoopRerun:
+        if incident_context.no_lap is not None:
+            return Finding(None, f"not searched: {incident_context.no_lap}")
+        mismatch = load_weights(incident_context.roots, load_file(self._bundle.path / "model.safetensors"))
         if mismatch is not None:
             return Finding(None, f"not searched: the launched script builds another model: {mismatch}")
-        device = next((parameter.device for parameter in scene.parameters.values()), torch.device("cpu"))
+        device = next((parameter.device for parameter in incident_context.parameters.values()), torch.device("cpu"))
         calls, fetched = read_batches(self._bundle.path, self._bundle.incident.step, device)
         before = read_random(self._bundle.path)
-        modules = [batch.module for batch in scene.micro_batches]
+        modules = [batch.module for batch in incident_context.micro_batches]
         if calls and not modules:
             return Finding(None, "not searched: the launched script did not call its model before its first step")
         lost = sorted({name for call in calls for name in call["not_kept"]})
@@ -59,7 +63,7 @@ class BundleRehearsal(Rehearsal):
             micro_batch(call, modules[min(number, len(modules) - 1)], before if number == 0 else None)
             for number, call in enumerate(calls)
         ]
-        return self._lap(replace(scene, micro_batches=recorded, fetched=fetched))
+        return self._rerun(replace(incident_context, micro_batches=recorded, fetched=fetched))
 
     def done(self, finding: Finding) -> None:
         self._done(finding)

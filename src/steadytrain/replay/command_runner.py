@@ -20,7 +20,7 @@ from steadytrain.replay.file_sandbox import protect_files
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Finish
-    from steadytrain.capture.step.observers import Follower
+    from steadytrain.capture.step.observers import StepObserver
 
 
 class Launchable(Protocol):
@@ -66,7 +66,7 @@ def run_recorded(
 
 def run_followed(
     source: Launchable,
-    follower: Callable[[], Follower],
+    observer: Callable[[], StepObserver],
     *,
     name: str,
     scratch: Path,
@@ -88,7 +88,7 @@ def run_followed(
 
         if not is_guest:
             Guard.reraise = True
-        watch_with(name, scratch, level=level, follower=follower())
+        watch_with(name, scratch, level=level, observer=observer())
 
     return run_recorded(source, attach, scratch=scratch, ended=ended)
 

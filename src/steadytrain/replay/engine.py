@@ -24,8 +24,8 @@ from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.tape import random_keys
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
@@ -43,7 +43,7 @@ Done = Callable[[Replayed | str, StepTrace | None], None]
 CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
 
 
-class Replayer(Follower):
+class Replayer(StepObserver):
     """``done`` gets what came out, or in words why nothing could; it does not return.
 
     Args:
@@ -216,7 +216,7 @@ class Replayer(Follower):
         if self._trace is not None:
             self._trace.backward_begins()
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._stream = self._stream or stream
         if stream is not self._stream:
             self._note("several optimizers take turns: only the state of the first one is in the snapshots")

@@ -27,7 +27,7 @@ from steadytrain.storage.bundle import Bundle, open_bundle, write_json
 from steadytrain.storage.step_look import StepLook
 
 if TYPE_CHECKING:
-    from steadytrain.capture.incident.context import Scene
+    from steadytrain.capture.incident.context import IncidentContext
 
 NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
@@ -161,12 +161,12 @@ def main(bundle_path: str, result_path: str) -> int:
 def _attach(bundle: Bundle, result_path: Path) -> None:
     from steadytrain.replay.bundle_state import BundleRehearsal
     from steadytrain.tracing.compiled_graphs import intercept
-    from steadytrain.tracing.second_looks import LookingLap
+    from steadytrain.tracing.second_looks import RerunWithSecondLooks
 
-    laps: list[LookingLap] = []
+    laps: list[RerunWithSecondLooks] = []
 
-    def lap(scene: Scene) -> LookingLap:
-        laps.append(LookingLap(scene, step=bundle.incident.step, method=NEW_PROCESS))
+    def rerun(incident_context: IncidentContext) -> RerunWithSecondLooks:
+        laps.append(RerunWithSecondLooks(incident_context, step=bundle.incident.step, method=NEW_PROCESS))
         return laps[-1]
 
     def done(finding: Finding) -> None:
@@ -175,7 +175,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
         leave()
 
     intercept()
-    watch_with("locate", result_path.parent, rehearsal=BundleRehearsal(bundle, done, lap=lap))
+    watch_with("locate", result_path.parent, rehearsal=BundleRehearsal(bundle, done, rerun=rerun))
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.hooks.patches import MISSING
-from steadytrain.capture.incident.context import Lap, Scene
+from steadytrain.capture.incident.context import IncidentContext, LoopRerun
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.tensors.statistics import exact_state
@@ -42,40 +42,40 @@ class StepReplay:
     def __init__(
         self, bundle: Bundle, done: Callable[[Replayed | str, StepTrace | None], None], *, traced: bool
     ) -> None:
-        self.rehearsal = BundleRehearsal(bundle, self._finish, lap=self._begin)
+        self.rehearsal = BundleRehearsal(bundle, self._finish, rerun=self._begin)
         self._incident = bundle.incident
         self._done = done
         self._traced = traced
-        self._lap: ReplayLap | None = None
+        self._rerun: BundleRerun | None = None
 
-    def _begin(self, scene: Scene) -> Lap:
-        self._lap = ReplayLap(scene, self._incident, traced=self._traced)
-        return self._lap
+    def _begin(self, incident_context: IncidentContext) -> LoopRerun:
+        self._rerun = BundleRerun(incident_context, self._incident, traced=self._traced)
+        return self._rerun
 
     def _finish(self, finding: Finding) -> None:
-        if self._lap is None or self._lap.result is None:
+        if self._rerun is None or self._rerun.result is None:
             self._done(finding.why.removeprefix("not searched: "), None)
         else:
-            self._done(self._lap.result, self._lap.trace)
+            self._done(self._rerun.result, self._rerun.trace)
 
 
-class ReplayLap(Lap):
+class BundleRerun(LoopRerun):
     """One round of the script's own loop with the recorded batch and random state, up to the optimizer."""
 
-    def __init__(self, scene: Scene, incident: Incident, *, traced: bool) -> None:
+    def __init__(self, incident_context: IncidentContext, incident: Incident, *, traced: bool) -> None:
         self.result: Replayed | None = None
         self.trace: StepTrace | None = None
-        self._scene = scene
+        self._incident_context = incident_context
         self._incident = incident
-        self._calls = deque(scene.micro_batches)
+        self._calls = deque(incident_context.micro_batches)
         self._feed: dict[int, deque[Any]] = {}
-        for dataset, batch in scene.fetched:
+        for dataset, batch in incident_context.fetched:
             self._feed.setdefault(dataset, deque()).append(batch)
         self._losses: list[LossTerm] = []
         self._same_batches = True
         self._restore_random()
         if traced:
-            self.trace = StepTrace(module_names(plain_module(root) for root in scene.roots))
+            self.trace = StepTrace(module_names(plain_module(root) for root in incident_context.roots))
             self.trace.begin()
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -107,7 +107,7 @@ class ReplayLap(Lap):
         losses = [_value(term, scales, len(self._losses)) for term in self._losses]
         bad = {
             name
-            for name, parameter in self._scene.parameters.items()
+            for name, parameter in self._incident_context.parameters.items()
             if parameter.grad is not None and not exact_state(parameter.grad).finite
         }
         finite = all(abs(loss) < float("inf") for loss in losses)
@@ -131,7 +131,7 @@ class ReplayLap(Lap):
             self.trace.end()
 
     def _restore_random(self) -> None:
-        before = self._scene.micro_batches[0].random_before if self._scene.micro_batches else None
+        before = self._incident_context.micro_batches[0].random_before if self._incident_context.micro_batches else None
         if before is not None:
             before.restore()
 

@@ -61,7 +61,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
     Guard.reraise = True
     unused = Path(result).parent / "unused"
     settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
-    watcher = Watcher(settings, tell=tell, follower=replayer)
+    watcher = Watcher(settings, tell=tell, observer=replayer)
     model, optimizer, *more = built()
     if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"{build}: a model and an optimizer are wanted, got {type(model)} and {type(optimizer)}")

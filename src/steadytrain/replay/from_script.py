@@ -26,7 +26,7 @@ from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording
 
 if TYPE_CHECKING:
-    from steadytrain.capture.step.observers import Follower
+    from steadytrain.capture.step.observers import StepObserver
     from steadytrain.replay.step_trace import StepTrace
     from steadytrain.replay.symptom_recurrence import StepNumbers
     from steadytrain.replay.verdict import Replayed
@@ -104,7 +104,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
         write_output(result_path, outcome, traced)
         leave()
 
-    def replayer() -> Follower:
+    def replayer() -> StepObserver:
         from steadytrain.replay.engine import Replayer
         from steadytrain.replay.recorded_steps import Tensors
 

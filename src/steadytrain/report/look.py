@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steadytrain.report.wording import Fact, clean, number
-from steadytrain.storage.step_look import Backends, Ladder, Rung, SecondOpinion, StepLook
+from steadytrain.storage.step_look import ActivationMaxima, Backends, ModuleMaximum, SecondOpinion, StepLook
 
 RUNGS_SHOWN_MAX = 10
 NEAR_BITS = 4.0
@@ -29,7 +29,7 @@ def look_facts(look: StepLook) -> list[Fact]:
     return facts + _labelled("note", [clean(note) for note in look.notes[:NOTES_SHOWN_MAX]])
 
 
-def shown_rungs(ladder: Ladder) -> tuple[Rung, ...]:
+def shown_rungs(ladder: ActivationMaxima) -> tuple[ModuleMaximum, ...]:
     """Those worth a line: around the first that broke, near the limit of their dtype, else the nearest to it."""
     rungs = ladder.rungs
     broke = next((at for at, rung in enumerate(rungs) if rung.broke), None)
@@ -41,7 +41,7 @@ def shown_rungs(ladder: Ladder) -> tuple[Rung, ...]:
     return tuple(rungs[at] for at in chosen)
 
 
-def rung_text(rung: Rung) -> str:
+def rung_text(rung: ModuleMaximum) -> str:
     """``float16 3.1e+04 -> 5.9e+04 -> inf of 65504, 0.2 bits left``."""
     values = " -> ".join("-" if value is None else f"{value:.3g}" for value in rung.largest)
     bits = rung.headroom_bits
@@ -50,7 +50,7 @@ def rung_text(rung: Rung) -> str:
     return f"{rung.dtype} {values} of {rung.limit:.5g}{left}"
 
 
-def _ladder(ladder: Ladder) -> list[str]:
+def _ladder(ladder: ActivationMaxima) -> list[str]:
     first, last = ladder.steps[0], ladder.steps[-1]
     steps = f"step {last}" if first == last else f"steps {first} to {last}"
     shown = shown_rungs(ladder)
@@ -59,7 +59,7 @@ def _ladder(ladder: Ladder) -> list[str]:
     return lines + [f"{_name(rung):<{width}}  {rung_text(rung)}" for rung in shown]
 
 
-def _name(rung: Rung) -> str:
+def _name(rung: ModuleMaximum) -> str:
     return clean(rung.module or f"(the model, {rung.kind})")
 
 

@@ -62,26 +62,26 @@ def main(bundle_path: str, folder_name: str) -> int:
 
 
 def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
-    from steadytrain.capture.incident.context import Scene
+    from steadytrain.capture.incident.context import IncidentContext
     from steadytrain.capture.step.watcher import Watcher
     from steadytrain.detection.run_recorder import Settings
     from steadytrain.replay.bundle_state import BundleRehearsal, lead_in_steps
     from steadytrain.replay.failing_step import NEW_PROCESS
     from steadytrain.repro.trail import Trail
-    from steadytrain.tracing.investigator import LoopLap
+    from steadytrain.tracing.investigator import ScriptLoopRerun
 
     _note_compiling()
     trail = Trail(request.wanted)
-    laps: list[LoopLap] = []
+    laps: list[ScriptLoopRerun] = []
     roots: list[Tensor] = []
 
-    class _Lap(LoopLap):
+    class _Lap(ScriptLoopRerun):
         def backward_begins(self, root: Tensor) -> None:
             roots.append(root)
             super().backward_begins(root)
 
-    def lap(scene: Scene) -> LoopLap:
-        laps.append(_Lap(scene, method=NEW_PROCESS, observer=trail))
+    def rerun(incident_context: IncidentContext) -> ScriptLoopRerun:
+        laps.append(_Lap(incident_context, method=NEW_PROCESS, observer=trail))
         return laps[0]
 
     def done(finding: Finding) -> None:
@@ -94,7 +94,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
         def begins_after(self, step: int) -> bool:
             return step >= lead
 
-    Watcher(settings, tell=tell, rehearsal=_Rehearsal(bundle, done, lap=lap))
+    Watcher(settings, tell=tell, rehearsal=_Rehearsal(bundle, done, rerun=rerun))
 
 
 def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.capture.step.observers import Beside, Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import CompositeObserver, StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.repro.arguments import CannotWriteError, Ref, map_leaves, refs_in
 from steadytrain.repro.held_values import on_host
@@ -27,10 +27,10 @@ from steadytrain.tracing.tensor_summary import Kinds
 PLAIN = (bool, int, float, str, type(None))
 
 
-class LooksAfter(Beside):
+class LooksAfter(CompositeObserver):
     """The guest looks when the replay has put everything in its place, and at the gate before the replay ends."""
 
-    def __init__(self, first: Follower, guest: StepCapture) -> None:
+    def __init__(self, first: StepObserver, guest: StepCapture) -> None:
         super().__init__(first, guest)
         self._capture = guest
 
@@ -39,13 +39,13 @@ class LooksAfter(Beside):
         self._capture.call_begins(module, call, args, kwargs)
         return changed
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._capture.forward_and_backward_ended(stream, seen, measured)
         self._first.gate(stream, seen, measured)
         self._capture.gate(stream, seen, measured)
 
 
-class StepCapture(Follower):
+class StepCapture(StepObserver):
     """Captures the steps of ``window`` while a replay does them again."""
 
     def __init__(self, *, own_steps: OwnSteps, replayed_from: int, window: range) -> None:
@@ -76,7 +76,7 @@ class StepCapture(Follower):
         if self._mode is not None:
             self._roots.append(root)
 
-    def forward_and_backward_ended(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def forward_and_backward_ended(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._stream = self._stream or stream
         if stream is not self._stream or self._mode is None:
             return
@@ -106,7 +106,7 @@ class StepCapture(Follower):
         self._steps.append(step)
         self._trail, self._roots = None, []
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The hyper-parameters are those of the recorded step now; the update follows."""
         if stream is not self._stream or not self._steps or self._steps[-1]["step"] != self._now:
             return

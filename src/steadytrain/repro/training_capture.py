@@ -22,7 +22,7 @@ from steadytrain.replay.moved_files import NOT_MOVED, Moved
 from steadytrain.storage.bundle import write_json
 
 if TYPE_CHECKING:
-    from steadytrain.capture.step.observers import Follower
+    from steadytrain.capture.step.observers import StepObserver
     from steadytrain.replay.step_trace import StepTrace
     from steadytrain.replay.verdict import Replayed
 
@@ -45,7 +45,7 @@ def main(source: str, folder_name: str) -> int:
     opened = open_source(Path(source), Moved.parse(NOT_MOVED))
     snapshot, last = opened.recording.choose(first=None, until=request.last, onset=request.first)
 
-    def looking() -> Follower:
+    def looking() -> StepObserver:
         from steadytrain.replay.engine import Replayer
         from steadytrain.repro.step_capture import LooksAfter, StepCapture
 

@@ -34,7 +34,7 @@ VERDICTS: Mapping[Verdict, str] = {
 
 
 @dataclass(frozen=True)
-class Rung:
+class ModuleMaximum:
     """The output of one module: ``largest`` absolute value in each step of the ladder, None where it was not called.
 
     NaN and Inf are among the values. ``limit`` is the largest number of ``dtype``; ``headroom_bits`` are the binary
@@ -74,24 +74,24 @@ class Rung:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Rung:
+    def from_json(data: Mapping[str, Any]) -> ModuleMaximum:
         largest = tuple(None if value is None else number_from_json(value) for value in data["largest"])
-        return Rung(data["module"], data["kind"], data["dtype"], float(data["limit"]), largest)
+        return ModuleMaximum(data["module"], data["kind"], data["dtype"], float(data["limit"]), largest)
 
 
 @dataclass(frozen=True)
-class Ladder:
+class ActivationMaxima:
     """Module outputs in the order of the forward, over consecutive ``steps`` that end with the one looked at."""
 
     steps: tuple[int, ...]
-    rungs: tuple[Rung, ...]
+    rungs: tuple[ModuleMaximum, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {"steps": list(self.steps), "rungs": [rung.to_json() for rung in self.rungs]}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Ladder:
-        return Ladder(tuple(data["steps"]), tuple(Rung.from_json(rung) for rung in data["rungs"]))
+    def from_json(data: Mapping[str, Any]) -> ActivationMaxima:
+        return ActivationMaxima(tuple(data["steps"]), tuple(ModuleMaximum.from_json(rung) for rung in data["rungs"]))
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class StepLook:
     """All of it. A part is None where it was not made; ``notes`` say why."""
 
     step: int
-    ladder: Ladder | None = None
+    ladder: ActivationMaxima | None = None
     opinion: SecondOpinion | None = None
     backends: Backends | None = None
     notes: tuple[str, ...] = ()
@@ -219,7 +219,7 @@ class StepLook:
     def from_json(data: Mapping[str, Any]) -> StepLook:
         return StepLook(
             step=data["step"],
-            ladder=Ladder.from_json(data["ladder"]) if data["ladder"] else None,
+            ladder=ActivationMaxima.from_json(data["ladder"]) if data["ladder"] else None,
             opinion=SecondOpinion.from_json(data["float64"]) if data["float64"] else None,
             backends=Backends.from_json(data["compiled"]) if data["compiled"] else None,
             notes=tuple(data["notes"]),

@@ -26,7 +26,7 @@ from steadytrain.storage.bundle import open_bundle, write_json
 from steadytrain.storage.run_folder import open_run
 
 if TYPE_CHECKING:
-    from steadytrain.capture.step.observers import Follower
+    from steadytrain.capture.step.observers import StepObserver
     from steadytrain.survey.observer import Observed
 
 MODULE = "steadytrain.survey.launch"
@@ -98,7 +98,7 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
 
     following: list[Observed] = []
 
-    def watching() -> Follower:
+    def watching() -> StepObserver:
         watched = _observed(opened, float(lead_s), int(onset) if onset != NOT_GIVEN else None, done)
         following.append(watched)
         watched.begin()

@@ -15,8 +15,8 @@ from torch import nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.verdict import Replayed as Outcome
@@ -43,7 +43,7 @@ ALONE_S_MAX = 60.0
 """Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
 
 
-class Alone(Follower):
+class Alone(StepObserver):
     """Nothing is replayed: the script makes its own steps."""
 
     replays = True
@@ -86,7 +86,7 @@ class ReplayedSteps(Replayer):
         self.finished(outcome)
 
 
-class Observed(Follower):
+class Observed(StepObserver):
     """Follows by ``inner`` and looks on; ``done`` gets the facts once, and does not return.
 
     Args:
@@ -169,7 +169,7 @@ class Observed(Follower):
             self._look("loop", lambda: self.loop.backward_begins(self._gradients_there()))
         self._inner.backward_begins()
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         step = self._inner.now
         self._stream = self._stream or stream
         if stream is not self._stream:

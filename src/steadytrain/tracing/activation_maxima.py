@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from steadytrain.capture.step.input_recorder import tensors_in
-from steadytrain.storage.step_look import Ladder, Rung
+from steadytrain.storage.step_look import ActivationMaxima, ModuleMaximum
 from steadytrain.tracing.tensor_summary import largest_absolute, unseen
 
 RUNGS_MAX = 2000
@@ -41,7 +41,7 @@ class StepRungs:
     values: Mapping[str, tuple[str, torch.dtype, float]]
 
 
-class LadderTaker:
+class ActivationMaximaTaker:
     """Watches the modules between :meth:`begin` and :meth:`end`. They are in the order in which their calls ended."""
 
     def __init__(self, modules: Mapping[nn.Module, str]) -> None:
@@ -95,13 +95,13 @@ class LadderTaker:
             known.largest = torch.maximum(known.largest, largest.to(known.largest.device)) if same else largest
 
 
-def ladder_of(steps: Sequence[StepRungs]) -> Ladder | None:
+def ladder_of(steps: Sequence[StepRungs]) -> ActivationMaxima | None:
     """The ladder over ``steps``, the last of which is the one looked at; None where no module was seen in it."""
     last = steps[-1] if steps else None
     if last is None or not last.values:
         return None
     rungs = [
-        Rung(
+        ModuleMaximum(
             module=path,
             kind=kind,
             dtype=str(dtype).removeprefix("torch."),
@@ -110,4 +110,4 @@ def ladder_of(steps: Sequence[StepRungs]) -> Ladder | None:
         )
         for path, (kind, dtype, _) in last.values.items()
     ]
-    return Ladder(tuple(step.step for step in steps), tuple(rungs))
+    return ActivationMaxima(tuple(step.step for step in steps), tuple(rungs))

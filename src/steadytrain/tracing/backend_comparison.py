@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.incident.context import Scene
+from steadytrain.capture.incident.context import IncidentContext
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.core.model import Finding, Located
@@ -58,7 +58,7 @@ class _Step:
         return not self.bad and (self.loss is None or math.isfinite(self.loss))
 
 
-def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
+def compare_backends(incident_context: IncidentContext) -> tuple[Backends | None, Finding | None]:
     """The table, and the operation where one is to blame; None where the step runs no compiled code."""
     if not is_used():
         return None, None
@@ -66,7 +66,7 @@ def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
     calls: list[GraphCall] = []
     steps: dict[str, _Step] = {}
     with by_backend(EAGER, calls):
-        steps[EAGER] = _do(scene)
+        steps[EAGER] = _do(incident_context)
     if not calls:
         return None, None
     used = [call.graph.backend for call in calls]
@@ -74,8 +74,8 @@ def compare_backends(scene: Scene) -> tuple[Backends | None, Finding | None]:
     others = list(dict.fromkeys([AOT_EAGER, own]))
     for backend in others:
         with by_backend(backend):
-            steps[backend] = _do(scene)
-    names = _names(scene)
+            steps[backend] = _do(incident_context)
+    names = _names(incident_context)
     found = {backend: _first_apart(calls, backend, names) for backend in others}
     rows = [_row(EAGER, steps[EAGER], None), *(_row(backend, steps[backend], found[backend]) for backend in others)]
     to_blame = next((backend for backend in others if found[backend] is not None or _worse(steps, backend)), None)
@@ -98,15 +98,15 @@ class _Place:
     name: str
 
 
-def _do(scene: Scene) -> _Step:
+def _do(incident_context: IncidentContext) -> _Step:
     """The step once more with what is compiled as it is: losses and gradients."""
     losses: list[float] = []
     try:
-        with untouched(scene), torch.enable_grad():
-            for loss, factor in _losses(scene):
+        with untouched(incident_context), torch.enable_grad():
+            for loss, factor in _losses(incident_context):
                 losses.append(float(loss.detach()) / factor)
                 loss.backward()
-            gradients = {name: p.grad for name, p in scene.parameters.items() if p.grad is not None}
+            gradients = {name: p.grad for name, p in incident_context.parameters.items() if p.grad is not None}
             bad = tuple(name for name, gradient in gradients.items() if not bool(torch.isfinite(gradient).all()))
             total = math.sqrt(sum(float(gradient.to(torch.float64).square().sum()) for gradient in gradients.values()))
     except Exception as error:  # a backend that cannot do it, or lines that cannot be run twice
@@ -115,25 +115,25 @@ def _do(scene: Scene) -> _Step:
     return _Step(mean, total if gradients else None, bad, None)
 
 
-def _losses(scene: Scene) -> Any:
+def _losses(incident_context: IncidentContext) -> Any:
     """Each loss of the step, computed again when it is asked for, with the factor that stands in front of it."""
-    roots = loss_places(scene.micro_batches, scene.losses)
+    roots = loss_places(incident_context.micro_batches, incident_context.losses)
     if roots is not None:
         for batch, term, place in roots:
             loss = _pick(_call(batch), place)
             factor = _factor(term)
             yield loss * factor, factor
         return
-    if scene.loop is None:
+    if incident_context.loop is None:
         raise CannotRunAgainError("the function that made the loss is over")
-    batch = scene.micro_batches[-1]
-    lines = compile_lines(scene.loop)
+    batch = incident_context.micro_batches[-1]
+    lines = compile_lines(incident_context.loop)
     if lines.from_further_up and batch.random_before is not None:
         batch.random_before.restore()
     with contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast):
         handle = batch.module.register_forward_pre_hook(_feeding(batch), with_kwargs=True)
         try:
-            yield run_lines(scene.loop, lines), _factor(scene.losses[-1])
+            yield run_lines(incident_context.loop, lines), _factor(incident_context.losses[-1])
         finally:
             handle.remove()
 
@@ -168,8 +168,8 @@ def _factor(term: LossTerm) -> float:
     return factor
 
 
-def _names(scene: Scene) -> Mapping[int, str]:
-    return {id(parameter): name for name, parameter in scene.parameters.items()}
+def _names(incident_context: IncidentContext) -> Mapping[int, str]:
+    return {id(parameter): name for name, parameter in incident_context.parameters.items()}
 
 
 def _first_apart(calls: Sequence[GraphCall], backend: str, names: Mapping[int, str]) -> _Place | None:

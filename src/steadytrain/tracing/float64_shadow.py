@@ -43,13 +43,13 @@ DROPOUT = "aten.native_dropout.default"
 
 
 @dataclass
-class _Shadow:
+class _Float64Shadow:
     reference: Any  # a StorageWeakRef, which torch leaves untyped
     element_bytes: int
     values: Tensor
 
 
-class Shadows(Observer):
+class Float64Shadows(Observer):
     """The observer of a tracer. Ask :meth:`value` while the tensor is alive."""
 
     def __init__(self, *, bytes_max: int | None = None) -> None:
@@ -58,7 +58,7 @@ class Shadows(Observer):
         self._bytes_max = bytes_max
         self._bytes = 0
         self._prune_at = PRUNE_FROM
-        self._by_storage: dict[int, _Shadow] = {}
+        self._by_storage: dict[int, _Float64Shadow] = {}
         self._waiting: tuple[Operation, Any, Any, Any, frozenset[int]] | None = None
 
     def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -190,10 +190,10 @@ class Shadows(Observer):
             flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(values)
         self._keep(storage, tensor.element_size(), flat)
 
-    def _keep(self, storage: torch.UntypedStorage, element_bytes: int, values: Tensor) -> _Shadow:
+    def _keep(self, storage: torch.UntypedStorage, element_bytes: int, values: Tensor) -> _Float64Shadow:
         self._drop(storage._cdata)
         reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        shadow = self._by_storage[storage._cdata] = _Shadow(reference, element_bytes, values)
+        shadow = self._by_storage[storage._cdata] = _Float64Shadow(reference, element_bytes, values)
         self._bytes += values.nbytes
         assert self._bytes_max is not None
         if len(self._by_storage) >= self._prune_at or self._bytes > self._bytes_max:

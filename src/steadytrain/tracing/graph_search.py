@@ -18,7 +18,7 @@ from torch import Tensor
 
 from steadytrain.core.model import OperandRange
 from steadytrain.tracing.compiled_graphs import GraphCall, leaf
-from steadytrain.tracing.float64_shadow import Shadows
+from steadytrain.tracing.float64_shadow import Float64Shadows
 from steadytrain.tracing.places import Line, line_in
 from steadytrain.tracing.tensor_summary import summarize
 from steadytrain.tracing.tracer import OperationTracer
@@ -83,7 +83,7 @@ def outcome_of(
 
 def in_float64(run: Callable[..., Any], call: GraphCall, gradients: Mapping[int, Tensor] | None) -> Outcome:
     """The outcome of an eager run with each tensor as float64 has it (as it is, where float64 could not do it)."""
-    shadows = Shadows()
+    shadows = Float64Shadows()
     tracer = OperationTracer(parameters={}, method="", observer=shadows)
     with tracer:
         eager = outcome_of(run, call, gradients, inputs=call.inputs)
@@ -244,7 +244,7 @@ def _differentiable(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def _shadow(shadows: Shadows, value: Any) -> Any:
+def _shadow(shadows: Float64Shadows, value: Any) -> Any:
     known = shadows.value(value) if isinstance(value, Tensor) else None
     return value if known is None else known.clone()
 

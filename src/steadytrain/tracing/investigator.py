@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.hooks.patches import MISSING
-from steadytrain.capture.incident.context import Investigator, Lap, Scene
+from steadytrain.capture.incident.context import IncidentContext, Investigator, LoopRerun
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
@@ -45,60 +45,62 @@ _COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
 class StepInvestigator(Investigator):
     """Runs the model again where that is enough, and asks for a lap where it is not."""
 
-    def look_at_loss(self, scene: Scene) -> Finding | None:
-        if rerun_obstacle(scene) is not None or not scene.alone:
+    def look_at_loss(self, incident_context: IncidentContext) -> Finding | None:
+        if rerun_obstacle(incident_context) is not None or not incident_context.alone:
             return None
-        roots = loss_places(scene.micro_batches, scene.losses)
+        roots = loss_places(incident_context.micro_batches, incident_context.losses)
         if roots is not None:
-            finding = rerun_model(scene, roots, _no_backward)
-        elif scene.loop is not None:
-            finding = rerun_lines(scene, scene.loop, _no_backward)
+            finding = rerun_model(incident_context, roots, _no_backward)
+        elif incident_context.loop is not None:
+            finding = rerun_lines(incident_context, incident_context.loop, _no_backward)
         else:
             return None
         return finding if is_answer(finding) else None
 
-    def investigate(self, scene: Scene) -> Finding | Lap:
-        roots = loss_places(scene.micro_batches, scene.losses)
+    def investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
+        roots = loss_places(incident_context.micro_batches, incident_context.losses)
         finding = None
-        obstacle = rerun_obstacle(scene)
+        obstacle = rerun_obstacle(incident_context)
         if obstacle is None and roots is not None:
-            finding = rerun_model(scene, roots, Tensor.backward)
+            finding = rerun_model(incident_context, roots, Tensor.backward)
             if is_answer(finding):
                 return finding
-        if scene.loop is not None and obstacle is None and scene.alone:
-            finding = rerun_lines(scene, scene.loop, Tensor.backward)
+        if incident_context.loop is not None and obstacle is None and incident_context.alone:
+            finding = rerun_lines(incident_context, incident_context.loop, Tensor.backward)
             if is_answer(finding):
                 return finding
-        if scene.no_lap is None:
-            return LoopLap(scene)
+        if incident_context.no_lap is None:
+            return ScriptLoopRerun(incident_context)
         if obstacle is None and roots is None:
-            finding = rerun_forward(scene)
+            finding = rerun_forward(incident_context)
             if is_answer(finding):
                 return finding
             finding = Finding(
                 None,
                 "the model's outputs came out finite when it was run again; what comes after them (the loss code, "
-                f"backward) could not be run again: {scene.no_lap}",
+                f"backward) could not be run again: {incident_context.no_lap}",
             )
-        return finding or Finding(None, _no_way(scene, obstacle))
+        return finding or Finding(None, _no_way(incident_context, obstacle))
 
 
-class LoopLap(Lap):
+class ScriptLoopRerun(LoopRerun):
     """The tracer, spread over the script's own loop: in at the model's call, out at the optimizer."""
 
-    def __init__(self, scene: Scene, *, method: str = LOOP_RERUN, observer: Observer | None = None) -> None:
-        self._scene = scene
+    def __init__(
+        self, incident_context: IncidentContext, *, method: str = LOOP_RERUN, observer: Observer | None = None
+    ) -> None:
+        self._incident_context = incident_context
         self._method = method
         self._observer = observer
-        self._calls = deque(scene.micro_batches)
+        self._calls = deque(incident_context.micro_batches)
         self._feed: dict[int, deque[Any]] = {}
-        for dataset, batch in scene.fetched:
+        for dataset, batch in incident_context.fetched:
             self._feed.setdefault(dataset, deque()).append(batch)
         self._tracer: OperationTracer | None = None
         self._tracing = False
         self._other_inputs = False
         self._restore_random()
-        if not scene.micro_batches:
+        if not incident_context.micro_batches:
             self._start()  # no call of a module marks the beginning: everything from here on is looked at
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -147,7 +149,7 @@ class LoopLap(Lap):
         return Finding(None, f"the loop was let round once more to find it, but {why}")
 
     def _start(self) -> OperationTracer:
-        self._tracer = _tracer(self._scene, self._method, self._observer)
+        self._tracer = _tracer(self._incident_context, self._method, self._observer)
         self._tracing = True
         return self._tracer.__enter__()
 
@@ -157,7 +159,7 @@ class LoopLap(Lap):
             self._tracer.__exit__(None, None, None)
 
     def _restore_random(self) -> None:
-        before = self._scene.micro_batches[0].random_before if self._scene.micro_batches else None
+        before = self._incident_context.micro_batches[0].random_before if self._incident_context.micro_batches else None
         if before is not None:
             before.restore()
 
@@ -183,25 +185,25 @@ def loss_places(
     return found or None
 
 
-def rerun_obstacle(scene: Scene) -> str | None:
+def rerun_obstacle(incident_context: IncidentContext) -> str | None:
     """Why the model cannot be run again by itself, None when it can."""
-    if not scene.micro_batches:
+    if not incident_context.micro_batches:
         return "no call of a model with gradients was seen in this step"
-    if any(batch.changed_since() for batch in scene.micro_batches):
+    if any(batch.changed_since() for batch in incident_context.micro_batches):
         return "the script changed its input tensors in place after the model had used them"
-    if any(type(root).__name__ in _COLLECTIVE_WRAPPERS for root in scene.roots):
+    if any(type(root).__name__ in _COLLECTIVE_WRAPPERS for root in incident_context.roots):
         return "the model is sharded over ranks and cannot be run by one alone"
     return None
 
 
 def rerun_model(
-    scene: Scene,
+    incident_context: IncidentContext,
     roots: Sequence[tuple[MicroBatch, LossTerm, tuple[Any, ...]]],
     then: Callable[[Tensor], None],
 ) -> Finding:
     """The model on every micro-batch again and ``then`` (backward) on each loss, under the tracer."""
-    tracer = _tracer(scene, MODEL_RERUN)
-    with untouched(scene), torch.enable_grad(), tracer:
+    tracer = _tracer(incident_context, MODEL_RERUN)
+    with untouched(incident_context), torch.enable_grad(), tracer:
         for batch, term, place in roots:
             tracer.note_sources(named_tensors(batch.args, batch.kwargs))
             loss = _pick(call_again(batch), place)
@@ -212,10 +214,10 @@ def rerun_model(
         return tracer.finding()
 
 
-def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
+def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
     """The script's lines for the last micro-batch again, the model getting its recorded inputs, ``then`` backward."""
-    batch = scene.micro_batches[-1]
-    tracer = _tracer(scene, LINES_RERUN)
+    batch = incident_context.micro_batches[-1]
+    tracer = _tracer(incident_context, LINES_RERUN)
     fed = []
 
     def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -228,7 +230,7 @@ def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -
         lines = compile_lines(loop)
         # The lines may have stood inside an autocast that is closed by now; where they open their own, that one counts.
         context = contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast)
-        with untouched(scene), torch.enable_grad(), context:
+        with untouched(incident_context), torch.enable_grad(), context:
             if lines.from_further_up and batch.random_before is not None:
                 batch.random_before.restore()
             handle = batch.module.register_forward_pre_hook(feed, with_kwargs=True)
@@ -248,11 +250,11 @@ def rerun_lines(scene: Scene, loop: LoopLines, then: Callable[[Tensor], None]) -
         return Finding(None, f"{CANNOT}{type(error).__name__}: {error}")
 
 
-def rerun_forward(scene: Scene) -> Finding:
+def rerun_forward(incident_context: IncidentContext) -> Finding:
     """Only the forward again, up to the model's outputs: all that can be done where the loss is out of reach."""
-    tracer = _tracer(scene, MODEL_RERUN + " (forward only)")
-    with untouched(scene), torch.enable_grad(), tracer:
-        for batch in scene.micro_batches:
+    tracer = _tracer(incident_context, MODEL_RERUN + " (forward only)")
+    with untouched(incident_context), torch.enable_grad(), tracer:
+        for batch in incident_context.micro_batches:
             tracer.note_sources(named_tensors(batch.args, batch.kwargs))
             for output in tensors_in(call_again(batch)):
                 if output.is_floating_point() and bool(torch.isnan(output.detach()).any()):
@@ -283,12 +285,12 @@ def autocast_as(state: AutocastState) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def untouched(scene: Scene) -> Iterator[None]:
+def untouched(incident_context: IncidentContext) -> Iterator[None]:
     """Gradients, random state and buffers are afterwards what they were; inside, buffers are as the step found them."""
     random = RandomState.take()
-    buffers = scene.buffers.as_now()
-    called = (parameter for batch in scene.micro_batches for parameter in batch.module.parameters())
-    parameters = {id(parameter): parameter for parameter in [*scene.parameters.values(), *called]}.values()
+    buffers = incident_context.buffers.as_now()
+    called = (parameter for batch in incident_context.micro_batches for parameter in batch.module.parameters())
+    parameters = {id(parameter): parameter for parameter in [*incident_context.parameters.values(), *called]}.values()
     gradients = [(parameter, parameter.grad) for parameter in parameters]
     with contextlib.ExitStack() as versions:
         # The script's graph may have saved a buffer for a backward still to come: the same values, the same version.
@@ -297,7 +299,7 @@ def untouched(scene: Scene) -> Iterator[None]:
         try:
             for parameter, _ in gradients:
                 parameter.grad = None
-            scene.buffers.restore()
+            incident_context.buffers.restore()
             yield
         finally:
             for parameter, gradient in gradients:
@@ -311,10 +313,10 @@ def _no_backward(loss: Tensor) -> None:
     """The loss itself is not finite: what made it so has run already."""
 
 
-def _tracer(scene: Scene, method: str, observer: Observer | None = None) -> OperationTracer:
+def _tracer(incident_context: IncidentContext, method: str, observer: Observer | None = None) -> OperationTracer:
     return OperationTracer(
-        modules=module_names(plain_module(root) for root in scene.roots),
-        parameters=scene.parameters,
+        modules=module_names(plain_module(root) for root in incident_context.roots),
+        parameters=incident_context.parameters,
         method=method,
         observer=observer,
     )
@@ -356,6 +358,6 @@ def _same_inputs(one: Any, other: Any) -> bool:
     )
 
 
-def _no_way(scene: Scene, obstacle: str | None) -> str:
-    reasons = [reason for reason in (obstacle, scene.no_lap) if reason]
+def _no_way(incident_context: IncidentContext, obstacle: str | None) -> str:
+    reasons = [reason for reason in (obstacle, incident_context.no_lap) if reason]
     return "not searched: " + "; ".join(reasons) if reasons else "not searched"

@@ -1,7 +1,7 @@
 """What is looked at beside the first bad operation while a step is done again: the ladder and the second opinion.
 
 :class:`SecondLook` knows nothing of how the step came to be done again. A replay (``locate/traced_replay.py``) and a
-lap of the script's own loop (:class:`LookingLap`, where there is no tape) tell it what happens.
+lap of the script's own loop (:class:`RerunWithSecondLooks`, where there is no tape) tell it what happens.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.incident.context import Scene
+from steadytrain.capture.incident.context import IncidentContext
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.step.script_frames import loop_lines, user_frames
 from steadytrain.core.model import Finding
 from steadytrain.storage.step_look import SecondOpinion, StepLook, Verdict
-from steadytrain.tracing.activation_maxima import LadderTaker, StepRungs, ladder_of
+from steadytrain.tracing.activation_maxima import ActivationMaximaTaker, StepRungs, ladder_of
 from steadytrain.tracing.backend_comparison import compare_backends
-from steadytrain.tracing.float64_shadow import Shadows
-from steadytrain.tracing.investigator import LoopLap, plain_module
+from steadytrain.tracing.float64_shadow import Float64Shadows
+from steadytrain.tracing.investigator import ScriptLoopRerun, plain_module
 from steadytrain.tracing.tensor_summary import kinds_of
 from steadytrain.tracing.tracer import OperationTracer
 
@@ -34,9 +34,9 @@ class SecondLook:
     """Goes with a tracer, whose observer ``shadows`` is. Between :meth:`begin` and :meth:`end`; then ask."""
 
     def __init__(self, modules: Mapping[nn.Module, str], parameters: Mapping[str, Tensor], *, step: int) -> None:
-        self.shadows = Shadows()
+        self.shadows = Float64Shadows()
         self.rungs: StepRungs | None = None
-        self._ladder = LadderTaker(modules)
+        self._ladder = ActivationMaximaTaker(modules)
         self._parameters = parameters
         self._step = step
         self._losses: list[tuple[LossTerm, float]] = []
@@ -80,7 +80,7 @@ class SecondLook:
 
 
 def opinion_of(
-    finding: Finding, tensors: Sequence[Tensor], shadows: Shadows, *, loss: float | None, loss64: float | None
+    finding: Finding, tensors: Sequence[Tensor], shadows: Float64Shadows, *, loss: float | None, loss64: float | None
 ) -> SecondOpinion:
     """What float64 says of a loss and of ``tensors`` (gradients, or weights after an update)."""
     values = [(tensor, shadows.value(tensor)) for tensor in tensors]
@@ -92,7 +92,7 @@ def opinion_of(
     return SecondOpinion(verdict, loss, loss64, bad, bad64, shadows.names, why)
 
 
-def _judge(finding: Finding, shadows: Shadows, *, bad: bool, bad64: bool) -> tuple[Verdict, str]:
+def _judge(finding: Finding, shadows: Float64Shadows, *, bad: bool, bad64: bool) -> tuple[Verdict, str]:
     if shadows.stopped is not None:
         return "unknown", shadows.stopped
     if not bad:
@@ -110,16 +110,16 @@ def _finite(value: float | None) -> bool:
     return value is None or math.isfinite(value)
 
 
-class LookingLap(LoopLap):
+class RerunWithSecondLooks(ScriptLoopRerun):
     """The lap of ``steadytrain locate`` where there is no tape; ``look`` is there once it is over."""
 
-    def __init__(self, scene: Scene, *, step: int, method: str) -> None:
+    def __init__(self, incident_context: IncidentContext, *, step: int, method: str) -> None:
         self.look: StepLook | None = None
         self._step = step
-        modules = module_names(plain_module(root) for root in scene.roots)
-        self._second = SecondLook(modules, scene.parameters, step=step)
+        modules = module_names(plain_module(root) for root in incident_context.roots)
+        self._second = SecondLook(modules, incident_context.parameters, step=step)
         self._made: list[MicroBatch] = []
-        super().__init__(scene, method=method, observer=self._second.shadows)
+        super().__init__(incident_context, method=method, observer=self._second.shadows)
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         waiting = self._calls[0] if self._calls else None
@@ -142,11 +142,11 @@ class LookingLap(LoopLap):
         self.look = StepLook(self._step, ladder, opinion, backends, (NO_TAPE,))
         return blamed if blamed is not None and finding.located is None else finding
 
-    def _again(self) -> Scene:
+    def _again(self) -> IncidentContext:
         """The step as this lap made it."""
         losses = self._second.terms
         loop = loop_lines(self._made[-1].frames, losses[-1].frames) if self._made and losses else None
-        return replace(self._scene, micro_batches=self._made, losses=losses, loop=loop)
+        return replace(self._incident_context, micro_batches=self._made, losses=losses, loop=loop)
 
     def end(self) -> None:
         super().end()

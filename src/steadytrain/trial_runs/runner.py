@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import number_from_json, number_to_json
 from steadytrain.experiments.trial import OWN_TARGETS, Entry, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
@@ -65,7 +65,7 @@ class Job:
     began: float = 0.0
 
 
-class TrialRun(Follower):
+class TrialRun(StepObserver):
     """Runs one job after the script's own steps.
 
     Args:
@@ -286,7 +286,7 @@ class TrialRun(Follower):
     def backward_begins(self) -> None:
         pass
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._stream = self._stream or stream
         if stream is not self._stream:
             self._note("several optimizers take turns: only the state of the first one is in the snapshots")
@@ -581,7 +581,7 @@ class TrialRun(Follower):
         raise AssertionError("the process was to end")
 
 
-def _loss_is_of_model(seen: Seen) -> bool:
+def _loss_is_of_model(seen: StepInProgress) -> bool:
     """Whether the model itself gave every loss, so that its arguments are all that a loss is made of."""
     outputs = {node for call in seen.micro_batches for node in call.scalar_outputs}
     return bool(seen.losses) and all(outputs.intersection(term.nodes) for term in seen.losses)

@@ -1,8 +1,9 @@
 """What is handed over at an incident, and what may be asked of the run afterwards.
 
-The live half does not judge: at an incident the watcher hands a :class:`Scene` to an :class:`Investigator` (the lab's,
-put in by whoever attaches). It answers with a finding, or asks for one more lap: the script goes round its own loop
-once more with the recorded batch and random state, the update already refused, and the lap looks at every operation.
+The live half does not judge: at an incident the watcher hands a :class:`IncidentContext` to an :class:`Investigator`
+(the lab's, put in by whoever attaches). It answers with a finding, or asks for one more lap: the script goes round its
+own loop once more with the recorded batch and random state, the update already refused, and the lap looks at every
+operation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from steadytrain.core.model import Finding
 
 
 @dataclass(frozen=True)
-class Scene:
+class IncidentContext:
     """The failing step, with everything that is needed to do it again.
 
     ``fetched`` are the batches that data loaders gave since the step before, with the number of the loader's data
@@ -44,7 +45,7 @@ class Scene:
     no_lap: str | None
 
 
-class Lap(ABC):
+class LoopRerun(ABC):
     """One more round through the script's own loop under observation."""
 
     @abstractmethod
@@ -84,7 +85,7 @@ class Rehearsal(ABC):
         """Whether the recorded step shall be next, now that the launched script has come to its own ``step``."""
 
     @abstractmethod
-    def prepare(self, scene: Scene) -> Finding | Lap:
+    def prepare(self, incident_context: IncidentContext) -> Finding | LoopRerun:
         """Called at that gate: puts the recorded state into the model and gives the lap, or says why not."""
 
     @abstractmethod
@@ -96,9 +97,9 @@ class Investigator(ABC):
     """Finds the first bad operation of a scene."""
 
     @abstractmethod
-    def look_at_loss(self, scene: Scene) -> Finding | None:
+    def look_at_loss(self, incident_context: IncidentContext) -> Finding | None:
         """Called right before backward from a loss that is not finite; None when the gate has to look further."""
 
     @abstractmethod
-    def investigate(self, scene: Scene) -> Finding | Lap:
+    def investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
         """Called at the gate, when the update was refused."""

@@ -15,19 +15,19 @@ from steadytrain.capture.incident import environment, freeze, source_hashes
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import BatchRing, MicroBatch
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import Action, Finding, Incident, Samples, Symptom
-from steadytrain.detection.run_recorder import Books, Settings, utc_now
+from steadytrain.detection.run_recorder import RunRecorder, Settings, utc_now
 from steadytrain.storage.bundle import update_incident
 
 NAMES_MAX = 3
 
 
 def freeze_incident(
-    books: Books,
+    recorder: RunRecorder,
     guard: Guard,
     stream: Stream,
-    seen: Seen,
+    seen: StepInProgress,
     ring: BatchRing,
     measured: Measurement,
     symptoms: Sequence[Symptom],
@@ -36,16 +36,16 @@ def freeze_incident(
     samples: tuple[Samples, ...],
 ) -> tuple[Path, Incident]:
     """Write the bundle of this step. What cannot be written of the state is told and noted; the rest raises."""
-    run = books.open(stream)
+    run = recorder.open(stream)
     step = measured.record.step
     name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
     path = run.path / "incidents" / name
     model = stream.model
     roots = list(stream.roots())
-    state_note, keep_state = state_plan(run.path, roots, stream, seen, books.settings.state_bytes_max)
+    state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
     batches = [*ring.steps(), (step, seen.micro_batches)]
     incident = Incident(
-        run=books.settings.run_name,
+        run=recorder.settings.run_name,
         step=step,
         stream=stream.name,
         created=utc_now(),
@@ -66,11 +66,11 @@ def freeze_incident(
         path,
         incident=incident,
         window=stream.history.recent(),
-        environment={**process_facts(books.settings), **script_facts(stream, roots)},
+        environment={**process_facts(recorder.settings), **script_facts(stream, roots)},
         batches=batches,
         fetched=seen.fetched,
         random_states=random_states,
-        diff=books.settings.diff,
+        diff=recorder.settings.diff,
     )
     with guard.part("recording the incident"):
         run.add_incident(path, step)
@@ -86,7 +86,9 @@ def freeze_incident(
     return path, incident
 
 
-def state_plan(folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: Seen, bound: int) -> tuple[str, bool]:
+def state_plan(
+    folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: StepInProgress, bound: int
+) -> tuple[str, bool]:
     """Whether model and optimizer state are kept, and that in words."""
     size = freeze.state_bytes(roots, stream.optimizers)
     if bound == 0:

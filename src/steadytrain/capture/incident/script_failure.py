@@ -26,8 +26,8 @@ def keep_evidence(watcher: Watcher, error: BaseException) -> None:
             for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
         },
         own=list(tensors_in([[batch.args, batch.kwargs] for batch in watcher.kept_batches()])),
-        samples=watcher.books.machine_samples,
+        samples=watcher.recorder.machine_samples,
     )
     documents = evidence_of(error, moment, disk=watcher.settings.run_dir)
-    for line in write_evidence(watcher.books.begin().path, documents) if documents else ():
+    for line in write_evidence(watcher.recorder.begin().path, documents) if documents else ():
         watcher.tell(line)

@@ -19,7 +19,7 @@ MEMORY_SHARE = 1 / 16
 """Of the memory that is available, the most that a slot may take."""
 
 
-class Slot:
+class StateBuffer:
     """Written by one thread at a time; the caller sees to that."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ KEEP_NO_STATE = ("SGD",)
 class StateEvents(Protocol):
     """What the wrappers ask of the watcher."""
 
-    def load_watch(self) -> Loads | None: ...
+    def load_watch(self) -> LoadedStates | None: ...
     def saving(self, optimizer: torch.optim.Optimizer) -> None: ...
 
 
@@ -95,7 +95,7 @@ def state_wrappers(events: StateEvents) -> Iterator[tuple[type, str, Callable[..
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
-class Loads:
+class LoadedStates:
     """Keeps the book of loads; an error of ours is told once and the script's call stands."""
 
     def __init__(self, guard: Guard, note: Callable[[str], None], set_fact: Callable[[str, Any], None]) -> None:

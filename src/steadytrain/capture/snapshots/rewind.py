@@ -19,8 +19,8 @@ from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.capture.step.observers import Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import Samples
 from steadytrain.detection.run_recorder import Settings
 from steadytrain.storage.bundle import seal, write_json
@@ -42,7 +42,7 @@ HELD_SHARE = 0.25
 NOT_WHOLE = "the last steps could not be written"
 
 
-class Rewind(Follower):
+class Rewind(StepObserver):
     """Records. The training thread's alone."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Rewind(Follower):
         if self._off is None and call is not None:
             self.tape.call_ended(call, random)
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._off is not None:
             return
         if stream.together:
@@ -176,10 +176,10 @@ class Rewind(Follower):
         self.tape.close(write=False)
 
 
-def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: bool) -> Follower:
+def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: bool) -> StepObserver:
     """The follower of a run with these settings: one that does nothing where no rewinding is asked for."""
     if settings.rewind_bytes_max == 0 or not recording:
-        return Follower()
+        return StepObserver()
     return Rewind(settings.rewind_bytes_max, note=note, keep=settings.keep_rewind)
 
 

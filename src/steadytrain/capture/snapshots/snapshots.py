@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.incident.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state
-from steadytrain.capture.snapshots.buffer import Slot, size_bytes
+from steadytrain.capture.snapshots.buffer import StateBuffer, size_bytes
 from steadytrain.capture.snapshots.safetensors_writer import GivenUp, can_be_written, write_tensors
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.storage.tape_files import (
@@ -143,7 +143,7 @@ class Snapshots:
         self._last = 0
         self._failed = 0
         self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
-        self._slot = Slot()
+        self._slot = StateBuffer()
         self._was_without_slot = False
         self._worked_s = 0.0
         self._job: _Job | None = None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.step.input_recorder import RandomState
-from steadytrain.compare.checkpoint_contents import Held, Holding, plain_state
+from steadytrain.compare.checkpoint_contents import CheckpointContents, Held, plain_state
 
 CHUNK_BYTES = 8 << 20
 """Of a tensor on a device looked at at once: what the look takes of memory is a few times this."""
@@ -109,7 +109,7 @@ def card(
     schedulers: Iterable[Any],
     scaler: Any,
     position: Mapping[str, Any],
-) -> Holding:
+) -> CheckpointContents:
     """What a live run has at this moment."""
     groups = [
         {**group, "parameters": [names.get(id(parameter), "?") for parameter in group["params"]]}
@@ -119,7 +119,7 @@ def card(
         names.get(id(parameter), f"?{at}"): entries for at, (parameter, entries) in enumerate(optimizer.state.items())
     }
     moments, counters, settings = optimizer_parts(groups, state)
-    return Holding(
+    return CheckpointContents(
         source=source,
         kind="run",
         step=step,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steadytrain.capture.step.loss import unscaled
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.ranks import JointSteps, largest
 from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
 from steadytrain.capture.tensors.statistics import (
@@ -59,7 +59,7 @@ class Measurement:
 def measure(
     stream: Stream,
     optimizer: torch.optim.Optimizer,
-    seen: Seen,
+    seen: StepInProgress,
     scalers: Collection[Any],
     scaling: Scaling,
     *,
@@ -185,7 +185,7 @@ class _Look:
         self._values = fetch(self._tensors)
 
 
-def _suspicion(stream: Stream, seen: Seen, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
+def _suspicion(stream: Stream, seen: StepInProgress, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
     """Whether any of the ranks that step together has a loss or a norm that is not finite."""
     numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
     numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
@@ -198,7 +198,7 @@ def _is_elsewhere(is_bad: bool, stream: Stream, joint: JointSteps) -> bool:
     return float(largest(torch.tensor(float(is_bad), device=stream.device), joint)) > 0 and not is_bad
 
 
-def _losses(seen: Seen, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:
+def _losses(seen: StepInProgress, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:
     values = iter(factors)
     terms = [[(next(values), factor.power) for factor in term.factors] for term in seen.losses]
     return tuple(
@@ -226,7 +226,7 @@ def reason(measured: Measurement) -> str:
 
 def _exact_look(
     stream: Stream,
-    seen: Seen,
+    seen: StepInProgress,
     gradients: Sequence[tuple[int, Tensor]],
     applied: Mapping[int, float],
     norms: dict[int, float],
@@ -279,7 +279,7 @@ def _exact_look(
 
 
 def _overflow_share(
-    stream: Stream, seen: Seen, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
+    stream: Stream, seen: StepInProgress, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
 ) -> float | None:
     """Share of gradient elements that are NaN or Inf, as they were before clipping could spread them."""
     clipping = seen.clipping

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from steadytrain.capture.step.optimizer_streams import Seen
+from steadytrain.capture.step.optimizer_streams import StepInProgress
 from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.capture.tensors.statistics import fetch, l2_norms
 
@@ -32,9 +32,9 @@ def may_join(optimizer: torch.optim.Optimizer) -> bool:
     return bool(skipped and numbers[0] > 0) or all(math.isfinite(norm) for norm in numbers[len(skipped) :])
 
 
-def rest_of(seen: Seen) -> Seen:
+def rest_of(seen: StepInProgress) -> StepInProgress:
     """What is known of a step whose first optimizer has stepped already, for one that steps after it."""
-    return Seen(
+    return StepInProgress(
         began=seen.began,
         micro_batches=seen.micro_batches,
         used=seen.used,

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import Samples
 
 
-class Follower:
+class StepObserver:
     """Does nothing by itself."""
 
     replays = False
@@ -57,7 +57,7 @@ class Follower:
     def loss_seen(self, root: Tensor) -> None:
         """That backward has ``root``, a single number, at its root."""
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The look at loss and gradients was made; the update follows, unless it is refused or skipped."""
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
@@ -88,10 +88,10 @@ class Follower:
         return 0
 
 
-class Beside(Follower):
+class CompositeObserver(StepObserver):
     """Two followers of the same steps: ``first``, whose answers count, and a ``guest`` that only looks."""
 
-    def __init__(self, first: Follower, guest: Follower) -> None:
+    def __init__(self, first: StepObserver, guest: StepObserver) -> None:
         self._first = first
         self._guest = guest
         self.replays = first.replays or guest.replays
@@ -125,7 +125,7 @@ class Beside(Follower):
         self._first.loss_seen(root)
         self._guest.loss_seen(root)
 
-    def gate(self, stream: Stream, seen: Seen, measured: Measurement) -> None:
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.gate(stream, seen, measured)
         self._guest.gate(stream, seen, measured)
 

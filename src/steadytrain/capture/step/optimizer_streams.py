@@ -15,9 +15,9 @@ from steadytrain.capture.hooks.model_discovery import Model
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.ranks import JointSteps
-from steadytrain.capture.tensors.measurement_schedule import Instruments
+from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.model import Finding
-from steadytrain.detection.step_history import History
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.tables import TableWriter
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Seen:
+class StepInProgress:
     """What was seen of the step that is forming; a new one begins when the step ends.
 
     ``clipping`` is what was read of the gradients before clipping. ``early`` is what a look
@@ -92,7 +92,7 @@ class Stream:
     """
 
     name: str
-    history: History
+    history: StepHistory
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     parameters: list[Tensor] = field(default_factory=list)
     signature: tuple[int, ...] = ()
@@ -100,7 +100,7 @@ class Stream:
     tensor_names: tuple[str, ...] = ()
     writer: SegmentWriter | None = None
     tables: dict[str, TableWriter] = field(default_factory=dict)
-    instruments: Instruments | None = None
+    instruments: MeasurementSchedule | None = None
     step: int = 0
     began: int = 0
     pending: Measurement | None = None

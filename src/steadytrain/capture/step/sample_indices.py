@@ -51,7 +51,7 @@ class Drawn:
     marks: frozenset[Mark]
 
 
-class Draws:
+class DrawnSamples:
     """Follows all loaders of a process, on the thread that reads from them."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.hooks.model_discovery import plain_name
-from steadytrain.capture.incident.context import Lap, Rehearsal, Scene
+from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Rehearsal
 from steadytrain.capture.incident.incident import freeze_incident
 from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.step.gate import Measurement, reason
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 STOPPED_STATUS = 70
 OBSERVED_INCIDENTS_MAX = 3
-LAP_S_MAX = 120.0
+LOOP_RERUN_S_MAX = 120.0
 
 
 class RunStopped(SystemExit):
@@ -52,7 +52,7 @@ class RunStopped(SystemExit):
         return self.message
 
 
-class LapTooLong(SystemExit):
+class LoopRerunTooLong(SystemExit):
     """Raised in the training thread when one more lap takes too long; the update has been refused before."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Stopping:
     """What the watcher does at such a step. ``lap`` is there while the script goes round once more."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self.lap: Lap | None = None
+        self.rerun: LoopRerun | None = None
         self._watcher = watcher
         self._guard = watcher.guard
         self._observed = 0
@@ -85,7 +85,7 @@ class Stopping:
             for root in self._watcher.modules.called.values()
             for name, parameter in root.named_parameters()
         }
-        scene = Scene(
+        incident_context = IncidentContext(
             step=0,
             micro_batches=[batch],
             losses=[term],
@@ -99,15 +99,15 @@ class Stopping:
             no_lap="the loss is looked at before backward",
         )
         with self._watcher.aside():
-            self._watcher.seen.early = self._watcher.investigator.look_at_loss(scene)
+            self._watcher.seen.early = self._watcher.investigator.look_at_loss(incident_context)
 
     def observe(self, stream: Stream, measured: Measurement) -> None:
         seen_before = _is_bad_already(stream)
-        self._watcher.books.commit(stream, measured)
+        self._watcher.recorder.commit(stream, measured)
         if seen_before:
             return  # the detectors look in their turn
-        symptoms = self._watcher.books.detect(stream)
-        self._watcher.books.tell_symptoms(symptoms)
+        symptoms = self._watcher.recorder.detect(stream)
+        self._watcher.recorder.tell_symptoms(symptoms)
         self._watcher.instruments(stream).raised(symptoms, measured.record.step)
         if self._observed >= OBSERVED_INCIDENTS_MAX:
             return
@@ -115,7 +115,7 @@ class Stopping:
         action = Action(measured.record.step, "observe", "observed", "policy observe: the update was applied")
         why = "policy observe: nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
         path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
-        self._watcher.books.add_incident(path, incident)
+        self._watcher.recorder.add_incident(path, incident)
 
     def _freeze(
         self,
@@ -129,7 +129,7 @@ class Stopping:
         with self._guard.part("naming the samples of the batch"):
             samples = self._watcher.draws.samples_of(self._watcher.seen.micro_batches)
         path, incident = freeze_incident(
-            self._watcher.books,
+            self._watcher.recorder,
             self._guard,
             stream,
             self._watcher.seen,
@@ -143,10 +143,10 @@ class Stopping:
         self._watcher.incidents.append(path)
         self._watcher.symptom_incidents.frozen(symptoms)
         with self._guard.part("putting the recording into the bundle"):
-            self._watcher.follower.incident(stream, self._watcher.books.begin().path, path)
+            self._watcher.observer.incident(stream, self._watcher.recorder.begin().path, path)
         return path, incident
 
-    def stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_lap: bool) -> None:
+    def stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool) -> None:
         """Refuse the update: write what there is, find the first bad operation, end the process."""
         step = measured.record.step
         measured.record = replace(measured.record, refused=True)
@@ -157,25 +157,27 @@ class Stopping:
         what: Any = "refused-rest-of-update" if self._watcher.seen.moved_weights else "refused-update"
         action = Action(step, "stop", what, reason(measured))
         with self._guard.part("recording the refused step"):
-            self._watcher.books.commit(stream, measured)
-            symptoms = self._watcher.books.detect(stream)
+            self._watcher.recorder.commit(stream, measured)
+            symptoms = self._watcher.recorder.detect(stream)
         self._watcher.instruments(stream).at_incident(stream, step, measured.scale)
         with self._guard.part("writing the incident bundle"):
             unfinished = Finding(None, "the search for the first bad operation was cut off")
             frozen = self._freeze(stream, measured, symptoms, action, unfinished)
         with self._guard.part("writing the ledger"):
-            self._watcher.books.open(stream).add_action(action)
+            self._watcher.recorder.open(stream).add_action(action)
 
         def finish(finding: Finding) -> RunStopped:
             return self._finish_stop(measured, frozen, finding)
 
-        answer: Finding | Lap = Finding(None, "no search for the first bad operation was made")
+        answer: Finding | LoopRerun = Finding(None, "no search for the first bad operation was made")
         if self._watcher.investigator is not None:
             answer = Finding(None, "the re-run failed by itself; see the warning above")
             with self._guard.part("re-running the step"), self._watcher.aside():
                 step, loss_finite = measured.record.step, measured.loss_finite
-                scene = self._scene(stream, optimizer, step=step, loss_finite=loss_finite, can_lap=can_lap)
-                answer = self._watcher.seen.early or self._watcher.investigator.investigate(scene)
+                incident_context = self._incident_context(
+                    stream, optimizer, step=step, loss_finite=loss_finite, can_rerun=can_rerun
+                )
+                answer = self._watcher.seen.early or self._watcher.investigator.investigate(incident_context)
         if isinstance(answer, Finding):
             raise finish(answer)
         self._begin_lap(answer, stream, finish)
@@ -187,7 +189,7 @@ class Stopping:
             with self._guard.part("adding the located operation to the bundle"):
                 complete = replace(frozen[1], finding=finding)
                 update_incident(frozen[0], complete)
-                self._watcher.books.add_incident(frozen[0], complete)
+                self._watcher.recorder.add_incident(frozen[0], complete)
         with self._guard.part("telling of the incident"):
             why = reason(measured)
             state = PARTLY_APPLIED if self._watcher.seen.moved_weights else UNTOUCHED
@@ -196,11 +198,11 @@ class Stopping:
             self._watcher.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
         return self._watcher.stopped
 
-    def _scene(
-        self, stream: Stream, optimizer: torch.optim.Optimizer, *, step: int, loss_finite: bool, can_lap: bool
-    ) -> Scene:
+    def _incident_context(
+        self, stream: Stream, optimizer: torch.optim.Optimizer, *, step: int, loss_finite: bool, can_rerun: bool
+    ) -> IncidentContext:
         no_lap = None
-        if not can_lap:
+        if not can_rerun:
             no_lap = "the optimizer runs forward and backward inside its own step"
         elif stream.together:
             no_lap = "other ranks would wait for this one"
@@ -211,7 +213,7 @@ class Stopping:
                 f"the optimizer {type(optimizer).__qualname__} is not known to leave weights without gradient alone"
             )
         batches, losses = self._watcher.seen.micro_batches, self._watcher.seen.losses
-        return Scene(
+        return IncidentContext(
             step=step,
             micro_batches=batches,
             losses=losses,
@@ -227,25 +229,27 @@ class Stopping:
 
     # -- one more lap ----------------------------------------------------------------------------------------------
 
-    def _begin_lap(self, lap: Lap, stream: Stream, finish: Callable[[Finding], RunStopped]) -> None:
+    def _begin_lap(self, rerun: LoopRerun, stream: Stream, finish: Callable[[Finding], RunStopped]) -> None:
         """Let the script round once more: without gradients the optimizer leaves weights and state alone."""
         for parameter in stream.parameters:
             parameter.grad = None
-        self.lap, self._finish = lap, finish
+        self.rerun, self._finish = rerun, finish
         with self._guard.part("keeping the schedule"):
             self._schedule = Schedule.take(stream.optimizers)
         self._watcher.tell("the update was refused; going round once more with the same batch to find the operation")
-        self._deadline = threading.Timer(LAP_S_MAX, _interrupt, (threading.get_ident(),))
+        self._deadline = threading.Timer(LOOP_RERUN_S_MAX, _interrupt, (threading.get_ident(),))
         self._deadline.daemon = True
         self._deadline.start()
 
     def rehearse(
-        self, rehearsal: Rehearsal, stream: Stream, optimizer: torch.optim.Optimizer, *, can_lap: bool
+        self, rehearsal: Rehearsal, stream: Stream, optimizer: torch.optim.Optimizer, *, can_rerun: bool
     ) -> None:
         """In a process that was launched to do a recorded step again: this is the step before it."""
         self._watcher.leading.refresh(stream)
         with self._watcher.aside():
-            answer = rehearsal.prepare(self._scene(stream, optimizer, step=0, loss_finite=True, can_lap=can_lap))
+            answer = rehearsal.prepare(
+                self._incident_context(stream, optimizer, step=0, loss_finite=True, can_rerun=can_rerun)
+            )
 
         def finish(finding: Finding) -> RunStopped:
             rehearsal.done(finding)
@@ -255,17 +259,17 @@ class Stopping:
             raise finish(answer)
         self._begin_lap(answer, stream, finish)
 
-    def end_lap(self, ask: Callable[[], Finding]) -> RunStopped:
+    def end_rerun(self, ask: Callable[[], Finding]) -> RunStopped:
         assert self._finish is not None
         if self._deadline is not None:
             self._deadline.cancel()
-        lap, self.lap, finish = self.lap, None, self._finish
+        rerun, self.rerun, finish = self.rerun, None, self._finish
         finding = Finding(None, "the lap failed by itself; see the warning above")
         with self._guard.part("one more lap"):
             finding = ask()
-        if lap is not None:
+        if rerun is not None:
             with self._guard.part("one more lap"):
-                lap.end()
+                rerun.end()
         with self._guard.part("restoring buffers"):
             self._watcher.buffers.restore()
         with self._guard.part("restoring the schedule"):
@@ -277,13 +281,13 @@ class Stopping:
         self._watcher.stopped = self._watcher.stopped or ending
         return ending
 
-    def abandon_lap(self, why: str) -> None:
+    def abandon_rerun(self, why: str) -> None:
         """The script ended, failed or was interrupted during the lap: settle the incident without it."""
-        if self.lap is not None:
-            lap = self.lap
+        if self.rerun is not None:
+            rerun = self.rerun
             late = self._deadline is not None and self._deadline.finished.is_set()
-            why = f"it did not come to the optimizer again within {LAP_S_MAX:g} s" if late else why
-            self.end_lap(lambda: lap.abandon(why))
+            why = f"it did not come to the optimizer again within {LOOP_RERUN_S_MAX:g} s" if late else why
+            self.end_rerun(lambda: rerun.abandon(why))
 
 
 def _is_bad_already(stream: Stream) -> bool:
@@ -296,7 +300,7 @@ def _is_bad_already(stream: Stream) -> bool:
 
 
 def _interrupt(thread: int) -> None:
-    """End a lap that does not come round: raise :class:`LapTooLong` in the training thread."""
+    """End a lap that does not come round: raise :class:`LoopRerunTooLong` in the training thread."""
     import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LapTooLong))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LoopRerunTooLong))

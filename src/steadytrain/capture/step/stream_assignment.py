@@ -15,13 +15,13 @@ from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.joint_optimizers import may_join, rest_of
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.run_recorder import Settings
-from steadytrain.detection.step_history import History
+from steadytrain.detection.step_history import StepHistory
 
 
-class Leading:
+class StreamAssignment:
     """The streams so far, in the order in which they were first seen."""
 
     def __init__(self, settings: Settings, guard: Guard, modules: HookedModules, note: Callable[[str], None]) -> None:
@@ -31,23 +31,23 @@ class Leading:
         self._modules = modules
         self._note = note
         self._stream_of: dict[int, Stream] = {}
-        self._stepped: tuple[Stream, Seen] | None = None
+        self._stepped: tuple[Stream, StepInProgress] | None = None
 
     def stream_of(self, optimizer: torch.optim.Optimizer) -> Stream | None:
         return self._stream_of.get(id(optimizer))
 
-    def stepped(self, stream: Stream, seen: Seen) -> None:
+    def stepped(self, stream: Stream, seen: StepInProgress) -> None:
         """``stream`` has made its step: what another optimizer may still belong to."""
         self._stepped = (stream, rest_of(seen))
 
     def lead(
-        self, optimizer: torch.optim.Optimizer, seen: Seen, *, saw_loss: bool, skipped: bool
-    ) -> tuple[Stream | None, Seen]:
+        self, optimizer: torch.optim.Optimizer, seen: StepInProgress, *, saw_loss: bool, skipped: bool
+    ) -> tuple[Stream | None, StepInProgress]:
         """The stream that ``optimizer`` steps for, None when another led this step already; and what was seen of it."""
         stream = self._stream_of.get(id(optimizer))
         fresh = bool(seen.losses)
         if stream is None:
-            led, rest = self._stepped or (None, Seen())
+            led, rest = self._stepped or (None, StepInProgress())
             same_step = saw_loss and not seen.micro_batches
             if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
@@ -72,7 +72,7 @@ class Leading:
         return stream, seen
 
     def _begin_stream(self, name: str) -> Stream:
-        history, step = History(stream=name), 0
+        history, step = StepHistory(stream=name), 0
         if self._settings.continues is not None:
             with self._guard.part("reading the steps of the run before"):
                 history, step = history_of(name, self._settings.continues)

@@ -32,30 +32,30 @@ from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.hooks.patches import MISSING, Patches
-from steadytrain.capture.incident.context import Investigator, Lap, Rehearsal
+from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehearsal
 from steadytrain.capture.incident.script_failure import keep_evidence
-from steadytrain.capture.snapshots.loaded_states import Loads
+from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.step.data_wait import DataWait
 from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.input_recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, record_call
 from steadytrain.capture.step.loss import loss_term, scalar_outputs
-from steadytrain.capture.step.observers import Beside, Follower
-from steadytrain.capture.step.optimizer_streams import Seen, Stream
+from steadytrain.capture.step.observers import CompositeObserver, StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.own_time import OwnTime
-from steadytrain.capture.step.sample_indices import Draws
+from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.step.stopping import STOPPED_STATUS as STOPPED_STATUS
 from steadytrain.capture.step.stopping import RunStopped as RunStopped
 from steadytrain.capture.step.stopping import Stopping
-from steadytrain.capture.step.stream_assignment import Leading
+from steadytrain.capture.step.stream_assignment import StreamAssignment
 from steadytrain.capture.tensors.activations import Activations
 from steadytrain.capture.tensors.gradient_scaling import Scaling
-from steadytrain.capture.tensors.measurement_schedule import Instruments
+from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.capture.tensors.precision import logits_dtype, precision_facts
 from steadytrain.core.model import Reading, Symptom
 from steadytrain.detection.incidents import SymptomIncidents
-from steadytrain.detection.run_recorder import Books, Settings
+from steadytrain.detection.run_recorder import RunRecorder, Settings
 from steadytrain.detection.sink import NoSink, Sink
 from steadytrain.detectors import Detector
 from steadytrain.grouping.stories import Story
@@ -83,7 +83,7 @@ class Watcher:
         detectors: Sequence[Detector] = (),
         investigator: Investigator | None = None,
         rehearsal: Rehearsal | None = None,
-        follower: Follower | None = None,
+        observer: StepObserver | None = None,
         sink: Sink = NO_SINK,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -94,8 +94,8 @@ class Watcher:
         self.stopped: RunStopped | None = None
         self.notes: list[str] = []
         self.tell = tell
-        self.books = Books(settings, self.guard, tell, detectors, sink)
-        self.books.recording = rehearsal is None and not (follower and follower.replays)
+        self.recorder = RunRecorder(settings, self.guard, tell, detectors, sink)
+        self.recorder.recording = rehearsal is None and not (observer and observer.replays)
         self.investigator = investigator
         self._rehearsal = rehearsal
         self._clock = clock
@@ -104,20 +104,20 @@ class Watcher:
         self._closed = False
         self._datasets: dict[int, int] = {}
         self.modules = HookedModules(self)
-        self.leading = Leading(settings, self.guard, self.modules, self._note)
+        self.leading = StreamAssignment(settings, self.guard, self.modules, self._note)
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
-        self.seen = Seen()
+        self.seen = StepInProgress()
         self.scalers: dict[int, Any] = {}
-        self.follower = follower or recorder_of(settings, self._note, recording=rehearsal is None)
-        self.follower.scalers = self.scalers
-        self.symptom_incidents = SymptomIncidents(self.books, self.guard, self.follower, tell, self.incidents.append)
+        self.observer = observer or recorder_of(settings, self._note, recording=rehearsal is None)
+        self.observer.scalers = self.scalers
+        self.symptom_incidents = SymptomIncidents(self.recorder, self.guard, self.observer, tell, self.incidents.append)
         self._stopping = Stopping(self)
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
         self._own_time = OwnTime()
         self._activations = Activations(self.guard, in_graph=settings.in_graph, own_time=self._own_time)
         self._data_wait = DataWait()
-        self.draws = Draws()
+        self.draws = DrawnSamples()
         self._logits: str | None = None
         self._told_precision = False
         self.ring = BatchRing()
@@ -128,12 +128,12 @@ class Watcher:
         self._busy = False
         self.step_batches: StepBatches | None = None
         self._told_hand_written = False
-        self._loads = Loads(self.guard, self._note, self.set_fact)
+        self._loads = LoadedStates(self.guard, self._note, self.set_fact)
         self._patches = Patches(self)
 
-    def follow(self, guest: Follower) -> None:
+    def follow(self, guest: StepObserver) -> None:
         """One more that is told of every step, and changes nothing."""
-        self.follower = Beside(self.follower, guest)
+        self.observer = CompositeObserver(self.observer, guest)
 
     def read_by_number(self, number: int) -> int | None:
         """The ``id`` of the data set that is the ``number``-th that the script reads from."""
@@ -156,7 +156,7 @@ class Watcher:
 
     def loss_given(self, loss: Tensor) -> None:
         """The script tells its loss itself, before an update that it writes itself."""
-        if self._mine() and self._lap is None:
+        if self._mine() and self._rerun is None:
             with self.guard.part("reading the loss"):
                 self.seen.losses[:] = [loss_term(loss)]
                 self._saw_loss = True
@@ -164,20 +164,20 @@ class Watcher:
     def set_fact(self, name: str, value: Any) -> None:
         """One more fact of the run, kept until there is a run folder."""
         if not self._closed:
-            self.books.set_fact(name, value)
+            self.recorder.set_fact(name, value)
 
-    def load_watch(self) -> Loads | None:
-        return self._loads if self._mine() and self._lap is None and self._rehearsal is None else None
+    def load_watch(self) -> LoadedStates | None:
+        return self._loads if self._mine() and self._rerun is None and self._rehearsal is None else None
 
     def saving(self, optimizer: torch.optim.Optimizer) -> None:
         """The script asks an optimizer for its state: of the first one, a card of this moment is written."""
         stream = self.leading.stream_of(optimizer)
         if stream is None or stream is not self.streams[0] or optimizer is not stream.optimizers[0]:
             return
-        if self.load_watch() is not None and self.books.recording and stream.step and stream.model is not None:
+        if self.load_watch() is not None and self.recorder.recording and stream.step and stream.model is not None:
             with self.guard.part("noting what is saved"), self.aside():
                 self._loads.save(
-                    self.books.begin().path,
+                    self.recorder.begin().path,
                     run=self.settings.run_name,
                     step=stream.step,
                     roots=list(stream.roots()),
@@ -197,17 +197,17 @@ class Watcher:
         if not self._mine():
             return MISSING
         batch = MISSING
-        if self._lap is None:
+        if self._rerun is None:
             self._data_wait.begins(iterator)
             with self.guard.part("following the data loader"):
-                batch = self.follower.fetch_begins(self._dataset_number(iterator))
+                batch = self.observer.fetch_begins(self._dataset_number(iterator))
             return batch  # noqa: RET504 (as below)
         with self.guard.part("one more lap"):
-            batch = self._lap.fetch(self._dataset_number(iterator))
+            batch = self._rerun.fetch(self._dataset_number(iterator))
         return batch  # noqa: RET504 (a guarded part may end without it)
 
     def samples_drawn(self, iterator: Any, indices: Any) -> None:
-        if self._mine() and self._lap is None:
+        if self._mine() and self._rerun is None:
             with self.guard.part("following the samples"):
                 self.draws.drawn(iterator, indices)
 
@@ -215,16 +215,16 @@ class Watcher:
         if not self._mine():
             return MISSING
         self._data_wait.ends(iterator)
-        if self._lap is None:
+        if self._rerun is None:
             with self.guard.part("following the samples"):
                 samples = self.draws.given(iterator, batch)
                 if samples is not None:
-                    self.follower.drawn(samples)
+                    self.observer.drawn(samples)
         if len(self.seen.fetched) < FETCHED_MAX:
             self.seen.fetched.append((self._dataset_number(iterator), batch))
         other = MISSING
         with self.guard.part("recording what was fetched"):
-            other = self.follower.fetched(self._dataset_number(iterator), batch)
+            other = self.observer.fetched(self._dataset_number(iterator), batch)
         return other  # noqa: RET504 (as above)
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -234,19 +234,19 @@ class Watcher:
         self.modules.note_call(module, outermost=outermost)
         call: MicroBatch | None = None
         changed = None
-        if outermost and self._lap is None:
+        if outermost and self._rerun is None:
             with self._own_time, self.guard.part("keeping the buffers"):
                 self.buffers.keep(module)
         if outermost and training:
             with self._own_time, self.guard.part("recording the batch"):
-                if self._lap is not None:
-                    changed = self._lap.forward_begins(module, args, kwargs)
+                if self._rerun is not None:
+                    changed = self._rerun.forward_begins(module, args, kwargs)
                 else:
                     if self.step_batches is not None and (batch := self.step_batches.take()) is not MISSING:
-                        self.follower.fetched(STEP_BATCHES, batch)
+                        self.observer.fetched(STEP_BATCHES, batch)
                     self.draws.called()
                     call = record_call(module, args, kwargs, self._random_after)
-                    changed = self.follower.call_begins(module, call, args, kwargs)
+                    changed = self.observer.call_begins(module, call, args, kwargs)
         self._calls.append((module, call))
         return changed
 
@@ -257,7 +257,7 @@ class Watcher:
             called, call = self._calls.pop()
             if called is module:
                 break
-        if self._activations.armed and self._lap is None:
+        if self._activations.armed and self._rerun is None:
             with self._own_time:
                 self._activations.saw(module, output)
         if self._calls:
@@ -269,11 +269,11 @@ class Watcher:
                 self._logits = self._logits or logits_dtype(output)
                 if len(self.seen.micro_batches) < MICRO_BATCHES_MAX and self.seen.size_bytes < MICRO_BYTES_MAX:
                     self.seen.micro_batches.append(call)
-            elif self._lap is not None and not torch.is_grad_enabled():
-                self._lap.other_forward_ends()
-            if self._lap is None:
+            elif self._rerun is not None and not torch.is_grad_enabled():
+                self._rerun.other_forward_ends()
+            if self._rerun is None:
                 self._random_after = RandomState.take()
-                self.follower.forward_ended(call, self._random_after)
+                self.observer.forward_ended(call, self._random_after)
 
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
         if not self._mine() or self._in_backward:
@@ -287,15 +287,15 @@ class Watcher:
                 self._activations.backward_begins()
         self.seen.backward_begins()
         with self.guard.part("following backward"):
-            self.follower.backward_begins()
+            self.observer.backward_begins()
         with self.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
-            if self._lap is not None and scalars:
-                self._lap.backward_begins(scalars[0])
+            if self._rerun is not None and scalars:
+                self._rerun.backward_begins(scalars[0])
             elif accumulates and len(scalars) == 1 and len(self.seen.losses) < LOSSES_MAX:
                 self.seen.losses.append(loss_term(scalars[0]))
                 self._saw_loss = True
-                self.follower.loss_seen(scalars[0])
+                self.observer.loss_seen(scalars[0])
                 self._stopping.look_at_loss(scalars[0])
             if not self.streams and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
                 self._tell_hand_written()
@@ -307,7 +307,7 @@ class Watcher:
 
     def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
         """What was accumulated is thrown away: a script that skips a bad step by itself is left alone."""
-        if not self._mine() or self._lap is not None or len(self.streams) != 1:
+        if not self._mine() or self._rerun is not None or len(self.streams) != 1:
             return
         stream = self.streams[0]
         with self.guard.part("forgetting gradients that are thrown away"):
@@ -325,7 +325,7 @@ class Watcher:
             with self.guard.part("following the gradient scaler"):
                 self._scaling.scaler_step_begins(scaler, optimizer)
                 if scaler.is_enabled():
-                    self.books.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
+                    self.recorder.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
 
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
         """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
@@ -343,13 +343,15 @@ class Watcher:
         seen, self._scaler_step = self._scaler_step[1], None
         if seen or not scaler.is_enabled():
             return
-        if (lap := self._lap) is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
-            raise self._stopping.end_lap(lap.gate)
+        if (
+            rerun := self._rerun
+        ) is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
+            raise self._stopping.end_rerun(rerun.gate)
         with self.guard.part("recording a skipped step"):
             stream = self._lead(optimizer, skipped=True)
             if stream is not None:
                 stream.pending = self._measure(stream, optimizer, skipped=True)
-                self.follower.gate(stream, self.seen, stream.pending)
+                self.observer.gate(stream, self.seen, stream.pending)
                 self._finish_step(stream)
 
     def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
@@ -368,7 +370,7 @@ class Watcher:
         kwargs: Any,
         read: Callable[[Any, Any], ClipArguments],
     ) -> Any:
-        if not self._mine() or self._lap is not None:
+        if not self._mine() or self._rerun is not None:
             return original(parameters, *args, **kwargs)
         clipping, reading = self.seen.clipping, None
         with self.guard.part("reading the gradients before clipping"):
@@ -391,11 +393,11 @@ class Watcher:
             with self.guard.part("restoring buffers"):
                 self.buffers.restore()
             raise self.stopped
-        if (lap := self._lap) is not None:
-            raise self._stopping.end_lap(lap.gate)
+        if (rerun := self._rerun) is not None:
+            raise self._stopping.end_rerun(rerun.gate)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer itself
         if not callable(closure):
-            self._gate(optimizer, can_lap=True)
+            self._gate(optimizer, can_rerun=True)
             return None
 
         micro_batches, losses = len(self.seen.micro_batches), len(self.seen.losses)
@@ -405,7 +407,7 @@ class Watcher:
             del self.seen.micro_batches[micro_batches:], self.seen.losses[losses:]
             self.seen.evaluations += 1
             loss = closure()
-            self._gate(optimizer, can_lap=False)
+            self._gate(optimizer, can_rerun=False)
             return loss
 
         if "closure" in kwargs:
@@ -427,16 +429,16 @@ class Watcher:
         if stream.updating:
             stream.updating = False
             self.instruments(stream).after_update(stream, stream.step)
-            self.follower.updated(stream)
+            self.observer.updated(stream)
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
-    def _gate(self, optimizer: torch.optim.Optimizer, *, can_lap: bool) -> None:
+    def _gate(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> None:
         """Look at the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
         looked: list[tuple[Stream, Measurement]] = []
         whole = False
         with self.guard.part("the gate"):
-            looked += self._look(optimizer, can_lap=can_lap)
+            looked += self._look(optimizer, can_rerun=can_rerun)
             whole = True
         if not whole:
             self._forget_step()  # or the batches of every step to come would pile up
@@ -445,8 +447,8 @@ class Watcher:
                 continue  # a closure is evaluated again, in a step that is on record as an incident
             stream.pending = measured
             with self.guard.part("the tape at the gate"):
-                self.follower.gate(stream, self.seen, measured)
-            if not measured.is_incident or self._rehearsal is not None or self.follower.replays:
+                self.observer.gate(stream, self.seen, measured)
+            if not measured.is_incident or self._rehearsal is not None or self.observer.replays:
                 continue
             if self.settings.policy == "observe":
                 with self.guard.part("writing an incident"):
@@ -454,19 +456,19 @@ class Watcher:
                 continue
             stream.pending = None
             try:
-                self._stopping.stop(stream, optimizer, measured, can_lap=can_lap)
+                self._stopping.stop(stream, optimizer, measured, can_rerun=can_rerun)
             except Exception as error:  # the update must not be applied, whatever of ours broke on the way
                 self.guard.report("handling the incident", error)
                 self.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
                 raise self.stopped from None
 
-    def _look(self, optimizer: torch.optim.Optimizer, *, can_lap: bool) -> Iterator[tuple[Stream, Measurement]]:
+    def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
         """The stream and the measurement of this step, if ``optimizer`` leads it."""
         stream = self._lead(optimizer)
         if stream is None:
             return
         if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
-            self._stopping.rehearse(self._rehearsal, stream, optimizer, can_lap=can_lap)
+            self._stopping.rehearse(self._rehearsal, stream, optimizer, can_rerun=can_rerun)
             return
         yield stream, self._measure(stream, optimizer, skipped=False)
 
@@ -495,25 +497,25 @@ class Watcher:
             instruments.before_update(stream, step, measured.scale)
         return measured
 
-    def instruments(self, stream: Stream) -> Instruments:
+    def instruments(self, stream: Stream) -> MeasurementSchedule:
         if stream.instruments is None:
 
             def record(step: int, reading: Reading) -> None:
-                self.books.read(stream, step, self._clock(), reading)
+                self.recorder.read(stream, step, self._clock(), reading)
 
             first = self.streams[0]
             activations = self._activations if stream is first else None
             others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
             if others and self.settings.level.modules_every is not None:
                 self._note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
-            stream.instruments = Instruments(
+            stream.instruments = MeasurementSchedule(
                 self.settings.level,
                 activations,
                 self.guard,
                 record,
                 self._note,
-                self.books.set_fact,
-                self.books.saw_logits,
+                self.recorder.set_fact,
+                self.recorder.saw_logits,
             )
         return stream.instruments
 
@@ -527,17 +529,17 @@ class Watcher:
         self._forget_step()
         self.ring.add(stream.step, batches)
         if len(self.streams) > 1:
-            self.books.set_fact("optimizers_in_turn", len(self.streams))
-        self.books.commit(stream, measured)
+            self.recorder.set_fact("optimizers_in_turn", len(self.streams))
+        self.recorder.commit(stream, measured)
         with self.guard.part("keeping the tape of the step"):
-            self.follower.step_ended(stream, self.books.begin().path if self.books.recording else None)
+            self.observer.step_ended(stream, self.recorder.begin().path if self.recorder.recording else None)
         instruments = self.instruments(stream)
         if measured.record.skipped:
             instruments.skip_update()
         else:
             stream.updating = True
-        found = self.books.look(stream)
-        self.books.tell_symptoms(found)
+        found = self.recorder.look(stream)
+        self.recorder.tell_symptoms(found)
         instruments.raised(found, stream.step)
         self.symptom_incidents.looked(stream, found)
         if stream.own_steps == 1:
@@ -548,10 +550,10 @@ class Watcher:
             with self.guard.part("recording the number formats"):
                 autocast = batches[-1].autocast if batches else None
                 facts = precision_facts(stream.parameters, stream.optimizers, autocast=autocast, logits=self._logits)
-                self.books.set_fact("precision", facts)
+                self.recorder.set_fact("precision", facts)
 
     def _forget_step(self) -> None:
-        self.seen = Seen()
+        self.seen = StepInProgress()
         self._own_time.restart()
         self.buffers.step_ends()
 
@@ -559,20 +561,20 @@ class Watcher:
 
     def script_failed(self, error: BaseException) -> None:
         """The script is about to end by ``error``: keep what tells why memory ran out or ranks lost each other."""
-        if self._closed or os.getpid() != self._process or not self.books.recording:
+        if self._closed or os.getpid() != self._process or not self.recorder.recording:
             return
         with self.guard.part("keeping evidence of the failure"):
             keep_evidence(self, error)
 
-    def abandon_lap(self, why: str) -> None:
+    def abandon_rerun(self, why: str) -> None:
         """The script ended, failed or was interrupted during the lap: settle the incident without it."""
-        self._stopping.abandon_lap(why)
+        self._stopping.abandon_rerun(why)
 
     def close(self, *, ended: str, exit_status: int | None = None) -> None:
         """Take everything out and write how the run ended. Idempotent."""
         if self._closed or os.getpid() != self._process:
             return
-        self.abandon_lap("the script ended before it came to the optimizer again")
+        self.abandon_rerun("the script ended before it came to the optimizer again")
         self._closed = True
         self._patches.remove()
         self.modules.remove()
@@ -580,8 +582,8 @@ class Watcher:
         if self.stopped is None:
             with self.guard.part("the last look of the detectors"):
                 for stream in self.streams:
-                    found = self.books.detect(stream)
-                    self.books.tell_symptoms(found)
+                    found = self.recorder.detect(stream)
+                    self.recorder.tell_symptoms(found)
                     self.symptom_incidents.looked(stream, found)
         with self.guard.part("freezing symptoms at the end"):
             self.symptom_incidents.close(self.streams if self.stopped is None else ())
@@ -589,26 +591,26 @@ class Watcher:
             self.instruments(stream).finish()
         with self.guard.part("closing the tape"):
             grave = any(symptom.severity == "critical" for symptom in self.symptoms)
-            self.follower.close(finished=ended == "finished" or self.stopped is not None, grave=grave)
+            self.observer.close(finished=ended == "finished" or self.stopped is not None, grave=grave)
         with self.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": self.notes}
             if self._scaling.clipped_before_unscaling:
                 facts["clipped_before_unscaling"] = self._scaling.clipped_before_unscaling
             if self.stopped is not None:
                 facts |= {"ended": "stopped", "exit_status": STOPPED_STATUS}
-            self.books.close(self.streams, facts)
+            self.recorder.close(self.streams, facts)
 
     def forget(self) -> None:
         """In a forked child: this process does not train for us; touch nothing that the parent owns."""
         self._closed = True
-        self.books.forget()
-        self.follower.forget()
+        self.recorder.forget()
+        self.observer.forget()
         self.symptom_incidents.forget()
 
     @property
     def detector_names(self) -> list[str]:
         """The detectors that look, by the name that `explain` knows."""
-        return self.books.detector_names
+        return self.recorder.detector_names
 
     def evaluated(self, metrics: Mapping[str, float]) -> None:
         """Numbers that were measured beside training, after the last step of the first stream."""
@@ -618,17 +620,17 @@ class Watcher:
     @property
     def has_folder(self) -> bool:
         """Whether this process has written into the run folder."""
-        return self.books.begun
+        return self.recorder.begun
 
     @property
     def stories(self) -> Sequence[Story]:
         """The symptoms of each stream that belong together, in order; told when the run is closed."""
-        return self.books.stories
+        return self.recorder.stories
 
     @property
     def symptoms(self) -> Collection[Symptom]:
         """What was raised so far."""
-        return self.books.symptoms.values()
+        return self.recorder.symptoms.values()
 
     def kept_batches(self) -> list[MicroBatch]:
         """Those of the step that forms, and of the last ones."""
@@ -639,7 +641,7 @@ class Watcher:
         """What steadytrain itself holds: the ring of batches, the history, and samples of tensors."""
         histories = sum(stream.history.size_bytes for stream in self.streams)
         samples = sum(stream.instruments.held_bytes for stream in self.streams if stream.instruments)
-        followed = self.follower.memory_bytes
+        followed = self.observer.memory_bytes
         return self.seen.size_bytes + self.ring.size_bytes + histories + samples + followed
 
     @property
@@ -648,8 +650,8 @@ class Watcher:
         return self.leading.streams
 
     @property
-    def _lap(self) -> Lap | None:
-        return self._stopping.lap
+    def _rerun(self) -> LoopRerun | None:
+        return self._stopping.rerun
 
     def _mine(self) -> bool:
         return not self._closed and not self._busy and threading.get_ident() == self._thread

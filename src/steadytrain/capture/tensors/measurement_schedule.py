@@ -45,7 +45,7 @@ class Underway:
         return all(part is None or part.ready() for part in (self.tensors, self.modules, self.histograms))
 
 
-class Instruments:
+class MeasurementSchedule:
     """Of one stream: ``before_update`` comes at the gate, ``after_update`` when the optimizer has stepped.
 
     Args:
