@@ -1,16 +1,21 @@
-"""Rows out of batches of Arrow: lists of whole numbers as arrays without a copy of each, the rest as Python values."""
+"""Rows of Arrow: lists of whole numbers as arrays without a copy of each, the rest as Python values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.checks.data.data_check import Row
+from steadytrain.checks.data.data_check import Row, Tell
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow
+
+ROWS_AT_ONCE = 1024
+FILE_MARK = b"ARROW1"
+STREAM_MARK = b"\xff\xff\xff\xff"
 
 
 def pyarrow_for(path: Path) -> None:
@@ -23,6 +28,28 @@ def pyarrow_for(path: Path) -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise UsageError(f"{path}: reading it needs pyarrow; `pip install 'steadytrain[data]'`") from None
+
+
+def rows_of_file(path: Path, tell: Tell) -> Iterator[list[Row]]:
+    """The rows of a file of Arrow, of either kind, some at a time.
+
+    Raises:
+        UsageError: it cannot be read, or pyarrow is not there.
+    """
+    pyarrow_for(path)
+    import pyarrow
+
+    number, size = 0, path.stat().st_size
+    try:
+        with pyarrow.memory_map(str(path)) as mapped:
+            for batch in _batches(mapped):
+                for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
+                    part = batch.slice(begin, ROWS_AT_ONCE)
+                    yield rows_of(part, number, path.name)
+                    number += part.num_rows
+                tell(path.name, min(mapped.tell(), size), size)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(f"{path}: cannot be read as Arrow ({str(error).splitlines()[0][:160]})") from None
 
 
 def rows_of(batch: pyarrow.RecordBatch, first: int, name: str) -> list[Row]:
@@ -48,3 +75,16 @@ def _values(column: pyarrow.Array) -> list[Any]:
             return [flat[begin:end] for begin, end in pairwise(offsets)]
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _batches(mapped: pyarrow.MemoryMappedFile) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow
+
+    begins = mapped.read(len(FILE_MARK))
+    mapped.seek(0)
+    if begins == FILE_MARK:
+        reader = pyarrow.ipc.open_file(mapped)
+        for place in range(reader.num_record_batches):
+            yield reader.get_batch(place)
+        return
+    yield from pyarrow.ipc.open_stream(mapped)

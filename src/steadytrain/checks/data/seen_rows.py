@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from steadytrain.checks.data.data_check import Part
 from steadytrain.core.model import IntArray
 
 SLOTS = 1 << 23
@@ -73,3 +74,29 @@ class Seen:
                 return found
         self.without_place += len(open_)
         return found
+
+
+def row_contents(part: Part) -> list[bytes]:
+    """What makes a row what it is, as bytes: its text, else its tokens, else all of its fields but its own id."""
+    if part.texts is not None:
+        extra = part.classes or [None] * len(part.texts)
+        return [
+            f"{text}\x00{label}".encode("utf-8", "surrogatepass") if text else b""
+            for text, label in zip(part.texts, extra, strict=True)
+        ]
+    if part.tokens is not None:
+        labels = part.labels
+        return [
+            part.tokens.row(place).tobytes() + (labels.row(place).tobytes() if labels is not None else b"")
+            for place in range(len(part.tokens))
+        ]
+    contents = []
+    for row in part.rows:
+        fields = {name: value for name, value in (row.fields or {}).items() if name != part.identity}
+        contents.append(
+            b"\x00".join(
+                name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+                for name, value in sorted(fields.items())
+            )
+        )
+    return contents

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part, graded
-from steadytrain.checks.data.seen_rows import Seen, digests_of
+from steadytrain.checks.data.seen_rows import Seen, digests_of, row_contents
 
 WARN_SHARE, FAIL_SHARE = 0.01, 0.3
 """Chosen: a few repeats are in all data (boilerplate, short answers); a third of it was put together twice."""
@@ -67,29 +67,3 @@ class ExactDuplicates(DataCheck):
         status = graded(share, warn=WARN_SHARE, fail=FAIL_SHARE)
         message = f"{self._repeated:,} of {self._rows:,} rows are equal to an earlier one ({share:.2%})"
         return Judgement(status, message, numbers, self._examples.kept)
-
-
-def row_contents(part: Part) -> list[bytes]:
-    """What makes a row what it is, as bytes: its text, else its tokens, else all of its fields but its own id."""
-    if part.texts is not None:
-        extra = part.classes or [None] * len(part.texts)
-        return [
-            f"{text}\x00{label}".encode("utf-8", "surrogatepass") if text else b""
-            for text, label in zip(part.texts, extra, strict=True)
-        ]
-    if part.tokens is not None:
-        labels = part.labels
-        return [
-            part.tokens.row(place).tobytes() + (labels.row(place).tobytes() if labels is not None else b"")
-            for place in range(len(part.tokens))
-        ]
-    contents = []
-    for row in part.rows:
-        fields = {name: value for name, value in (row.fields or {}).items() if name != part.identity}
-        contents.append(
-            b"\x00".join(
-                name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
-                for name, value in sorted(fields.items())
-            )
-        )
-    return contents

@@ -7,9 +7,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.checks.data.checks.exact_duplicates import row_contents
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part
-from steadytrain.checks.data.seen_rows import Seen, digests_of
+from steadytrain.checks.data.seen_rows import Seen, digests_of, row_contents
 
 FAIL_SHARE = 0.001
 """Of the split. One row by chance (a short text) is told of; one in a thousand is a split that was not made."""

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from steadytrain.checks.data.arrow_rows import pyarrow_for, rows_of
+from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, rows_of, rows_of_file
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
-from steadytrain.checks.data.formats.arrow_file import ROWS_AT_ONCE, ArrowFile
 from steadytrain.core.errors import UsageError
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -49,7 +48,7 @@ class DatasetFolder(DataFormat):
         first = 0
         for file in files:
             count = 0
-            for rows in ArrowFile().rows(file, options, tell):
+            for rows in rows_of_file(file, tell):
                 yield [Row(first + row.number, row.place, row.fields) for row in rows]
                 count += len(rows)
             first += count

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.checks.data.token_index import has_index
 from steadytrain.core.errors import UsageError
 
-MARK = b"MMIDIDX\x00\x00"
 ROWS_AT_ONCE = 1024
 _HEADER = struct.Struct("<9sQBQQ")
 _DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
@@ -24,7 +24,7 @@ class IndexedTokens(DataFormat):
     suffixes: ClassVar[tuple[str, ...]] = (".bin",)
 
     def claims(self, path: Path, head: bytes) -> bool:
-        return path.suffix == ".bin" and mark_of(path.with_suffix(".idx")) == MARK
+        return path.suffix == ".bin" and has_index(path)
 
     def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
         try:
@@ -54,11 +54,3 @@ def _index(path: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.d
         lengths = np.memmap(path, "<i4", mode="r", offset=_HEADER.size, shape=(sequences,))
         pointers = np.memmap(path, "<i8", mode="r", offset=_HEADER.size + 4 * sequences, shape=(sequences,))
     return lengths, pointers, np.dtype(_DTYPES[code])
-
-
-def mark_of(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MARK))
-    except OSError:
-        return b""

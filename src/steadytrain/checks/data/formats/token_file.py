@@ -12,7 +12,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
-from steadytrain.checks.data.formats.indexed_tokens import MARK, mark_of
+from steadytrain.checks.data.token_index import has_index
 from steadytrain.core.errors import UsageError
 
 LENGTH = 1024
@@ -33,7 +33,7 @@ class TokenFile(DataFormat):
     suffixes: ClassVar[tuple[str, ...]] = (".bin", ".npy")
 
     def claims(self, path: Path, head: bytes) -> bool:
-        return head.startswith(b"\x93NUMPY") or (path.suffix == ".bin" and mark_of(path.with_suffix(".idx")) != MARK)
+        return head.startswith(b"\x93NUMPY") or (path.suffix == ".bin" and not has_index(path))
 
     def notes(self, path: Path) -> tuple[str, ...]:
         if path.suffix == ".npy":
