@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steadytrain.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from steadytrain.attach import watch
     from steadytrain.capture.step.watcher import RunStopped
     from steadytrain.preflight_runs.in_code import preflight
     from steadytrain.storage.run_folder import load_run
 
-__version__ = "0.1.0"
 __all__ = ["RunStopped", "__version__", "load_run", "preflight", "watch"]
 
 

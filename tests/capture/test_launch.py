@@ -42,7 +42,7 @@ def work(x):
 def look_around():
     print(sys.argv, __file__, __name__, __package__, __spec__ and __spec__.name, __doc__)
     print(__builtins__ is sys.modules["builtins"])
-    print(sys.path[0], [entry for entry in sys.path[1:] if "steadytrain/capture/hooks/start" not in entry])
+    print(sys.path[0], [entry for entry in sys.path[1:] if "steadytrain/attach/start" not in entry])
     print(sys.modules["__main__"].__file__, sorted(name for name in globals() if name.startswith("__")))
     print(sys.stdin.read(), os.getcwd(), sys.flags.no_site, sys.orig_argv[-1:])
     import neighbour

@@ -29,6 +29,7 @@ from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_childr
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
 from steadytrain.core.model import Policy
+from steadytrain.core.version import __version__
 from steadytrain.exporters import TO_DEFAULT, check_to
 from steadytrain.storage.redaction import redact_arguments, redact_tree
 from steadytrain.storage.run_folder import RUNS_DIR_DEFAULT, open_run
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 POLICIES: tuple[Policy, ...] = ("stop", "observe")
 COMPILED = ("edges", "inside")
+
+_START_FOLDER = Path(__file__).parent / "start"
+"""Its ``sitecustomize`` arms the processes that a watched script starts."""
 
 _active: Watcher | None = None
 _made: dict[Path, tuple[Path, ...]] = {}
@@ -271,7 +275,7 @@ def run_target(target: Target, options: Options, *, guest: Callable[[Watcher], N
     ``guest`` is called with the watcher once that stands, and may let something follow the steps beside it.
     """
     settings = _settings(target.name, target.stem, target.command, options, is_module=target.is_module)
-    arm_children(settings)
+    arm_children(settings, _START_FOLDER)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {settings['run_dir']}")
     after_import("torch", lambda: _arm(settings, guest))
     return execute(target, lambda how, status, error: _finish_run(settings, how, status, error))
@@ -439,7 +443,7 @@ def _settings(script: str, stem: str, command: list[str], options: Options, *, i
             "continues": continues,
             "python": sys.version.split()[0],
             "git": git_state(folder),
-            "steadytrain": _version(),
+            "steadytrain": __version__,
             "pid": os.getpid(),
         },
     }
@@ -484,9 +488,3 @@ def _start_stamp() -> str:
         except OSError:
             started = time.time() // 60 * 60
     return time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
-
-
-def _version() -> str:
-    import steadytrain
-
-    return steadytrain.__version__

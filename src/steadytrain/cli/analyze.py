@@ -375,8 +375,8 @@ def _check_writable(html: Path) -> None:
 
 def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]]:
     """A page for each run (the first ``PAGES_MAX``): its path and size."""
-    from steadytrain import __version__
     from steadytrain.cli.report import write_page
+    from steadytrain.core.version import __version__
     from steadytrain.report.html import page
     from steadytrain.report.log_report import from_log
     from steadytrain.report.zoom import zoom

@@ -121,8 +121,8 @@ def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
 
 
 def _write(html: Path, comparison: Comparison) -> None:
-    from steadytrain import __version__
     from steadytrain.cli.report import write_page
+    from steadytrain.core.version import __version__
     from steadytrain.report.comparison_page import page
 
     if html.is_dir() or not html.parent.is_dir():

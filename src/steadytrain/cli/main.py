@@ -14,9 +14,9 @@ import sys
 
 import click
 
-import steadytrain
 import steadytrain.cli
 from steadytrain.core.errors import UsageError
+from steadytrain.core.version import __version__
 
 USAGE_STATUS = 2
 
@@ -37,7 +37,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(steadytrain.__version__, prog_name="steadytrain")
+@click.version_option(__version__, prog_name="steadytrain")
 def commands() -> None:
     """Find out why a PyTorch training run went wrong.
 

@@ -48,7 +48,7 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     output = output or Path(f"steadytrain-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}.html")
     _check_writable(output)
 
-    from steadytrain import __version__
+    from steadytrain.core.version import __version__
     from steadytrain.report import build
     from steadytrain.report.html import page
     from steadytrain.report.measured import with_measured, with_window

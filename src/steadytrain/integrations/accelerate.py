@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import steadytrain
+from steadytrain import attach
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def watch(accelerator: Accelerator, **options: Any) -> Watch:
     if not models or not optimizers:
         missing = "model" if not models else "optimizer"
         raise UsageError(f"watch: this accelerator has prepared no {missing}; call it after accelerator.prepare(...)")
-    begun = steadytrain.watch(models[0], optimizers[0].optimizer, **options)
+    begun = attach.watch(models[0], optimizers[0].optimizer, **options)
     begun.set_fact(
         "accelerate",
         {

@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import steadytrain
+from steadytrain import attach
 from steadytrain.attach import Options
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Fit:
     def begin(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Attach. A watch that an interrupted training left open ends first."""
         self.end()
-        self._watch = steadytrain.watch(model, optimizer, **self._options)
+        self._watch = attach.watch(model, optimizer, **self._options)
         self._before = self._watch.steps
         self._fact = {}
 

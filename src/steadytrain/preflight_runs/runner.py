@@ -6,7 +6,6 @@ Nothing here prints. An error of a check is its own ``not run``; in our tests it
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from torch import nn
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.checks.pages import CheckPage, check_page, page_of_class
 from steadytrain.checks.subject.model_check import STATUSES, CannotError, Check, Outcome, Subject, not_run
+from steadytrain.core.version import __version__
 from steadytrain.detection.run_recorder import utc_now
 from steadytrain.preflight_runs.check_catalog import check_name
 from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
@@ -104,7 +104,7 @@ def document(subject: Subject, results: Results, *, script: str | None) -> dict[
         "schema": SCHEMA,
         "script": script,
         "created": utc_now(),
-        "steadytrain": sys.modules["steadytrain"].__version__,
+        "steadytrain": __version__,
         "mode": "full" if subject.thorough else "fast",
         "model": type(subject.model).__name__,
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),

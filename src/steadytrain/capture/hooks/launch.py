@@ -26,7 +26,6 @@ from steadytrain.core.errors import UsageError
 ATTACH_VARIABLE = "STEADYTRAIN_ATTACH"
 INTERRUPTED_STATUS = 130
 Finish = Callable[[str, int | None, BaseException | None], int | None]
-_START_FOLDER = Path(__file__).parent / "start"
 _OWN_FOLDER = str(Path(__file__).parents[2])
 
 
@@ -93,10 +92,10 @@ def module_target(module: str, arguments: Sequence[str]) -> Target:
     return Target(module, tuple(arguments), None)
 
 
-def arm_children(settings: Mapping[str, Any]) -> None:
-    """Let every Python process that the script starts find the start hook, through its environment."""
+def arm_children(settings: Mapping[str, Any], start_folder: Path) -> None:
+    """Let every Python process that the script starts find the start hook in ``start_folder``, by its environment."""
     os.environ[ATTACH_VARIABLE] = json.dumps(settings)
-    paths = [str(_START_FOLDER), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(start_folder), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
