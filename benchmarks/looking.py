@@ -24,11 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations import COLUMNS as MODULE_COLUMNS
 from steadytrain.capture.tensors.statistics.tensor_columns import COLUMNS as TENSOR_COLUMNS
 from steadytrain.core.model import Reading
-from steadytrain.detection.run_recorder import RunRecorder, Settings
+from steadytrain.detection.run_recorder import RunRecorder
 from steadytrain.detection.sink import NoSink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector

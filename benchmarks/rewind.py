@@ -23,12 +23,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.rewind import TAPE_SHARE, Rewind
 from steadytrain.capture.snapshots.snapshots import COST_SHARE, EVERY_STEPS, STALL_SHARE, Snapshots
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.levels import LEVELS
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 
 WIDTH, WORDS, TOKENS, HEADS, BLOCKS = 256, 4096, 64, 4, 10
 BYTES_MAX = 4096 * 1_000_000
@@ -90,7 +91,7 @@ def block(way: Way, model: nn.Module, optimizer: torch.optim.Optimizer, *, steps
     with tempfile.TemporaryDirectory() as folder:
         recorder = observer(way, every)
         settings = Settings(Path(folder) / "run", "rewind", level=LEVELS["light"])
-        watcher = Watcher(settings, tell=lambda text: None, observer=recorder)
+        watcher = Watcher(settings, tell=lambda text: None, record=recording(), observer=recorder)
         times, processor, with_snapshot = [], [], []
         for step in range(steps):
             before = recorder.snapshots.asked if isinstance(recorder, Rewind) else 0

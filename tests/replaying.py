@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from steadytrain.capture.hooks.fail_open import raise_own_errors
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.tape_files import Recording, find_recording
@@ -55,7 +56,7 @@ def record(loop: Loop, folder: Path, *, every: int) -> Recording:
     snapshots = Snapshots(BYTES_MAX, every_steps=every, cost_share=math.inf)
     observer = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
     settings = Settings(run_dir=folder, run_name="run", policy="observe")
-    watcher = Watcher(settings, tell=print, observer=observer)
+    watcher = Watcher(settings, tell=print, record=recording(), observer=observer)
     try:
         loop()
     finally:
@@ -72,7 +73,7 @@ def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) 
 
     replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=done)
     settings = Settings(run_dir=recording.folder / "unused", run_name="replay", policy="observe")
-    watcher = Watcher(settings, tell=print, observer=replayer)
+    watcher = Watcher(settings, tell=print, record=recording(), observer=replayer)
     try:
         loop()
     except ReplayOver as over:

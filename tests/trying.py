@@ -10,8 +10,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from replaying import Loop
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.detection.run_recorder import Settings
 from steadytrain.experiments.trial import Change, Entry, Outcome, Spec
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import make
@@ -85,7 +85,7 @@ def attempt(
             for change in made:
                 change.early(run.process)
             settings = Settings(run_dir=recording.folder / "unused", run_name="trial", policy="observe")
-            watcher = Watcher(settings, tell=print, observer=run)
+            watcher = Watcher(settings, tell=print, record=recording(), observer=run)
             loop()
             run.finish("the script's loop was over")
         except TrialOver as over:

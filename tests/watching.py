@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.model import Policy
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 from steadytrain.grouping.catalog import detectors
 from steadytrain.tracing.investigator import StepInvestigator
 
@@ -19,7 +20,7 @@ def watching(run_dir: Path, policy: Policy) -> Iterator[Watcher]:
     watcher = Watcher(
         Settings(run_dir=run_dir, run_name=run_dir.name, policy=policy),
         tell=lambda text: None,
-        detectors=detectors(),
+        record=recording(detectors()),
         investigator=StepInvestigator(),
     )
     try:

@@ -21,13 +21,14 @@ import replaying
 from fingerprint import digest as fingerprint
 from fingerprint import random_digest, seed
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots import tape as tape_module
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.errors import UsageError
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 from steadytrain.storage.bundle import open_bundle, seal
 from steadytrain.storage.tape_files import find_recording, read_chunk, read_snapshot, size_bytes
 
@@ -51,7 +52,11 @@ def loop(steps: int = 12, *, nan_at: int | None = None) -> nn.Module:
 
 def watched(folder: Path, run: Callable[[], Any], *, ended: str = "finished", **settings: Any) -> tuple[Any, list[str]]:
     """``run`` under the recorder of an ordinary watch; what it gave, and the notes."""
-    watcher = Watcher(Settings(run_dir=folder, run_name="run", policy="observe", **settings), tell=lambda text: None)
+    watcher = Watcher(
+        Settings(run_dir=folder, run_name="run", policy="observe", **settings),
+        tell=lambda text: None,
+        record=recording(),
+    )
     try:
         given = run()
     finally:
@@ -157,7 +162,8 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
         from steadytrain.capture.snapshots import tape
         from steadytrain.capture.snapshots.rewind import Rewind
         from steadytrain.capture.snapshots.snapshots import Snapshots
-        from steadytrain.detection.run_recorder import Settings
+        from steadytrain.capture.settings import Settings
+        from steadytrain.detection.run_recorder import recording
         from steadytrain.capture.step.watcher import Watcher
         torch.set_num_threads(1)
         tape.CHUNK_STEPS_MAX = 5
@@ -169,7 +175,7 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
             if stream.step == {KILLED_AFTER}:
                 os.kill(os.getpid(), signal.SIGKILL)
         recorder.step_ended = killed
-        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, observer=recorder)
+        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, record=recording(), observer=recorder)
         test_tape.loop({2 * KILLED_AFTER})
     """
     done = subprocess.run(
@@ -284,6 +290,8 @@ def test_sealing_again_does_not_lose_the_recording(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_follower_that_rewinds_has_no_thread_of_it(tmp_path: Path) -> None:
-    watcher = Watcher(Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0), tell=print)
+    watcher = Watcher(
+        Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0), tell=print, record=recording()
+    )
     assert not isinstance(watcher.observer, Rewind)
     watcher.close(ended="finished")

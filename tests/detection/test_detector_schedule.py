@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import LOOK_STEPS
-from steadytrain.detection.run_recorder import RunRecorder, Settings
+from steadytrain.detection.run_recorder import RunRecorder
 from steadytrain.detection.sink import NoSink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector

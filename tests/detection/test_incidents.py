@@ -16,11 +16,12 @@ from fingerprint import digest as fingerprint
 from fingerprint import random_digest, seed
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.incident import freeze
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.levels import LEVELS
 from steadytrain.core.model import Incident
 from steadytrain.detection import incidents as symptom_incidents
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 from steadytrain.grouping.catalog import detectors
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run
@@ -52,7 +53,7 @@ def watched(folder: Path, run: Callable[[], Any], **settings: Any) -> tuple[Any,
     """``run`` under an ordinary watch; what it gave, and what was told."""
     told: list[str] = []
     how = Settings(run_dir=folder, run_name="run", policy="observe", level=LEVELS["light"], **settings)
-    watcher = Watcher(how, tell=told.append, detectors=detectors())
+    watcher = Watcher(how, tell=told.append, record=recording(detectors()))
     try:
         given = run()
     finally:

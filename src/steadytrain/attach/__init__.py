@@ -315,8 +315,9 @@ def _arm(settings: dict[str, Any], guest: Callable[[Watcher], None] | None = Non
 
 def _attach(settings: dict[str, Any]) -> Watcher:
     global _active
+    from steadytrain.capture.settings import Settings
     from steadytrain.capture.step.watcher import Watcher
-    from steadytrain.detection.run_recorder import Settings
+    from steadytrain.detection.run_recorder import recording
     from steadytrain.exporters.run_exports import Exports
     from steadytrain.grouping.catalog import broken, detectors
     from steadytrain.tracing.investigator import StepInvestigator
@@ -336,9 +337,8 @@ def _attach(settings: dict[str, Any]) -> Watcher:
             diff=settings["diff"],
         ),
         tell=tell,
-        detectors=detectors(),
+        record=recording(detectors(), Exports(settings["to"], tell=tell)),
         investigator=StepInvestigator(),
-        sink=Exports(settings["to"], tell=tell),
     )
     _active = watcher
     for plug_in in broken():

@@ -21,10 +21,11 @@ import numpy as np
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.incident import freeze
 from steadytrain.capture.incident.incident import process_facts, script_facts
+from steadytrain.capture.settings import utc_now
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.recording import Recorder
 from steadytrain.core.model import SEVERITIES, Action, Finding, Incident, Severity, Symptom, Window
-from steadytrain.detection.run_recorder import RunRecorder, utc_now
 from steadytrain.grouping.stories import tell
 
 SETTLED_STEPS = 64
@@ -60,7 +61,7 @@ class SymptomIncidents:
     """All but the writing is the training thread's. ``frozen`` is called with each bundle that is whole."""
 
     def __init__(
-        self, recorder: RunRecorder, guard: Guard, observer: StepObserver, tell: Tell, frozen: Callable[[Path], None]
+        self, recorder: Recorder, guard: Guard, observer: StepObserver, tell: Tell, frozen: Callable[[Path], None]
     ) -> None:
         self._recorder = recorder
         self._guard = guard

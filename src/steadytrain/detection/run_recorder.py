@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,18 @@ import torch
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.incident import environment
 from steadytrain.capture.machine import MachineSampler, Sample
+from steadytrain.capture.settings import Settings, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Incident, Policy, Reading, Symptom, Window
+from steadytrain.capture.step.recording import Record
+from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Incident, Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import DetectorSchedule
-from steadytrain.detection.sink import Sink
+from steadytrain.detection.earlier_run import history_of
+from steadytrain.detection.incidents import SymptomIncidents
+from steadytrain.detection.sink import NO_SINK, Sink
+from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, tell
@@ -29,10 +33,6 @@ from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.tables import TableWriter
-
-STATE_BYTES_MAX_DEFAULT = 4 << 30
-REWIND_BYTES_DEFAULT = 4096 * 1_000_000
-"""Disk for the tape and the snapshots of a run, while it runs."""
 
 RECENT_STEPS = 64
 """A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
@@ -42,26 +42,6 @@ VOCABULARY_MIN = 256
 the classes of a whole text."""
 
 _NO_TENSORS = np.zeros(0, np.float32)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
-    what their modules put out (``Activations``). ``continues``: the run that this one goes on from (``earlier_run``).
-    ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no such thing; ``keep_rewind``: it stays although
-    the run ended well."""
-
-    run_dir: Path
-    run_name: str
-    policy: Policy = "stop"
-    level: Level = LEVELS[LEVEL_DEFAULT]
-    state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
-    in_graph: bool = False
-    continues: Mapping[str, Any] | None = None
-    rewind_bytes_max: int = REWIND_BYTES_DEFAULT
-    keep_rewind: bool = False
-    description: dict[str, Any] = field(default_factory=dict)
-    diff: str | None = None
 
 
 class RunRecorder:
@@ -84,6 +64,17 @@ class RunRecorder:
         self._known: dict[str, float] = {}  # facts that detectors read
         self._classes = 0
         self._looked = 0
+
+    def begin_stream(self, name: str) -> tuple[StepHistory, int]:
+        """The memory of a stream that begins, and the step of the earlier run that it goes on after, 0 for none."""
+        if self.settings.continues is not None:
+            with self._guard.part("reading the steps of the run before"):
+                return history_of(name, self.settings.continues)
+        return StepHistory(stream=name), 0
+
+    def incidents(self, observer: StepObserver, frozen: Callable[[Path], None]) -> SymptomIncidents:
+        """What freezes symptoms of finite values; ``frozen`` is called with each bundle that is whole."""
+        return SymptomIncidents(self, self._guard, observer, self._tell, frozen)
 
     @property
     def detector_names(self) -> list[str]:
@@ -314,15 +305,9 @@ class RunRecorder:
                         self._run.raise_symptom(symptom)
 
 
-def utc_now() -> str:
-    """The time as it stands in every document."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def started_at(settings: Settings) -> float:
-    """When the run began, in seconds since the epoch; 0 where its description does not say."""
-    started = settings.description.get("started")
-    return datetime.fromisoformat(started).timestamp() if isinstance(started, str) else 0.0
+def recording(detectors: Sequence[Detector] = (), sink: Sink = NO_SINK) -> Record:
+    """What a watcher is handed, so that its run is recorded, looked at by ``detectors`` and sent to ``sink``."""
+    return lambda settings, guard, tell: RunRecorder(settings, guard, tell, detectors, sink)
 
 
 def _rank_facts() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where what was seen may go besides the run folder: the one thing that capture knows of other tools.
+"""Where what was seen may go besides the run folder: the one thing that the recorder knows of other tools.
 
 A sink is handed values and never asked for anything. Every method is called on the training thread and has to come
 back at once: what takes time belongs on a thread of the sink's own. A sink decides nothing about the run.
@@ -50,3 +50,6 @@ class NoSink:
     def incident(self, path: Path, incident: Incident) -> None: ...
     def close(self, ended: str) -> None: ...
     def forget(self) -> None: ...
+
+
+NO_SINK = NoSink()

@@ -14,10 +14,10 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.settings import utc_now
 from steadytrain.checks.pages import CheckPage, check_page, page_of_class
 from steadytrain.checks.subject.model_check import STATUSES, CannotError, Check, Outcome, Subject, not_run
 from steadytrain.core.version import __version__
-from steadytrain.detection.run_recorder import utc_now
 from steadytrain.preflight_runs.check_catalog import check_name
 from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
 

@@ -108,16 +108,17 @@ def guest(script: str, wanted: Wanted, take: Callable[[dict[str, Any]], None]) -
 
 
 def _attach(script: str, wanted: Wanted, end: Callable[[dict[str, Any]], None]) -> tuple[Watcher, Observer]:
+    from steadytrain.capture.settings import Settings
     from steadytrain.capture.step import watcher as watchers
     from steadytrain.core.levels import find_level
-    from steadytrain.detection.run_recorder import Settings
+    from steadytrain.detection.run_recorder import recording
 
     unused = Path(tempfile.gettempdir()) / "steadytrain-preflight-unused"
     settings = Settings(
         run_dir=unused, run_name="preflight", policy="observe", level=find_level("light"), rewind_bytes_max=0
     )
     observer = _observer(lambda: watcher, script, wanted, end, replays=True)
-    watcher = watchers.launched = watchers.Watcher(settings, tell=_say, observer=observer)
+    watcher = watchers.launched = watchers.Watcher(settings, tell=_say, record=recording(), observer=observer)
     return watcher, observer
 
 

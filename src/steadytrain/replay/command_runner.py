@@ -95,11 +95,12 @@ def run_followed(
 
 def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:
     """Watch this process with ``parts`` of ours, a follower or a rehearsal, and record nothing."""
+    from steadytrain.capture.settings import Settings
     from steadytrain.capture.step import watcher as watchers
-    from steadytrain.detection.run_recorder import Settings
+    from steadytrain.detection.run_recorder import recording
 
     settings = Settings(run_dir=scratch / "unused", run_name=name, policy="observe", level=level)
-    watchers.launched = watchers.Watcher(settings, tell=tell, **parts)
+    watchers.launched = watchers.Watcher(settings, tell=tell, record=recording(), **parts)
 
 
 def leave() -> NoReturn:

@@ -20,11 +20,12 @@ from typing import Any
 import torch
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.step_batches import STEP_BATCHES
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVELS
-from steadytrain.detection.run_recorder import Settings
+from steadytrain.detection.run_recorder import recording
 from steadytrain.replay.command_runner import as_program, leave, tell
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.from_script import NOT_GIVEN, open_source
@@ -61,7 +62,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
     Guard.reraise = True
     unused = Path(result).parent / "unused"
     settings = Settings(run_dir=unused, run_name="replay", policy="observe", level=LEVELS["light"])
-    watcher = Watcher(settings, tell=tell, observer=replayer)
+    watcher = Watcher(settings, tell=tell, record=recording(), observer=replayer)
     model, optimizer, *more = built()
     if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"{build}: a model and an optimizer are wanted, got {type(model)} and {type(optimizer)}")

@@ -63,8 +63,9 @@ def main(bundle_path: str, folder_name: str) -> int:
 
 def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.capture.incident.context import IncidentContext
+    from steadytrain.capture.settings import Settings
     from steadytrain.capture.step.watcher import Watcher
-    from steadytrain.detection.run_recorder import Settings
+    from steadytrain.detection.run_recorder import recording
     from steadytrain.replay.bundle_state import BundleRehearsal, lead_in_steps
     from steadytrain.replay.failing_step import NEW_PROCESS
     from steadytrain.repro.trail import Trail
@@ -94,7 +95,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
         def begins_after(self, step: int) -> bool:
             return step >= lead
 
-    Watcher(settings, tell=tell, rehearsal=_Rehearsal(bundle, done, rerun=rerun))
+    Watcher(settings, tell=tell, record=recording(), rehearsal=_Rehearsal(bundle, done, rerun=rerun))
 
 
 def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:

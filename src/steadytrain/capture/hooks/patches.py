@@ -32,6 +32,7 @@ from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, Op
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 
 _SKIPPED_BY_COMPILER = (
+    *("capture.settings", "capture.step.history", "capture.step.recording"),
     *(
         "capture.hooks.patches",
         "capture.step.watcher",

@@ -12,19 +12,20 @@ from torch import nn
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.incident import environment, freeze, source_hashes
+from steadytrain.capture.settings import Settings, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import BatchRing, MicroBatch
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.recording import Recorder
 from steadytrain.core.model import Action, Finding, Incident, Samples, Symptom
-from steadytrain.detection.run_recorder import RunRecorder, Settings, utc_now
 from steadytrain.storage.bundle import update_incident
 
 NAMES_MAX = 3
 
 
 def freeze_incident(
-    recorder: RunRecorder,
+    recorder: Recorder,
     guard: Guard,
     stream: Stream,
     seen: StepInProgress,

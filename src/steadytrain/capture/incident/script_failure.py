@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
+from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import tensors_in
-from steadytrain.detection.run_recorder import started_at, utc_now
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher

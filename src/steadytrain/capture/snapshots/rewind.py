@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.gate import Measurement
@@ -22,7 +23,6 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import Samples
-from steadytrain.detection.run_recorder import Settings
 from steadytrain.storage.bundle import seal, write_json
 from steadytrain.storage.tape_files import (
     LEAD_STEPS,

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.hooks.model_discovery import Model
+from steadytrain.capture.step.history import History
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.ranks import JointSteps
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.model import Finding
-from steadytrain.detection.step_history import StepHistory
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.tables import TableWriter
 
@@ -92,7 +92,7 @@ class Stream:
     """
 
     name: str
-    history: StepHistory
+    history: History
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     parameters: list[Tensor] = field(default_factory=list)
     signature: tuple[int, ...] = ()

@@ -10,24 +10,25 @@ from collections.abc import Callable
 
 import torch
 
-from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.step import ranks
+from steadytrain.capture.step.history import History
 from steadytrain.capture.step.joint_optimizers import may_join, rest_of
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.detection.earlier_run import history_of
-from steadytrain.detection.run_recorder import Settings
-from steadytrain.detection.step_history import StepHistory
 
 
 class StreamAssignment:
     """The streams so far, in the order in which they were first seen."""
 
-    def __init__(self, settings: Settings, guard: Guard, modules: HookedModules, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[str], tuple[History, int]],
+        modules: HookedModules,
+        note: Callable[[str], None],
+    ) -> None:
         self.streams: list[Stream] = []
-        self._settings = settings
-        self._guard = guard
+        self._begin = begin
         self._modules = modules
         self._note = note
         self._stream_of: dict[int, Stream] = {}
@@ -72,10 +73,7 @@ class StreamAssignment:
         return stream, seen
 
     def _begin_stream(self, name: str) -> Stream:
-        history, step = StepHistory(stream=name), 0
-        if self._settings.continues is not None:
-            with self._guard.part("reading the steps of the run before"):
-                history, step = history_of(name, self._settings.continues)
+        history, step = self._begin(name)
         return Stream(name=name, history=history, step=step, began=step)
 
     def refresh(self, stream: Stream) -> None:

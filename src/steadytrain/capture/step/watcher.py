@@ -34,6 +34,7 @@ from steadytrain.capture.hooks.model_discovery import find_model, name_parameter
 from steadytrain.capture.hooks.patches import MISSING, Patches
 from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehearsal
 from steadytrain.capture.incident.script_failure import keep_evidence
+from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.step.data_wait import DataWait
@@ -43,6 +44,7 @@ from steadytrain.capture.step.loss import loss_term, scalar_outputs
 from steadytrain.capture.step.observers import CompositeObserver, StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.own_time import OwnTime
+from steadytrain.capture.step.recording import Record
 from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.step.stopping import STOPPED_STATUS as STOPPED_STATUS
@@ -54,10 +56,6 @@ from steadytrain.capture.tensors.gradient_scaling import Scaling
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.capture.tensors.precision import logits_dtype, precision_facts
 from steadytrain.core.model import Reading, Symptom
-from steadytrain.detection.incidents import SymptomIncidents
-from steadytrain.detection.run_recorder import RunRecorder, Settings
-from steadytrain.detection.sink import NoSink, Sink
-from steadytrain.detectors import Detector
 from steadytrain.grouping.stories import Story
 
 MICRO_BATCHES_MAX = 256
@@ -65,7 +63,6 @@ MICRO_BYTES_MAX = 1 << 30
 LOSSES_MAX = 4096
 FETCHED_MAX = 64
 HAND_WRITTEN_AFTER_BACKWARDS = 200
-NO_SINK = NoSink()
 
 
 launched: Watcher | None = None
@@ -80,11 +77,10 @@ class Watcher:
         settings: Settings,
         *,
         tell: Tell,
-        detectors: Sequence[Detector] = (),
+        record: Record,
         investigator: Investigator | None = None,
         rehearsal: Rehearsal | None = None,
         observer: StepObserver | None = None,
-        sink: Sink = NO_SINK,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
@@ -94,7 +90,7 @@ class Watcher:
         self.stopped: RunStopped | None = None
         self.notes: list[str] = []
         self.tell = tell
-        self.recorder = RunRecorder(settings, self.guard, tell, detectors, sink)
+        self.recorder = record(settings, self.guard, tell)
         self.recorder.recording = rehearsal is None and not (observer and observer.replays)
         self.investigator = investigator
         self._rehearsal = rehearsal
@@ -104,13 +100,13 @@ class Watcher:
         self._closed = False
         self._datasets: dict[int, int] = {}
         self.modules = HookedModules(self)
-        self.leading = StreamAssignment(settings, self.guard, self.modules, self._note)
+        self.leading = StreamAssignment(self.recorder.begin_stream, self.modules, self._note)
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self.seen = StepInProgress()
         self.scalers: dict[int, Any] = {}
         self.observer = observer or recorder_of(settings, self._note, recording=rehearsal is None)
         self.observer.scalers = self.scalers
-        self.symptom_incidents = SymptomIncidents(self.recorder, self.guard, self.observer, tell, self.incidents.append)
+        self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
         self._stopping = Stopping(self)
         self._scaler_step: tuple[int, bool] | None = None
         self._scaling = Scaling()
