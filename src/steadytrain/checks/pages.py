@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import steadytrain.checks.model
 from steadytrain.core.plugins import SECTIONS, Threshold, kebab, split_docstring, threshold_rows, thresholds_of
 
 LINE_WIDTH = 110
@@ -55,8 +54,7 @@ class CheckPage:
 
 def check_files() -> list[Path]:
     """The files that hold a check, by name."""
-    paths = (path for folder in steadytrain.checks.model.__path__ for path in Path(folder).glob("*.py"))
-    return sorted(path for path in paths if path.stem != "__init__")
+    return sorted(path for path in Path(__file__).with_name("model").glob("*.py") if path.stem != "__init__")
 
 
 def check_names() -> list[str]:
