@@ -94,6 +94,9 @@ WAYS = {
         os.chdir("../..")
         os.utime("old.bin")
         os.chmod("old.bin", 0o600)
+        os.mkfifo("pipe")
+        attempt(os.mkfifo, "pipe")
+        os.remove("pipe")
     """,
     "libraries": """
         import numpy, torch
@@ -213,7 +216,15 @@ torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["replay --once", "locate", "onset", "diagnose --budget 20s"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "replay --once",
+        "diagnose --budget 20s",
+        pytest.param("locate", marks=pytest.mark.long),
+        pytest.param("onset", marks=pytest.mark.long),
+    ],
+)
 def test_a_run_that_went_on_from_its_own_checkpoint_keeps_it(command: str, tmp_path: Path, saved_over: Path) -> None:
     before = inventory(saved_over / "work")
     ended = Started([*bare("-m", "steadytrain"), *command.split()], saved_over / "work").end()

@@ -108,9 +108,9 @@ class FileMirror:
         if isinstance(path, int):
             return path
         named = self.named(path, dir_fd, follow=follow)
-        if named.startswith(self.passed) or self._is_special(named):
-            return path if dir_fd is None else named
         lies, mirrored = self.lies(named), self._mirror + named
+        if named.startswith(self.passed) or self._is_special(lies):
+            return lies
         if self.real.isdir(self.lies(os.path.dirname(named))):
             self.is_used = True
             self.real.makedirs(os.path.dirname(mirrored))
@@ -123,10 +123,10 @@ class FileMirror:
             self.is_used = True
         return mirrored
 
-    def _is_special(self, named: str) -> bool:
+    def _is_special(self, place: str) -> bool:
         """A pipe, a socket or a device is no file that could be changed."""
         try:
-            mode = self.real.stat(named).st_mode
+            mode = self.real.stat(place).st_mode
         except OSError:
             return False
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))

@@ -22,7 +22,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
@@ -34,16 +34,17 @@ from steadytrain.replay.file_mirror import Entries, FileMirror, own_words
 from steadytrain.replay.landlock import forbid_writing
 
 SYSTEM_FOLDERS = tuple(map(Path, ("/dev", "/proc", "/sys")))
-CACHE_VARIABLES = {
-    "XDG_CACHE_HOME": "~/.cache",
+COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "",
     "TRITON_CACHE_DIR": "~/.triton",
     "CUDA_CACHE_PATH": "~/.nv",
     "NUMBA_CACHE_DIR": "",
-    "MPLCONFIGDIR": "~/.config/matplotlib",
     "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
 }
-"""Folders of compilers and drivers, with their defaults: they can be made again, and speed depends on them."""
+"""Folders of compilers and drivers, by variable, with their defaults: written as usual, since speed depends on them."""
+
+LIBRARY_CACHES = {"XDG_CACHE_HOME": "~/.cache", "HF_HOME": "", "TORCH_HOME": "", "MPLCONFIGDIR": "~/.config/matplotlib"}
+"""Redirected as everything else; only what passes the redirection by is allowed here."""
 
 WRITES = ("w", "a", "x", "+")
 
@@ -53,12 +54,12 @@ def protect_files(scratch: Path) -> None:
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     _keep_compiler_cache()
-    writable = (scratch.resolve(), *SYSTEM_FOLDERS, *_caches())
+    writable = (scratch.resolve(), *SYSTEM_FOLDERS, *_folders(COMPILER_CACHES))
     sandbox = FileSandbox(FileMirror(scratch / "written", writable=writable))
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
     sys.dont_write_bytecode = True
     sandbox.install()
-    forbid_writing(writable)
+    forbid_writing((*writable, *_folders(LIBRARY_CACHES)))
     _installed.append(sandbox)
 
 
@@ -81,8 +82,8 @@ def _keep_compiler_cache() -> None:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 
-def _caches() -> Iterator[Path]:
-    for variable, default in CACHE_VARIABLES.items():
+def _folders(variables: Mapping[str, str]) -> Iterator[Path]:
+    for variable, default in variables.items():
         name = os.environ.get(variable) or default
         folder = Path(os.path.expanduser(name)) if name else None
         if folder is not None and folder.is_dir():
