@@ -1,8 +1,9 @@
-"""Put the halves together: a watcher with its detectors and its investigator, inside this process.
+"""The public entry points ``watch`` and ``run_target``, and the start hook for child processes.
 
-``watch`` attaches from inside a script, ``run_target`` runs a script under watch, and ``arm_child`` does the same in
-the processes that a watched script starts. Nothing here imports torch before the script did, except ``watch``, whose
-caller has it already.
+This room only puts the others together: it measures nothing, and imports no torch before the script does.
+
+``watch`` attaches from inside a script, ``run_target`` runs a script under watch, and ``arm_child`` attaches to the
+processes that a watched script starts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Everything that looks into a live training process. It records and guards; it does not judge."""
+"""Hooks into a live training process: measures each step, guards the update, and freezes incidents.
+
+It judges nothing, and knows detectors, tracing and exporters by contracts only.
+"""

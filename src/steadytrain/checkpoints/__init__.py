@@ -1,8 +1,9 @@
-"""Checkpoints of all makers as one value: one file a format.
+"""Reads checkpoints of every maker as one value, one file per format.
 
-They stand in the live half, because reading tensors needs torch, and in the lab, because only commands use them, never
-a run that is watched. No reader runs code from a checkpoint: pickles are read by torch's weights-only loader, or by one
-that knows a dozen classes of torch's own (``distributed.py``). A checkpoint that asks for more is refused by name.
+A reader runs no code from a checkpoint, and judges nothing.
+
+A pickle is read by torch's weights-only loader, or by one that knows a dozen classes of torch (``distributed.py``).
+A checkpoint that needs more is refused by name.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Checks before a training: of the model (``model``, needs torch) and of its data (``data``, does not)."""
+"""One file per preflight check of a model, and one per check of training data.
+
+A check runs no script, and knows no other check.
+"""

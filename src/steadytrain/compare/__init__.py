@@ -1,1 +1,4 @@
-"""Two things held against each other: checkpoints, and runs. Pure values in and out, without torch."""
+"""Compares checkpoints with each other or with a run, and runs with runs or groups of runs.
+
+It takes values and returns differences: it launches nothing and prints nothing.
+"""

@@ -1,1 +1,5 @@
-"""The nouns, their errors, levels and metric names, and what all kinds of plug-ins share. Everything stands on it."""
+"""The nouns (``Window``, ``Symptom``, ``Incident``, ...), the user's error, levels, metric names, and how plug-ins are
+found.
+
+It imports no other room.
+"""

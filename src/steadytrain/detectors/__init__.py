@@ -1,10 +1,10 @@
-"""One file per symptom detector, found by walking this package.
+"""One file per symptom detector: a pure function of a window.
 
-A detector is a frozen dataclass: its fields are its thresholds, ``needs`` names what it reads, and ``check(window)``
-is a pure function of the window. It has no memory; history belongs to the window. Its docstring is its
-documentation: first sentence, then ``Means``, ``Causes`` and ``Next`` (``steadytrain explain NAME``).
+A detector has no memory, reads no clock, and knows no other detector.
 
-Detectors do not know each other. What belongs together is told together in ``steadytrain.grouping``.
+A detector is a frozen dataclass: its fields are its thresholds, ``needs`` names the signals it reads, and
+``check(window)`` returns symptoms. Its docstring is its documentation: first sentence, then ``Means``, ``Causes`` and
+``Next`` (``steadytrain explain NAME``).
 """
 
 from __future__ import annotations

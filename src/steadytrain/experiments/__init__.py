@@ -1,1 +1,4 @@
-"""Trials of an incident: the contract, and one file a trial. Torch-free."""
+"""Defines a trial: its schedule of recorded steps, its change, and the verdict on its outcome.
+
+It runs nothing, and names no cause.
+"""

@@ -1,16 +1,8 @@
-"""What steadytrain saw, in the tools that people have already: one file a tool, and the machinery that they share.
+"""One file per tool that a run can be sent to, with the queue and the process between the run and the tool.
 
-| file | what it is |
-|---|---|
-| ``tensorboard``, ``wandb``, ``mlflow`` | one exporter each; the only files that import the tool |
-| ``exporter`` | the contract, and the values that an exporter is handed |
-| ``values`` | which values are sent, under which names, how often |
-| ``outlet`` | the queues and the thread between the training thread and one exporter |
-| ``child`` | an exporter in a process of its own, for a run that is ours |
-| ``active`` | finds a run of these tools that the script has begun itself |
-| ``exports`` | all of it together, as the sink that capture knows |
+An exporter computes no value and never blocks the training thread.
 
-Here are only the names: importing this package imports no tool.
+Importing this package imports no tool.
 """
 
 from __future__ import annotations

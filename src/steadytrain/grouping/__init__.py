@@ -1,12 +1,6 @@
-"""What a window shows, told as stories: every detector is asked once, and what belongs together is told together.
+"""Calls the detectors on a window, adds what became of each symptom, and groups symptoms that belong together.
 
-| file | what it does |
-|---|---|
-| ``courses`` | what became of a symptom in the steps after its onset |
-| ``benign`` | why some courses do no harm |
-| ``telling`` | which symptoms are one story, who moved first, and the story in words |
-
-Detectors do not know each other; here is the only place that looks at several symptoms at once. Not here: causes.
+It detects nothing and names no cause.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""One file a trainer of other libraries: it begins a watch with the fit and ends it with it."""
+"""One file per trainer library: it starts a watch when a fit begins and closes it when the fit ends.
+
+An integration decides and judges nothing, and no other room imports its library.
+"""

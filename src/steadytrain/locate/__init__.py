@@ -1,1 +1,4 @@
-"""The failing step of a recorded incident, done again in a new process and traced."""
+"""Replays the failing step in a new process and names the first operation that produced a bad value.
+
+The tracing itself is in ``tracing``.
+"""

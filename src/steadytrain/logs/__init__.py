@@ -1,11 +1,6 @@
-"""Reads the logs of other tools as windows, so that the detectors can look at them.
+"""Reads the logs of other tools as windows, one file per format.
 
-``read_logs`` finds out what a file or a folder is and reads it. A format is one file in ``formats`` (its contract is
-``contract.Reader``), found by walking that package. What formats share stands beside it: ``files`` (text of any
-encoding, a part at a time), ``numerals`` (what people write for a number), ``names`` (which column is the loss),
-``rows`` (columns of numbers, bounded), ``runs`` (rows to runs and windows).
-
-Nothing here imports torch, judges a run, or prints.
+A reader judges nothing and prints nothing.
 """
 
 from __future__ import annotations

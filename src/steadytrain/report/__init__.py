@@ -1,1 +1,4 @@
-"""From what was recorded to what a person reads: a plain ``Report`` value, and renderers that only draw it."""
+"""Turns recorded values into a report value, and renders it as text or HTML.
+
+A renderer computes nothing, and a report calls silence no health.
+"""

@@ -1,1 +1,4 @@
-"""Robust numbers over a window of steps: what was usual, what left it, and for how long. Pure, without torch."""
+"""Robust statistics of a window: the rolling baseline, what left it, for how long, and which changes are harmless.
+
+Numbers in, numbers out: it knows no detector.
+"""

@@ -1,1 +1,4 @@
-"""What lies on disk: the run folder with its step segments and index, and the incident bundle. No torch."""
+"""Files on disk: run folder, tables, retention, incident bundles, tapes, redaction, SQL.
+
+It knows no hook, no detector and no renderer.
+"""

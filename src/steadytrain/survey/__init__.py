@@ -1,1 +1,4 @@
-"""What a survey looks at, one file a subject. Everything here only reads; the process it runs in is thrown away."""
+"""Launches the script once more and gathers facts about it, one file per subject.
+
+A survey changes nothing in the steps that it inspects, and draws no conclusion.
+"""

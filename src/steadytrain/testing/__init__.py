@@ -1,13 +1,15 @@
-"""Helpers for tests, ours and yours. They need no test framework.
+"""Helpers for tests of detectors and of training loops, ours and yours.
+
+They need no test framework, and no other room imports them.
 
 | file | for | imports torch |
 |---|---|---|
 | ``windows`` | tests of detectors: a window of steps in one line | no |
-| ``contract`` | tests of training loops: what has to hold for every way of training that is watched | yes |
-| ``diary`` | what a loop did, to the last bit, and a fault planted in it | yes |
-| ``leftovers`` | what of steadytrain is in the process at this moment | yes |
+| ``loop_contract`` | tests of training loops: what must hold for every watched way to train | yes |
+| ``diary`` | what a loop did, bit for bit, and a planted fault | yes |
+| ``leftovers`` | what of steadytrain is in the process now | yes |
 
-The names below are loaded when they are first used, so that a test of a detector needs no torch.
+The names below are loaded when they are first used, so a test of a detector needs no torch.
 """
 
 from __future__ import annotations

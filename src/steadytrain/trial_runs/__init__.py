@@ -1,6 +1,8 @@
-"""Trials that are run: the schedule in a launched script, what can be changed, and the pool of processes.
+"""Runs trials: launches the script again, applies one change, measures, and drives ``diagnose``.
 
-``run_trials`` is the one entry point. Importing this package imports no torch: the processes that it starts do.
+Planning and judging a trial is ``experiments``; weighing causes is ``diagnosis``.
+
+``run_trials`` is the entry point. Importing this package imports no torch: the processes that it starts do.
 """
 
 from __future__ import annotations

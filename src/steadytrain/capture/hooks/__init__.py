@@ -1,1 +1,5 @@
-"""Where we stand in Python and in torch: the launch of a script, the import hook, patches and hooks."""
+"""Every place in Python and torch where steadytrain hooks in: launching a script, the import hook, patches and module
+hooks.
+
+A hook reports an event and decides nothing.
+"""

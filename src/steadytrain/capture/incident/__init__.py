@@ -1,1 +1,4 @@
-"""What is kept at the moment of an incident, and what is said of it."""
+"""What an incident keeps, and the message that reports it.
+
+When a finite symptom becomes an incident is decided in ``detection``.
+"""

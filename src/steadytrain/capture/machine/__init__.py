@@ -1,8 +1,6 @@
-"""The machine under a run: host and accelerators, read on a cadence of wall-clock time by a thread of its own.
+"""Readings of the host and its accelerators, taken by a thread of its own on a wall-clock cadence.
 
-``sampler`` holds the thread, ``host`` reads ``/proc``, ``allocator`` asks torch, ``nvml`` and ``kernel_log`` ask the
-driver, ``columns`` says what each number means. What a machine does not have, or does not tell, is absent: NaN in a
-reading, and never zero. Not here: what a reading says about training.
+No reading is related to training here; a value that the machine does not report is absent, never zero.
 """
 
 from steadytrain.capture.machine.machine_columns import COLUMNS

@@ -1,1 +1,4 @@
-"""What makes steps replayable: snapshots of the state and the tape of what was fed to the model."""
+"""What makes steps replayable: snapshots of the state, and the tape of what the model was fed.
+
+Nothing is replayed here.
+"""

@@ -1,1 +1,4 @@
-"""A step while it forms: followed, looked at by the gate, stopped or let through."""
+"""A step while it forms: its inputs, its loss, its optimizers, the gate, and the stop.
+
+No detector and no file format lives here.
+"""

@@ -1,1 +1,4 @@
-"""What is measured of tensors beyond the gate's own look, and in which steps."""
+"""Measurements of tensors beyond the gate, and the schedule of the steps that make them.
+
+No measurement is interpreted here.
+"""

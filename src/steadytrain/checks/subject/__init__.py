@@ -1,1 +1,4 @@
-"""What a check of a model is given, and the tools that several of them share."""
+"""What a model check is given (``Subject``), and the tools that several checks share.
+
+No check lives here.
+"""

@@ -1,14 +1,6 @@
-"""One file per cause, found by walking this package (``cause_catalog``).
+"""One file per cause: its signs, what each trial would do, what proves it, and what fixes it.
 
-| file | what it is |
-|---|---|
-| ``contract`` | what a cause promises: signature, expectations of trials, proof, interventions |
-| ``catalog`` | finds causes and reads their docstrings |
-| ``table`` | what each trial does to each kind of cause, in one table |
-| ``signs`` | how a cause reads a case |
-| ``interventions`` | changes that may mend it, fast to invasive |
-
-Causes do not know each other; they name their rivals. Weighing them is ``steadytrain.diagnosis``.
+Causes do not import each other; weighing them is ``diagnosis.weighing``.
 """
 
 from __future__ import annotations
@@ -16,5 +8,3 @@ from __future__ import annotations
 from steadytrain.diagnosis.cause import Cause, Intervention, Sign, Signature
 
 __all__ = ["Cause", "Intervention", "Sign", "Signature"]
-
-"""The files of this package that are no causes."""

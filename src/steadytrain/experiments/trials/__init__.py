@@ -1,1 +1,4 @@
-"""One file a trial, found by being there."""
+"""The trials that steadytrain ships.
+
+A trial plans and judges; the change itself is made in ``trial_runs.changes``.
+"""

@@ -1,1 +1,4 @@
-"""One file a format. A file here holds exactly one ``Reader``; nothing registers itself."""
+"""One file per log format, each with exactly one ``Reader``.
+
+Formats do not know each other, and none registers itself.
+"""

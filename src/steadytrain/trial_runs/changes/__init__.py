@@ -1,8 +1,10 @@
-"""One class per change, in files by subject, found by being there: what a trial does to a launched script.
+"""The changes that trials make to a launched script, in files by subject.
 
-A change is a dataclass whose fields are its values, checked when it is made. Its methods are called at the moments of a
-step, in the order below; each says by ``touch`` that something was really different, and a trial whose changes touched
-nothing is told as not run. A change is made for one process and may keep what it needs.
+A change judges nothing, and knows no other change.
+
+A change is a dataclass whose fields are its values. Its methods are called at these moments of a step; each reports by
+``touch`` that it changed something, and a trial whose changes touched nothing is reported as not run. A change is made
+for one process and may keep what it needs.
 
 ::
 

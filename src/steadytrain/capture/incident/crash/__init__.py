@@ -1,9 +1,6 @@
-"""What is kept when the script itself fails: of memory that ran out, and of ranks that lost each other.
+"""What is kept when the script itself fails: who held memory that ran out, and which ranks lost each other.
 
-Documents of JSON in the folder ``evidence`` of the run, bounded in size. Nothing is pickled, and nothing that somebody
-else pickled is opened or copied: a pickle runs code where it is opened, and a run folder is made to be handed on.
-
-``memory`` describes who held what, ``communication`` gathers what torch's distributed backends tell.
+Nothing is pickled, and no pickle is opened or copied.
 """
 
 from __future__ import annotations

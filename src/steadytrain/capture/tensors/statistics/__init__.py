@@ -1,18 +1,9 @@
-"""Statistics of many tensors: gradients, weights, updates and optimizer moments.
+"""Statistics of many tensors at once: gradients, weights, updates and optimizer moments.
 
-| file | what is in it |
-|---|---|
-| ``norms`` | the L2 norm of everything at the price of one look, in every step; the exact second look |
-| ``tensor_watch`` | one row a parameter: :class:`TensorWatch`, called before and after the update |
-| ``columns`` | what it measures, and what of that is exact |
-| ``histogram`` | log2 histograms of magnitudes |
-| ``passes`` | one pass over whole tensors, by what fits the device: ``host``, ``kernel`` (Triton), ``device`` |
-| ``sample``, ``layout``, ``sampled`` | a fixed part of each tensor, for what would cost too much on the whole |
-| ``assemble`` | from partial results to a reading |
-| ``readback`` | numbers on their way from a device to the host |
-| ``quiet`` | under which modes our own operations run |
+Outputs of modules are in ``activations``, and no number is interpreted here.
 
-Not here: activations, and what the numbers mean.
+:class:`TensorWatch` is the entry point; ``norms`` runs in every step. A pass over whole tensors is chosen by device:
+``host``, ``kernel`` (Triton) or ``device``.
 """
 
 from steadytrain.capture.tensors.dense import dense_values

@@ -1,1 +1,4 @@
-"""One file per check of data, found by walking this package. ``contract.DataCheck`` says what one is held to."""
+"""One file per check of data.
+
+Checks do not know each other; ``checks.data.data_check`` holds their contract.
+"""

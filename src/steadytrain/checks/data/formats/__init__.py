@@ -1,1 +1,4 @@
-"""One file per format of data, found by walking this package. ``contract.DataFormat`` says what one is held to."""
+"""One file per format of data.
+
+Formats do not know each other; ``checks.data.data_check`` holds their contract.
+"""
