@@ -17,13 +17,13 @@ from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Reh
 from steadytrain.capture.incident.freeze import named_state, random_state
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, map_tensors
 from steadytrain.core.model import Finding
-from steadytrain.replay.failing_step import NEW_PROCESS
 from steadytrain.replay.own_steps import own_steps, steps_before
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.tree import decode
 from steadytrain.tracing.investigator import ScriptLoopRerun
 
 LEAD_IN_S_MAX = 120.0
+NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 
 
 class BundleRehearsal(Rehearsal):

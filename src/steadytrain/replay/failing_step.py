@@ -29,7 +29,6 @@ from steadytrain.storage.step_look import StepLook
 if TYPE_CHECKING:
     from steadytrain.capture.incident.context import IncidentContext
 
-NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
 LOG_LINES_SHOWN = 5
 RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a checkpoint: put back the one it began with)"
 FORBIDDEN = ("Permission denied", "Operation not permitted")
@@ -159,7 +158,7 @@ def main(bundle_path: str, result_path: str) -> int:
 
 
 def _attach(bundle: Bundle, result_path: Path) -> None:
-    from steadytrain.replay.bundle_state import BundleRehearsal
+    from steadytrain.replay.bundle_state import NEW_PROCESS, BundleRehearsal
     from steadytrain.tracing.compiled_graphs import intercept
     from steadytrain.tracing.second_looks import RerunWithSecondLooks
 

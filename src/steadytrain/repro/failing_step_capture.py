@@ -66,8 +66,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
     from steadytrain.capture.settings import Settings
     from steadytrain.capture.step.watcher import Watcher
     from steadytrain.detection.run_recorder import recording
-    from steadytrain.replay.bundle_state import BundleRehearsal, lead_in_steps
-    from steadytrain.replay.failing_step import NEW_PROCESS
+    from steadytrain.replay.bundle_state import NEW_PROCESS, BundleRehearsal, lead_in_steps
     from steadytrain.repro.trail import Trail
     from steadytrain.tracing.investigator import ScriptLoopRerun
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import named_tensors_in
-from steadytrain.survey.labels import ROWS_LISTED_MAX
+from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 ROW_DIGESTS_MAX = 1 << 16
 SCALE_FLOOR = 1e-12

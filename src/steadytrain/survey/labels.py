@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
+from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 from steadytrain.tracing.token_inputs import SHIFTS, shares_equal, tokens_beside
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ PAD_RUN, PAD_AT_END = 2, 0.95
 PAD_STEPS_SHARE = 0.5
 """Of the steps that were looked at; a batch may happen to have full rows only."""
 
-ROWS_LISTED_MAX = 256
 SUSPECT = 8.0
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
 SUPERVISED_MIN = 8

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+ROWS_LISTED_MAX = 256
+
 
 def first_output(output: Any) -> Tensor | None:
     """The first tensor of numbers with a row for each sample."""
