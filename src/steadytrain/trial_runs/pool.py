@@ -105,7 +105,7 @@ class Pool:
         if engine == "ray":
             from steadytrain.trial_runs.ray_engine import RayEngine
 
-            self._ray = RayEngine(self._source, moved, workers)
+            self._ray = RayEngine(RemotePool, self._source, moved, workers)
 
     def __enter__(self) -> Pool:
         return self
@@ -266,6 +266,18 @@ class Pool:
                     tail = _tail(self.scratch / "server.txt")
                     raise UsageError(f"the process that trials come from did not start: {tail}")
             return path
+
+
+class RemotePool:
+    """What runs on a machine of a Ray cluster: a pool of one process."""
+
+    def __init__(self, source: str, moved: str) -> None:
+        self._pool = Pool(Path(source), workers=1, moved=moved, keep=False)
+
+    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The outcome of one spec, as JSON."""
+        (outcome,) = self._pool.run([Spec.from_json(spec)])
+        return outcome.to_json()
 
 
 class _Worker:

@@ -24,11 +24,13 @@ LOOK_S = 0.5
 class RayEngine:
     """Actors on the cluster that ``ray.init`` finds (``RAY_ADDRESS``), or on a local one that it starts.
 
+    Each is a ``worker``, made of ``source`` and ``moved``; its ``run`` takes a spec and gives an outcome, both as JSON.
+
     Raises:
         UsageError: on construction: Ray is not installed.
     """
 
-    def __init__(self, source: Path, moved: str, workers: int) -> None:
+    def __init__(self, worker: type, source: Path, moved: str, workers: int) -> None:
         if importlib.util.find_spec("ray") is None:
             raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'")
         ray: Any = importlib.import_module("ray")
@@ -36,7 +38,7 @@ class RayEngine:
         self._started = not ray.is_initialized()
         if self._started:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-        actor = ray.remote(max_restarts=RESTARTS_MAX, max_task_retries=RESTARTS_MAX, num_cpus=1)(RemotePool)
+        actor = ray.remote(max_restarts=RESTARTS_MAX, max_task_retries=RESTARTS_MAX, num_cpus=1)(worker)
         count = max(1, min(workers, int(ray.cluster_resources().get("CPU", 1))))
         self._idle = [actor.remote(str(source), moved) for _ in range(count)]
 
@@ -70,17 +72,3 @@ class RayEngine:
         self._idle = []
         if self._started:
             self._ray.shutdown()
-
-
-class RemotePool:
-    """What runs on a machine of the cluster."""
-
-    def __init__(self, source: str, moved: str) -> None:
-        from steadytrain.trial_runs.pool import Pool
-
-        self._pool = Pool(Path(source), workers=1, moved=moved, keep=False)
-
-    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The outcome of one spec, as JSON."""
-        (outcome,) = self._pool.run([Spec.from_json(spec)])
-        return outcome.to_json()
