@@ -28,7 +28,7 @@ import torch
 
 from steadytrain.experiments.case import open_case
 from steadytrain.experiments.judging import excess_of
-from steadytrain.experiments.trial import NotApplicable, Outcome
+from steadytrain.experiments.specs import NotApplicable, Outcome
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs.pool import Pool
 

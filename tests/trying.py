@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from replaying import Loop
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.experiments.trial import Change, Entry, Outcome, Spec
+from steadytrain.experiments.specs import Change, Entry, Outcome, Spec
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import make
 from steadytrain.trial_runs.runner import Job, TrialRun

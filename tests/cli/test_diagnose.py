@@ -23,7 +23,7 @@ from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
-from steadytrain.experiments.trial import Verdict
+from steadytrain.experiments.specs import Verdict
 from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 300.0

@@ -21,7 +21,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.trial_choice import choose, gain, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
-from steadytrain.experiments.trial import Effect, Verdict
+from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.experiments.trial_catalog import trials
 
 CAUSES = causes()

@@ -11,7 +11,7 @@ import pytest
 from steadytrain.core.model import Severity, Symptom
 from steadytrain.diagnosis.opening import as_recorded, looked, with_symptoms
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.trial import NO_TIME_LEFT, Entry, Outcome, Spec, StepSeen
+from steadytrain.experiments.specs import NO_TIME_LEFT, Entry, Outcome, Spec, StepSeen
 from steadytrain.trial_runs.diagnose import Request, _Bench, _put_back
 from trial_cases import finite_case
 

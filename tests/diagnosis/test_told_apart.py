@@ -15,7 +15,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.trial import Effect, Verdict
+from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
 

@@ -13,7 +13,7 @@ import pytest
 import builders
 from steadytrain.experiments.facts import FACTS
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.trial import NotApplicable
+from steadytrain.experiments.specs import NotApplicable
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.storage.run_folder import open_run
 from tabled import tensors, with_signals

@@ -8,7 +8,7 @@ import pytest
 
 from steadytrain.core.model import Symptom
 from steadytrain.experiments.case import Case, leading_symptom
-from steadytrain.experiments.trial import NotApplicable, Spec
+from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
 

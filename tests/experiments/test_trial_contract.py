@@ -14,7 +14,7 @@ import pytest
 import steadytrain.experiments.trials
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.outcome_files import Finished, trials_folder
-from steadytrain.experiments.trial import Change, Entry, NotApplicable, Outcome, ProbeSeen, Spec, StepSeen, Verdict
+from steadytrain.experiments.specs import Change, Entry, NotApplicable, Outcome, ProbeSeen, Spec, StepSeen, Verdict
 from steadytrain.experiments.trial_catalog import summary, trial, trials
 from trial_cases import finite_case
 

@@ -13,7 +13,7 @@ from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import plan_fix, steps_to_follow, verified
 from steadytrain.experiments.judging import excess_of, judge, measures, shows
 from steadytrain.experiments.result_table import document, lines
-from steadytrain.experiments.trial import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
 

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.core.errors import UsageError  # noqa: E402
 from steadytrain.experiments.case import Case  # noqa: E402
-from steadytrain.experiments.trial import OWN_TARGETS, Change, Entry, NotApplicable, Outcome  # noqa: E402
+from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, NotApplicable, Outcome  # noqa: E402
 from steadytrain.experiments.trial_catalog import trials  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from steadytrain.trial_runs.changes import change_kinds, make  # noqa: E402

@@ -26,7 +26,7 @@ from steadytrain.cli.verify import command as verify_command
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case, open_case
 from steadytrain.experiments.outcome_files import Finished, trials_folder
-from steadytrain.experiments.trial import Change, Outcome, Spec
+from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs import close_pools
 from steadytrain.trial_runs.pool import Pool, launch_key

@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from replaying import Loop, plain_process, record  # noqa: E402
-from steadytrain.experiments.trial import Change, Entry, Outcome  # noqa: E402
+from steadytrain.experiments.specs import Change, Entry, Outcome  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
 

@@ -17,7 +17,7 @@ from torch.nn import functional  # noqa: E402
 
 from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.experiments.case import Case  # noqa: E402
-from steadytrain.experiments.trial import NotApplicable, Outcome, Verdict  # noqa: E402
+from steadytrain.experiments.specs import NotApplicable, Outcome, Verdict  # noqa: E402
 from steadytrain.experiments.trial_catalog import trial  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from trial_cases import finite_case  # noqa: E402

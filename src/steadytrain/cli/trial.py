@@ -51,7 +51,7 @@ def command(
     from steadytrain.diagnosis.answer_files import open_story
     from steadytrain.experiments import result_table
     from steadytrain.experiments.facts import read_facts
-    from steadytrain.experiments.trial import NotApplicable
+    from steadytrain.experiments.specs import NotApplicable
     from steadytrain.experiments.trial_catalog import trials
     from steadytrain.trial_runs.trial_session import How, run_named
 
@@ -102,7 +102,7 @@ def teller() -> Callable[[str], None] | None:
 
 def _list(case: object) -> None:
     from steadytrain.experiments.case import Case
-    from steadytrain.experiments.trial import NotApplicable
+    from steadytrain.experiments.specs import NotApplicable
     from steadytrain.experiments.trial_catalog import summary, trials
 
     width = max(len(one.name) for one in trials())

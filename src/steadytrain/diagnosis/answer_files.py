@@ -13,7 +13,7 @@ from steadytrain.diagnosis.answer import Answer
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.case import Case, open_case
 from steadytrain.experiments.outcome_files import trials_folder
-from steadytrain.experiments.trial import Json
+from steadytrain.experiments.specs import Json
 from steadytrain.storage.bundle import is_bundle, write_json
 from steadytrain.storage.run_folder import run_around
 

@@ -32,7 +32,7 @@ from steadytrain.diagnosis.answer import (
 from steadytrain.diagnosis.cause import CERTAIN, Intervention
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
-from steadytrain.experiments.trial import Verdict
+from steadytrain.experiments.specs import Verdict
 
 CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
 SHOWN_MAX = 8

@@ -13,7 +13,7 @@ from dataclasses import replace
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.proof import Control
 from steadytrain.experiments.case import SAME_STORY_STEPS, Case
-from steadytrain.experiments.trial import Json, Outcome
+from steadytrain.experiments.specs import Json, Outcome
 
 OF_UPDATES = ("update-norm-spike", "second-moment-lag")
 """Symptoms of what the optimizer made of a gradient."""

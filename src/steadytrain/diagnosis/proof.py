@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from steadytrain.diagnosis.weighing import Suspect, plain
-from steadytrain.experiments.trial import Verdict
+from steadytrain.experiments.specs import Verdict
 
 HELPS_FACTOR = 1.25
 """How much more the probes must fall than in the control where a rule that was broken is kept again."""

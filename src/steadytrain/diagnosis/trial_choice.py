@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.diagnosis.weighing import Plain, Suspect, chance
-from steadytrain.experiments.trial import Spec
+from steadytrain.experiments.specs import Spec
 
 LAUNCH_STEPS = 30.0
 """What a launch costs, in steps: imports and set-up of a small script."""

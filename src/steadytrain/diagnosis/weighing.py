@@ -15,7 +15,7 @@ from typing import Literal
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.diagnosis.cause import Cause, Expectation, Signature
 from steadytrain.diagnosis.trial_effects import ALIKE
-from steadytrain.experiments.trial import Verdict
+from steadytrain.experiments.specs import Verdict
 
 UNKNOWN_SHARE = 0.1
 """Of all cases before anything is known: sick runs of the zoo and of public threads whose cause is on no list."""

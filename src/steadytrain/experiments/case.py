@@ -17,7 +17,7 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import NO_PROGRESS, Finding, Symptom, Window
-from steadytrain.experiments.trial import Entry, Json, Lead
+from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording

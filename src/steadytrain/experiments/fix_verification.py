@@ -17,7 +17,8 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import unchanged
-from steadytrain.experiments.trial import Change, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.verify/1"

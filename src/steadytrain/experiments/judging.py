@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.trial import Effect, Outcome, Verdict
+from steadytrain.experiments.specs import Effect, Outcome, Verdict
 
 REMOVED_SHARE = 0.25
 """Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from steadytrain.experiments.trial import Outcome, Spec
+from steadytrain.experiments.specs import Outcome, Spec
 from steadytrain.storage.bundle import is_bundle, write_json
 
 SCHEMA = "steadytrain.outcome/1"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import FLOOR_SHARE, PERSISTS_SHARE, REMOVED_SHARE, excess_of, not_run
-from steadytrain.experiments.trial import Effect, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import Effect, NotApplicable, Outcome, Spec, Verdict
 
 COLLAPSED = 2.5
 """Times its fair share that a favourite expert has to get for a collapse to be there at all (the cause's own bound)."""

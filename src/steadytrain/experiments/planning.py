@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.trial import Trial
 
 
 def planned(

@@ -8,7 +8,7 @@ from typing import Any
 from steadytrain.core.model import number_to_json
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import shows
-from steadytrain.experiments.trial import Outcome, Verdict
+from steadytrain.experiments.specs import Outcome, Verdict
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.trials/1"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import excess_of, not_run, unchanged
-from steadytrain.experiments.trial import Effect, Outcome, Verdict
+from steadytrain.experiments.specs import Effect, Outcome, Verdict
 
 RESTS_SHARE, STANDS_SHARE = 0.5, 0.1
 """Of the way from the control's loss to that of a guess: from the first on it rests on it, below the second not."""

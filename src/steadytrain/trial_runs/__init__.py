@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadytrain.experiments.trial import Outcome, Spec
+from steadytrain.experiments.specs import Outcome, Spec
 
 if TYPE_CHECKING:
     from steadytrain.trial_runs.pool import Pool

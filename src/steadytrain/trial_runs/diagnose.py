@@ -31,7 +31,8 @@ from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.trial import NO_TIME_LEFT, Effect, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.specs import NO_TIME_LEFT, Effect, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trials
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.experiments.trial import Role
+from steadytrain.experiments.specs import Role
 from steadytrain.trial_runs.function_stand_ins import Functions
 
 

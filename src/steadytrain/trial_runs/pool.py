@@ -26,7 +26,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.outcome_files import Finished
-from steadytrain.experiments.trial import NO_TIME_LEFT, Outcome, Spec
+from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import NOT_MOVED, Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle, open_bundle

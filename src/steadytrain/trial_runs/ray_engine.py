@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.experiments.trial import NO_TIME_LEFT, Outcome, Spec
+from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 
 RESTARTS_MAX = 1
 LOOK_S = 0.5

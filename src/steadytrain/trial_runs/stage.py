@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.core.errors import UsageError
-from steadytrain.experiments.trial import Change, Outcome, Spec
+from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
 from steadytrain.replay.file_sandbox import branch_files

@@ -10,7 +10,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
-from steadytrain.experiments.trial import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import trial, trials
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode

@@ -9,7 +9,8 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.trial import NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial import Trial
 
 
 @final

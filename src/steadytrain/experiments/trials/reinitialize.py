@@ -6,7 +6,8 @@ from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.trial import Change, NotApplicable, Spec, Trial
+from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.trial import Trial
 
 
 @final

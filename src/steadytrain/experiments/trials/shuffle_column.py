@@ -8,7 +8,8 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.skill_source import rests_on
-from steadytrain.experiments.trial import Change, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial import Trial
 
 
 @final

@@ -7,7 +7,8 @@ from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.trial import OWN_TARGETS, Change, NotApplicable, Outcome, Spec, Trial, Verdict
+from steadytrain.experiments.specs import OWN_TARGETS, Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial import Trial
 
 
 @final

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import kebab
-from steadytrain.experiments.trial import Change
+from steadytrain.experiments.specs import Change
 from steadytrain.trial_runs.launched_script import Launched
 
 if TYPE_CHECKING:
