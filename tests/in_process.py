@@ -12,7 +12,7 @@ NOT_COLLECTED = [] if HAS_TORCH else ["test_*.py"]  # torch is optional for an i
 
 
 @pytest.fixture(autouse=True)
-def own_errors_are_raised() -> Iterator[None]:
+def _own_errors_are_raised() -> Iterator[None]:
     from steadytrain.capture.hooks.fail_open import raise_own_errors
 
     with raise_own_errors():
@@ -20,7 +20,7 @@ def own_errors_are_raised() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_nothing_left_behind() -> Iterator[None]:
+def _one_thread_and_nothing_left_behind() -> Iterator[None]:
     import torch
 
     from steadytrain import attach
