@@ -198,7 +198,7 @@ AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the state": (freeze, "write_state", disk_full),
     "the index": (RunWriter, "add_incident", locked),
     "the ledger": (RunWriter, "add_action", locked),
-    "the scene": (Stopping, "_scene", broken),
+    "the scene": (Stopping, "_incident_context", broken),
     "the investigator": (StepInvestigator, "investigate", broken),
     "the lap begins": (ScriptLoopRerun, "__init__", broken),
     "the finding": (stopping, "update_incident", disk_full),
