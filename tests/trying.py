@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from replaying import Loop
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
+from steadytrain.detection import run_recorder
 from steadytrain.experiments.specs import Change, Entry, Outcome, Spec
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import make
@@ -85,7 +86,7 @@ def attempt(
             for change in made:
                 change.early(run.process)
             settings = Settings(run_dir=recording.folder / "unused", run_name="trial", policy="observe")
-            watcher = Watcher(settings, tell=print, record=recording(), observer=run)
+            watcher = Watcher(settings, tell=print, record=run_recorder.recording(), observer=run)
             loop()
             run.finish("the script's loop was over")
         except TrialOver as over:

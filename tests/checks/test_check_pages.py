@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from steadytrain.checks.pages import CheckPage, check_files, check_names, check_pages, checks_page
+from steadytrain.checks.subject.model_check import CHECKS
 from steadytrain.cli.explain import command
 from steadytrain.core import plugins
 from steadytrain.core.errors import UsageError
@@ -88,10 +89,8 @@ class NotACheck:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    from steadytrain.preflight_runs import check_catalog
-
-    points = [EntryPoint(value.rpartition(":")[2], value, check_catalog.GROUP) for value in values]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == check_catalog.GROUP else [])
+    points = [EntryPoint(value.rpartition(":")[2], value, CHECKS.group) for value in values]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == CHECKS.group else [])
 
 
 def test_a_check_of_another_package_is_found_and_run(monkeypatch: pytest.MonkeyPatch) -> None:

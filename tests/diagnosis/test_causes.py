@@ -154,8 +154,8 @@ class Silent(Cause):
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    points = [EntryPoint(name, f"{__name__}:{name}", cause_catalog.GROUP) for name in names]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == cause_catalog.GROUP else [])
+    points = [EntryPoint(name, f"{__name__}:{name}", cause_catalog.CAUSES.group) for name in names]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == cause_catalog.CAUSES.group else [])
     cause_catalog.causes.cache_clear()
 
 

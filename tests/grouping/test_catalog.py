@@ -18,13 +18,13 @@ import pytest
 from steadytrain.core import plugins
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SIGNALS, TABLES, Symptom, Window
-from steadytrain.detectors import Detector
+from steadytrain.detectors import DETECTORS, Detector
 from steadytrain.grouping import catalog
 from steadytrain.testing import steps
 
 ROOT = Path(__file__).parents[2]
-DETECTORS = catalog.detectors()
-every_detector = pytest.mark.parametrize("detector", DETECTORS, ids=[type(entry).__name__ for entry in DETECTORS])
+ALL = catalog.detectors()
+every_detector = pytest.mark.parametrize("detector", ALL, ids=[type(entry).__name__ for entry in ALL])
 
 
 def windows_of(detector: Detector, name: str) -> tuple[Window, ...]:
@@ -47,7 +47,7 @@ def contents(window: Window) -> dict[str, object]:
 
 
 def test_the_shipped_detectors_are_found() -> None:
-    names = [catalog.detector_name(type(detector)) for detector in DETECTORS]
+    names = [catalog.detector_name(type(detector)) for detector in ALL]
     assert names == sorted(names)
     assert set(names) >= {"divergence", "loss-spike", "nonfinite-gradient", "nonfinite-loss"}
 
@@ -195,8 +195,8 @@ NOT_A_DETECTOR = 7
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    points = [EntryPoint(name, f"{__name__}:{name}", catalog.GROUP) for name in names]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == catalog.GROUP else [])
+    points = [EntryPoint(name, f"{__name__}:{name}", DETECTORS.group) for name in names]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == DETECTORS.group else [])
     importlib.import_module(__name__)
 
 
@@ -219,16 +219,16 @@ def test_a_detector_of_another_package_is_found_and_explained(monkeypatch: pytes
 )
 def test_a_broken_one_is_reported_and_the_others_work(monkeypatch: pytest.MonkeyPatch, name: str, why: str) -> None:
     install(monkeypatch, name, "StrangerSpike")
-    assert len(catalog.detectors()) == len(DETECTORS) + 1
+    assert len(catalog.detectors()) == len(ALL) + 1
     (failed,) = catalog.broken()
     assert why in failed.why
     assert name in failed.entry_point
 
 
 def test_a_package_that_fails_to_import_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [EntryPoint("gone", "no_such_package_anywhere:Gone", catalog.GROUP)]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
-    assert catalog.detectors() == DETECTORS
+    points = [EntryPoint("gone", "no_such_package_anywhere:Gone", DETECTORS.group)]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == DETECTORS.group else [])
+    assert catalog.detectors() == ALL
     assert "ModuleNotFoundError" in catalog.broken()[0].why
 
 

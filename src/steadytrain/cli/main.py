@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import pkgutil
 import sys
 
 import click
 
 import steadytrain.cli
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugins import module_names
 from steadytrain.core.version import __version__
 
 USAGE_STATUS = 2
@@ -25,8 +25,7 @@ class Commands(click.Group):
     """The modules of this package as subcommands."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        names = (module.name for module in pkgutil.iter_modules(steadytrain.cli.__path__))
-        return sorted(name.replace("_", "-") for name in names if name != "main" and not name.startswith("_"))
+        return [name.replace("_", "-") for name in module_names(steadytrain.cli, besides=("main",))]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(context):

@@ -1,9 +1,9 @@
 """What all kinds of plug-ins share: their names, where they are found, and their documentation.
 
-A plug-in is a class that is found because its file lies in the package of its kind, one class a file, or because an
-installed distribution names it under the entry-point group of the same name; nothing registers itself. Its name is its
-class name in kebab case, and its documentation its docstring with the values of its fields. Not here: what any of them
-does.
+A plug-in is a class that is found because its file lies in the package of its kind, or because an installed
+distribution names it under the entry-point group of the kind; nothing registers itself. A ``Kind`` is declared beside
+its contract. The name of a plug-in is its class name in kebab case, and its documentation its docstring with the values
+of its fields. Not here: what any of them does.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
+
+API_VERSION = 1
+"""The version of the contracts of all kinds. A plug-in that sets another ``api_version`` is refused; it rises when a
+contract changes so that a plug-in written for it would not work any more."""
 
 ENTRY_POINTS_MAX = 256
 NEAR_MAX = 3
 NEARNESS_MIN = 0.5
 SECTIONS = ("Means", "Causes", "Next")
 
-Kind = TypeVar("Kind")
+Plugin = TypeVar("Plugin")
 
 
 @dataclass(frozen=True)
@@ -70,19 +75,103 @@ def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
 # Finding.
 
 
-def of_file(module_name: str, base: type[Kind]) -> type[Kind]:
-    """The subclass of ``base`` in a file of ours. That it holds exactly one, of the right name, is our own promise."""
-    module = importlib.import_module(module_name)
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module_name
+def fields_without_default(cls: Any) -> str | None:
+    """The fields of a data class that cannot be left out, in words; None where there are none."""
+    missing = [
+        field.name
+        for field in (fields(cls) if is_dataclass(cls) else ())
+        if field.default is MISSING and field.default_factory is MISSING
     ]
-    assert len(classes) == 1, f"{module_name} holds {len(classes)} of {base.__name__}; one file, one class"
-    (cls,) = classes
-    stem = module_name.rpartition(".")[2]
-    assert kebab(cls) == stem.replace("_", "-"), f"{cls.__name__} in {stem}.py is not called {stem.replace('_', '-')}"
-    return cls
+    return f"fields without a default: {', '.join(missing)}" if missing else None
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Plugin]):
+    """One kind of plug-in, and the only way in which its plug-ins are found.
+
+    Args:
+        name: in words, for messages: ``detector``.
+        contract: the class that each plug-in of this kind is a subclass of.
+        package: the package that holds the shipped ones, which is imported when they are asked for.
+        group: the entry-point group under which an installed distribution names its own.
+        attempt: what is done once with a class of another package before it is used; it raises where the class cannot
+            be used. A built-in class needs no attempt.
+        lacks: what a class of another package is without that it needs; None where it has all.
+        several: whether a file may hold several of them. Otherwise it holds exactly one, and is called as it is.
+        older_group: a name that ``group`` had, which still counts.
+    """
+
+    name: str
+    contract: type[Plugin]
+    package: str
+    group: str
+    attempt: Callable[[Any], object] = lambda cls: cls()
+    lacks: Callable[[Any], str | None] = fields_without_default
+    several: bool = False
+    older_group: str = ""
+
+    def files(self) -> list[Path]:
+        """The files that hold the shipped ones, by name. Nothing of them is imported."""
+        package = importlib.import_module(self.package)
+        return [Path(path) / f"{name}.py" for path in package.__path__ for name in module_names(package)]
+
+    def names(self) -> list[str]:
+        """The names of the shipped ones, in order; where a file holds one, nothing is imported for it."""
+        if self.several:
+            return [kebab(cls) for cls in self.shipped()]
+        return [path.stem.replace("_", "-") for path in self.files()]
+
+    def shipped(self) -> tuple[type[Plugin], ...]:
+        """The classes of this package, in the order of their files."""
+        package = importlib.import_module(self.package)
+        modules = [f"{self.package}.{name}" for name in module_names(package)]
+        if self.several:
+            return tuple(cls for module in modules for cls in _of_module(module, self.contract))
+        return tuple(of_file(module, self.contract) for module in modules)
+
+    def outside(self) -> tuple[type[Plugin], ...]:
+        """The usable classes of other packages, by the names of their entry points."""
+        return tuple(found for found in self._declared() if not isinstance(found, Broken))
+
+    def broken(self) -> tuple[Broken, ...]:
+        """What other packages name and what cannot be used."""
+        return tuple(found for found in self._declared() if isinstance(found, Broken))
+
+    def classes(self) -> tuple[type[Plugin], ...]:
+        """Every usable class: the shipped ones, then those of other packages."""
+        return (*self.shipped(), *self.outside())
+
+    def _declared(self) -> list[type[Plugin] | Broken]:
+        groups = filter(None, (self.group, self.older_group))
+        points = [point for group in groups for point in entry_points(group=group)]
+        points.sort(key=lambda point: (point.name, point.value))
+        taken = set(self.names()) if points else set()
+        found: list[type[Plugin] | Broken] = []
+        for point in points[:ENTRY_POINTS_MAX]:
+            found.append(self._loaded(point, taken))
+            if not isinstance(found[-1], Broken):
+                taken.add(kebab(found[-1]))
+        return found
+
+    def _loaded(self, point: EntryPoint, taken: Collection[str]) -> type[Plugin] | Broken:
+        where = f"{point.name} = {point.value}"
+        try:
+            cls = point.load()
+            why = self._refused(cls, taken)
+            if why is not None:
+                return Broken(where, why)
+            self.attempt(cls)
+        except Exception as error:  # whatever another package's import does, it must not cost the others
+            return Broken(where, f"{type(error).__name__}: {error}")
+        return cast("type[Plugin]", cls)
+
+    def _refused(self, cls: Any, taken: Collection[str]) -> str | None:
+        if not (isinstance(cls, type) and issubclass(cls, self.contract)):
+            return f"{cls!r} is not a subclass of {self.contract.__module__}.{self.contract.__name__}"
+        version = getattr(cls, "api_version", API_VERSION)
+        if version != API_VERSION:
+            return f"written for version {version} of the plug-in API, and this steadytrain has version {API_VERSION}"
+        return self.lacks(cls) or (f"the name {kebab(cls)} is taken" if kebab(cls) in taken else None)
 
 
 def module_names(package: ModuleType, *, besides: Collection[str] = ()) -> list[str]:
@@ -91,56 +180,24 @@ def module_names(package: ModuleType, *, besides: Collection[str] = ()) -> list[
     return sorted(name for name in names if not name.startswith("_") and name not in besides)
 
 
-def of_package(package: ModuleType, base: type[Kind], *, besides: Collection[str] = ()) -> list[type[Kind]]:
-    """The classes of all files of a package, in the order of the files."""
-    return [of_file(f"{package.__name__}.{name}", base) for name in module_names(package, besides=besides)]
+def of_file(module_name: str, base: type[Plugin]) -> type[Plugin]:
+    """The subclass of ``base`` in a file of ours. That it holds exactly one, of the right name, is our own promise."""
+    classes = _of_module(module_name, base)
+    assert len(classes) == 1, f"{module_name} holds {len(classes)} of {base.__name__}; one file, one class"
+    (cls,) = classes
+    stem = module_name.rpartition(".")[2]
+    assert kebab(cls) == stem.replace("_", "-"), f"{cls.__name__} in {stem}.py is not called {stem.replace('_', '-')}"
+    return cls
 
 
-def of_others(
-    group: str, base: type[Kind], taken: Iterable[str], lacks: Callable[[type[Kind]], str | None]
-) -> tuple[tuple[Kind, ...], tuple[Broken, ...]]:
-    """What installed distributions name under ``group``, each made with its defaults, and what of it cannot be used.
-
-    Args:
-        taken: names that are ours.
-        lacks: what a class is without that it needs; None where it has all.
-    """
-    names = set(taken)
-    found: list[Kind] = []
-    failed: list[Broken] = []
-    declared = sorted(entry_points(group=group), key=lambda point: (point.name, point.value))
-    for entry_point in declared[:ENTRY_POINTS_MAX]:
-        outcome = _load(entry_point, base, names, lacks)
-        if isinstance(outcome, Broken):
-            failed.append(outcome)
-        else:
-            names.add(kebab(type(outcome)))
-            found.append(outcome)
-    return tuple(found), tuple(failed)
-
-
-def _load(
-    entry_point: EntryPoint, base: type[Kind], taken: set[str], lacks: Callable[[type[Kind]], str | None]
-) -> Kind | Broken:
-    where = f"{entry_point.name} = {entry_point.value}"
-    try:
-        cls = entry_point.load()
-        if not (isinstance(cls, type) and issubclass(cls, base)):
-            return Broken(where, f"{cls!r} is not a subclass of {base.__module__}.{base.__name__}")
-        lacking = lacks(cls)
-        if lacking is not None:
-            return Broken(where, lacking)
-        if kebab(cls) in taken:
-            return Broken(where, f"the name {kebab(cls)} is taken")
-        return cls()
-    except Exception as error:  # whatever another package's import does, it must not cost the others
-        return Broken(where, f"{type(error).__name__}: {error}")
-
-
-def fields_without_default(cls: Any) -> str | None:
-    """For :func:`of_others`: the fields of a data class that cannot be left out."""
-    missing = [field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING]
-    return f"fields without a default: {', '.join(missing)}" if missing else None
+def _of_module(module_name: str, base: type[Plugin]) -> list[type[Plugin]]:
+    module = importlib.import_module(module_name)
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module_name
+        if not inspect.isabstract(value)
+    ]
 
 
 # Documentation.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import Kind
 
 
 @dataclass(frozen=True)
@@ -35,3 +36,6 @@ class Detector(ABC):
         log. An episode that lies in two windows must come out of both with the same ``first_step``: that is its name.
         A persistent fault is one symptom, not one a step.
         """
+
+
+DETECTORS = Kind("detector", Detector, __name__, "steadytrain.detectors", older_group="steadytrain.symptoms")

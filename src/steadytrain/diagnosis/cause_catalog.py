@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import steadytrain.diagnosis.causes
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import Broken, kebab, nearest, of_others, of_package, split_docstring
+from steadytrain.core.plugins import Broken, Kind, kebab, nearest, split_docstring
 from steadytrain.diagnosis.cause import Cause, Intervention
 from steadytrain.grouping.catalog import indented
 
-GROUP = "steadytrain.causes"
 WIDTH = 110
 PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
+
+
+def _lacks(cls: type[Cause]) -> str | None:
+    lacking = [name for name in PROMISED if not hasattr(cls, name)]
+    return f"it does not say {', '.join(lacking)}" if lacking else None
+
+
+CAUSES = Kind("cause", Cause, "steadytrain.diagnosis.causes", "steadytrain.causes", lacks=_lacks)
 
 
 @dataclass(frozen=True)
@@ -85,18 +91,18 @@ class CauseExplanation:
 @cache
 def causes() -> Mapping[str, Cause]:
     """Every usable cause by name: the shipped ones in order, then those of other packages."""
-    return {**shipped(), **_third_party()[0]}
+    return {**shipped(), **{kebab(cls): cls() for cls in CAUSES.outside()}}
 
 
 def broken() -> tuple[Broken, ...]:
     """The causes of other packages that :func:`causes` left out."""
-    return _third_party()[1]
+    return CAUSES.broken()
 
 
 @cache
 def shipped() -> Mapping[str, Cause]:
     """The causes of this package."""
-    return {kebab(cls): cls() for cls in of_package(steadytrain.diagnosis.causes, Cause)}
+    return {kebab(cls): cls() for cls in CAUSES.shipped()}
 
 
 def explanation(name: str) -> CauseExplanation:
@@ -169,16 +175,6 @@ def catalog_page() -> str:
         ]
         lines += ["", f"Evidence {entry.grade}: {entry.source}."]
     return "\n".join(lines) + "\n"
-
-
-def _third_party() -> tuple[dict[str, Cause], tuple[Broken, ...]]:
-    found, failed = of_others(GROUP, Cause, shipped(), _lacks)
-    return {kebab(type(cause)): cause for cause in found}, failed
-
-
-def _lacks(cls: type[Cause]) -> str | None:
-    lacking = [name for name in PROMISED if not hasattr(cls, name)]
-    return f"it does not say {', '.join(lacking)}" if lacking else None
 
 
 def _wrap(text: str) -> str:

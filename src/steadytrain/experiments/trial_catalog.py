@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 from functools import cache
 
-import steadytrain.experiments.trials
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import nearest
+from steadytrain.core.plugins import Kind, nearest
 from steadytrain.experiments.trial import Trial
+
+TRIALS = Kind("trial", Trial, "steadytrain.experiments.trials", "steadytrain.trials", several=True)
 
 
 @cache
 def trials() -> tuple[Trial, ...]:
     """Every trial: the controls first, then by name."""
-    found: dict[str, Trial] = {}
-    for module in pkgutil.iter_modules(steadytrain.experiments.trials.__path__):
-        here = importlib.import_module(f"{steadytrain.experiments.trials.__name__}.{module.name}")
-        for thing in vars(here).values():
-            if isinstance(thing, type) and issubclass(thing, Trial) and not inspect.isabstract(thing):
-                trial = thing()
-                found[trial.name] = trial
-    return tuple(sorted(found.values(), key=lambda trial: (not trial.control, trial.name != "unchanged", trial.name)))
+    found = [cls() for cls in TRIALS.classes()]
+    return tuple(sorted(found, key=lambda trial: (not trial.control, trial.name != "unchanged", trial.name)))
 
 
 def trial(name: str) -> Trial:

@@ -11,25 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import steadytrain.detectors
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import (
     SECTIONS,
     Broken,
     Threshold,
-    fields_without_default,
     kebab,
-    module_names,
     nearest,
-    of_others,
-    of_package,
     split_docstring,
     threshold_rows,
     thresholds_of,
 )
-from steadytrain.detectors import Detector
-
-GROUP = "steadytrain.symptoms"
+from steadytrain.detectors import DETECTORS, Detector
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,12 @@ class Explanation:
 
 def detectors() -> tuple[Detector, ...]:
     """Every usable detector with its default thresholds: the shipped ones by name, then those of other packages."""
-    return (*_shipped(), *_third_party()[0])
+    return tuple(cls() for cls in DETECTORS.classes())
 
 
 def broken() -> tuple[Broken, ...]:
     """The detectors of other packages that :func:`detectors` left out."""
-    return _third_party()[1]
+    return DETECTORS.broken()
 
 
 def detector_name(cls: type[Detector]) -> str:
@@ -109,7 +102,7 @@ def explain(name: str) -> str:
 
 def catalog_page() -> str:
     """The page ``docs/symptoms.md``: every shipped detector, in Markdown."""
-    entries = [explanation_of(detector) for detector in _shipped()]
+    entries = [explanation_of(detector) for detector in (cls() for cls in DETECTORS.shipped())]
     lines = [
         "<!-- Generated from the detectors' docstrings. To write it anew:",
         "python -c 'from steadytrain.grouping.catalog import catalog_page; print(catalog_page(), end=\"\")'"
@@ -145,18 +138,6 @@ def explanation_of(detector: Detector) -> Explanation:
         thresholds=thresholds_of(detector),
         needs=tuple(detector.needs),
     )
-
-
-# Finding.
-
-
-def _shipped() -> tuple[Detector, ...]:
-    return tuple(cls() for cls in of_package(steadytrain.detectors, Detector))
-
-
-def _third_party() -> tuple[tuple[Detector, ...], tuple[Broken, ...]]:
-    taken = (name.replace("_", "-") for name in module_names(steadytrain.detectors))
-    return of_others(GROUP, Detector, taken, fields_without_default)
 
 
 # The docstring as parts.

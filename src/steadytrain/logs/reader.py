@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from steadytrain.core.model import Window
+from steadytrain.core.plugins import Kind
 
 Tell = Callable[[Path, int, int], None]
 """Told how far a file is read: the file, bytes so far, bytes in all."""
@@ -66,3 +67,6 @@ class Reader(ABC):
     def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
         """Those of ``paths``, all found under one folder, that hold nothing which another one does not hold."""
         return frozenset()
+
+
+LOG_READERS = Kind("reader", Reader, "steadytrain.logs.formats", "steadytrain.readers")

@@ -7,18 +7,15 @@ are looked at; what of them could not be read is told, and is an error only when
 from __future__ import annotations
 
 import fnmatch
-import importlib
 import os
-import pkgutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import steadytrain.logs.formats
 from steadytrain.core.errors import UsageError
-from steadytrain.logs.reader import ANY_TEXT, Columns, Log, Reader, Tell
+from steadytrain.logs.reader import ANY_TEXT, LOG_READERS, Columns, Log, Reader, Tell
 from steadytrain.logs.text_files import HEAD_BYTES, head_of, is_text, packed_as
 
 LOGS_MAX = 1_000
@@ -69,16 +66,7 @@ def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, s
 @lru_cache(maxsize=1)
 def readers() -> tuple[Reader, ...]:
     """Every format, those with a mark of their own first."""
-    found = []
-    for module in pkgutil.iter_modules(steadytrain.logs.formats.__path__):
-        held = importlib.import_module(f"{steadytrain.logs.formats.__name__}.{module.name}")
-        classes = [
-            value
-            for value in vars(held).values()
-            if isinstance(value, type) and issubclass(value, Reader) and value.__module__ == held.__name__
-        ]
-        assert len(classes) == 1, f"{held.__name__} holds {len(classes)} readers; one file, one format"
-        found.append(classes[0]())
+    found = [cls() for cls in LOG_READERS.classes()]
     return tuple(sorted(found, key=lambda reader: (reader.general, reader.kind)))
 
 

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import steadytrain.checks.model
-from steadytrain.checks.pages import check_names
-from steadytrain.checks.subject.model_check import Check
+from steadytrain.checks.subject.model_check import CHECKS, Check
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import Broken, fields_without_default, kebab, nearest, of_others, of_package
-
-GROUP = "steadytrain.checks"
+from steadytrain.core.plugins import Broken, kebab, nearest
 
 
 def checks() -> tuple[Check, ...]:
     """Every usable check: ours by name, then those of other packages."""
-    return (*_shipped(), *_third_party()[0])
+    return tuple(cls() for cls in CHECKS.classes())
 
 
 def broken() -> tuple[Broken, ...]:
     """The checks of other packages that :func:`checks` left out."""
-    return _third_party()[1]
+    return CHECKS.broken()
 
 
 def check_name(cls: type[Check]) -> str:
@@ -43,11 +39,3 @@ def chosen(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
         if name not in known:
             raise UsageError(f"{name!r}: no such check; {nearest(name, known)}")
     return tuple(check for name, check in known.items() if (not only or name in only) and name not in skip)
-
-
-def _shipped() -> tuple[Check, ...]:
-    return tuple(cls() for cls in of_package(steadytrain.checks.model, Check))
-
-
-def _third_party() -> tuple[tuple[Check, ...], tuple[Broken, ...]]:
-    return of_others(GROUP, Check, check_names(), fields_without_default)

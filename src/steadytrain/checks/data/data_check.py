@@ -12,6 +12,7 @@ import numpy as np
 
 from steadytrain.checks.data.tokenizing import Tokenizer
 from steadytrain.core.model import FloatArray, IntArray
+from steadytrain.core.plugins import Kind
 
 Status: TypeAlias = Literal["pass", "warn", "fail", "not-run"]
 STATUSES: tuple[Status, ...] = ("fail", "warn", "not-run", "pass")
@@ -209,6 +210,15 @@ class DataCheck(ABC):
         """What all rows together show. Asked once, after the last part."""
 
 
+DATA_CHECKS = Kind(
+    "data check",
+    DataCheck,
+    "steadytrain.checks.data.checks",
+    "steadytrain.data_checks",
+    attempt=lambda cls: cls(Circumstances()),
+)
+
+
 @dataclass(frozen=True)
 class Options:
     """What the user said of files that do not say it themselves."""
@@ -243,6 +253,9 @@ class DataFormat(ABC):
     def notes(self, path: Path) -> tuple[str, ...]:
         """What was assumed about the file, in sentences."""
         return ()
+
+
+DATA_FORMATS = Kind("data format", DataFormat, "steadytrain.checks.data.formats", "steadytrain.data_formats")
 
 
 def graded(share: float, *, warn: float, fail: float) -> Status:

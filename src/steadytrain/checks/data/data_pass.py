@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import steadytrain.checks.data.checks
 from steadytrain.checks.data.data_check import (
+    DATA_CHECKS,
     STATUSES,
     Circumstances,
     DataCheck,
@@ -25,7 +25,7 @@ from steadytrain.checks.data.field_roles import GUESSED_FROM_MAX, Roles, roles_o
 from steadytrain.checks.data.row_columns import part_of
 from steadytrain.checks.data.sources import Source, Wanted, open_source
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import kebab, of_package, split_docstring
+from steadytrain.core.plugins import kebab, split_docstring
 
 PART_CHARACTERS_MAX = 1 << 20
 """Text that is tokenized at once. A tokenizer needs some hundred bytes for each token while it works."""
@@ -142,8 +142,8 @@ def check_name(cls: type[DataCheck]) -> str:
 
 @lru_cache(maxsize=1)
 def check_classes() -> tuple[type[DataCheck], ...]:
-    """Every check, found by the files of ``checks``."""
-    return tuple(of_package(steadytrain.checks.data.checks, DataCheck))
+    """Every check: ours, then those of other packages."""
+    return DATA_CHECKS.classes()
 
 
 def documentation(cls: type[DataCheck]) -> dict[str, str]:

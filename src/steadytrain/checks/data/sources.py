@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-import steadytrain.checks.data.formats
 from steadytrain.checks.data.bytes_of import head_of
-from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.checks.data.data_check import DATA_FORMATS, DataFormat, Options, Row, Tell
 from steadytrain.core.errors import UsageError
 
 FILES_MAX = 100_000
@@ -237,18 +235,8 @@ def _object(module_name: str, name: str) -> Any:
 
 @lru_cache(maxsize=1)
 def formats() -> tuple[DataFormat, ...]:
-    """Every format, found by the files of ``formats``."""
-    found = []
-    for module_info in pkgutil.iter_modules(steadytrain.checks.data.formats.__path__):
-        module = importlib.import_module(f"{steadytrain.checks.data.formats.__name__}.{module_info.name}")
-        classes = [
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and issubclass(value, DataFormat) and value.__module__ == module.__name__
-        ]
-        assert len(classes) == 1, f"{module.__name__} holds {len(classes)} formats; one file, one format"
-        found.append(classes[0]())
-    return tuple(found)
+    """Every format: ours, then those of other packages."""
+    return tuple(cls() for cls in DATA_FORMATS.classes())
 
 
 def _of_path(path: Path, wanted: Wanted) -> Source:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from steadytrain.core.plugins import Kind
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
@@ -293,6 +295,9 @@ class Check(ABC):
     @abstractmethod
     def inspect(self, subject: Subject) -> Outcome:
         """Look at ``subject``. A check that does not apply answers ``not_run``, or raises :class:`CannotError`."""
+
+
+CHECKS = Kind("check", Check, "steadytrain.checks.model", "steadytrain.checks")
 
 
 def tensors_of(value: Any) -> list[Tensor]:

@@ -13,17 +13,14 @@ for one process and may keep what it needs.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import math
-import pkgutil
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import kebab
+from steadytrain.core.plugins import Kind, kebab
 from steadytrain.experiments.specs import Change
 from steadytrain.trial_runs.launched_script import Launched
 
@@ -157,12 +154,17 @@ def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
     raise UsageError(f"{kind}: {name} {value!r}: must be {getattr(hint, '__name__', hint)}")
 
 
+CHANGES = Kind(
+    "change",
+    LiveChange,
+    __name__,
+    "steadytrain.changes",
+    attempt=lambda cls: None,  # its fields are the values of a trial
+    lacks=lambda cls: None,
+    several=True,
+)
+
+
 @cache
 def _kinds() -> dict[str, type[LiveChange]]:
-    found: dict[str, type[LiveChange]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        here = importlib.import_module(f"{__name__}.{module.name}")
-        for thing in vars(here).values():
-            if inspect.isclass(thing) and issubclass(thing, LiveChange) and thing.__module__ == here.__name__:
-                found[kebab(thing)] = thing
-    return found
+    return {kebab(cls): cls for cls in CHANGES.classes()}
