@@ -18,6 +18,7 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.detection.run_recorder import recording
 from steadytrain.replay.engine import Replayer
+from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.tape_files import Recording, find_recording
 
@@ -71,7 +72,8 @@ def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) 
     def done(result: Replayed | str, trace: object) -> None:
         raise ReplayOver(result)
 
-    replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=done)
+    own = OwnSteps(own_steps, skips=own_steps < snapshot.step)
+    replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own, final=None, done=done)
     settings = Settings(run_dir=recording.folder / "unused", run_name="replay", policy="observe")
     watcher = Watcher(settings, tell=print, record=recording(), observer=replayer)
     try:
