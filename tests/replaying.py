@@ -16,7 +16,7 @@ from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.detection.run_recorder import recording
+from steadytrain.detection import run_recorder
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.verdict import Replayed
@@ -57,7 +57,7 @@ def record(loop: Loop, folder: Path, *, every: int) -> Recording:
     snapshots = Snapshots(BYTES_MAX, every_steps=every, cost_share=math.inf)
     observer = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
     settings = Settings(run_dir=folder, run_name="run", policy="observe")
-    watcher = Watcher(settings, tell=print, record=recording(), observer=observer)
+    watcher = Watcher(settings, tell=print, record=run_recorder.recording(), observer=observer)
     try:
         loop()
     finally:
@@ -75,7 +75,7 @@ def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) 
     own = OwnSteps(own_steps, skips=own_steps < snapshot.step)
     replayer = Replayer(recording, snapshot=snapshot, until=until, own_steps=own, final=None, done=done)
     settings = Settings(run_dir=recording.folder / "unused", run_name="replay", policy="observe")
-    watcher = Watcher(settings, tell=print, record=recording(), observer=replayer)
+    watcher = Watcher(settings, tell=print, record=run_recorder.recording(), observer=replayer)
     try:
         loop()
     except ReplayOver as over:

@@ -19,7 +19,7 @@ from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.stopping import RunStopped
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.model import Samples
-from steadytrain.detection.run_recorder import recording
+from steadytrain.detection import run_recorder
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.recorded_samples import samples_of_step
 from steadytrain.storage.tape_files import Recording
@@ -149,7 +149,9 @@ def train(batches: Callable[[], Iterator[Item]], *, accumulate: int = 1) -> None
 
 
 def samples_at_the_incident(folder: Path, run: Callable[[], None]) -> tuple[Samples, ...]:
-    watcher = Watcher(Settings(run_dir=folder, run_name="run", policy="stop"), tell=print, record=recording())
+    watcher = Watcher(
+        Settings(run_dir=folder, run_name="run", policy="stop"), tell=print, record=run_recorder.recording()
+    )
     try:
         with raise_own_errors(), pytest.raises(RunStopped):
             run()

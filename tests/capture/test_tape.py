@@ -28,7 +28,7 @@ from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.errors import UsageError
-from steadytrain.detection.run_recorder import recording
+from steadytrain.detection import run_recorder
 from steadytrain.storage.bundle import open_bundle, seal
 from steadytrain.storage.tape_files import find_recording, read_chunk, read_snapshot, size_bytes
 
@@ -55,7 +55,7 @@ def watched(folder: Path, run: Callable[[], Any], *, ended: str = "finished", **
     watcher = Watcher(
         Settings(run_dir=folder, run_name="run", policy="observe", **settings),
         tell=lambda text: None,
-        record=recording(),
+        record=run_recorder.recording(),
     )
     try:
         given = run()
@@ -163,7 +163,7 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
         from steadytrain.capture.snapshots.rewind import Rewind
         from steadytrain.capture.snapshots.snapshots import Snapshots
         from steadytrain.capture.settings import Settings
-        from steadytrain.detection.run_recorder import recording
+        from steadytrain.detection import run_recorder
         from steadytrain.capture.step.watcher import Watcher
         torch.set_num_threads(1)
         tape.CHUNK_STEPS_MAX = 5
@@ -175,7 +175,7 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
             if stream.step == {KILLED_AFTER}:
                 os.kill(os.getpid(), signal.SIGKILL)
         recorder.step_ended = killed
-        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, record=recording(), observer=recorder)
+        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, record=run_recorder.recording(), observer=recorder)
         test_tape.loop({2 * KILLED_AFTER})
     """
     done = subprocess.run(
@@ -291,7 +291,9 @@ def test_sealing_again_does_not_lose_the_recording(tmp_path: Path) -> None:
 
 def test_a_run_without_a_follower_that_rewinds_has_no_thread_of_it(tmp_path: Path) -> None:
     watcher = Watcher(
-        Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0), tell=print, record=recording()
+        Settings(run_dir=tmp_path / "run", run_name="run", rewind_bytes_max=0),
+        tell=print,
+        record=run_recorder.recording(),
     )
     assert not isinstance(watcher.observer, Rewind)
     watcher.close(ended="finished")
