@@ -175,7 +175,8 @@ def test_a_killed_run_can_be_replayed_up_to_its_last_chunk(tmp_path: Path) -> No
             if stream.step == {KILLED_AFTER}:
                 os.kill(os.getpid(), signal.SIGKILL)
         recorder.step_ended = killed
-        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, record=run_recorder.recording(), observer=recorder)
+        record = run_recorder.recording()
+        Watcher(Settings(run_dir=Path("run"), run_name="run"), tell=print, record=record, observer=recorder)
         test_tape.loop({2 * KILLED_AFTER})
     """
     done = subprocess.run(
