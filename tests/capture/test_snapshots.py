@@ -29,7 +29,9 @@ def stream_of(elements: int, device: str = "cpu") -> Stream:
     model = nn.Linear(elements, 1, bias=False, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     parameters = list(model.parameters())
-    stream = Stream(name="main", history=StepHistory(stream="main"), optimizers=[optimizer], parameters=parameters)
+    stream = Stream(name="main", history=StepHistory(stream="main"), parameters=parameters)
+    stream.join(optimizer)
+    model.optimizer = optimizer  # which a stream does not hold
     stream.model = name_parameters([model], parameters)
     return stream
 

@@ -1,9 +1,12 @@
-"""Which modules carry a hook of ours: all that could be the script's model at first, only those that it calls later."""
+"""Which modules carry a hook of ours: all that could be the script's model at first, only those that it calls later.
+
+No module is held: one that the script lets go of takes its hooks with it, and is forgotten here.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
 
 from torch import nn
 
@@ -15,30 +18,40 @@ class HookedModules:
     """Puts hooks on modules and takes them off again. Compiled code guards on hooks, so inside it there are none."""
 
     def __init__(self, events: Events) -> None:
-        self.called: dict[int, nn.Module] = {}
-        """The modules that the script itself called with gradients on."""
         self._events = events
-        self._hooks: dict[int, tuple[nn.Module, Callable[[], None]]] = {}
+        self._called: dict[int, weakref.ref[nn.Module]] = {}
+        self._hooks: dict[int, Callable[[], None]] = {}
         self._tops: set[int] = set()
         self._outermost: set[int] = set()
         self._inside: set[int] = set()
+        self._known: dict[int, weakref.ref[nn.Module]] = {}
         self._compile_used = False
+
+    @property
+    def called(self) -> list[nn.Module]:
+        """The modules that the script itself called with gradients on, in the order of their first call."""
+        return [module for held in self._called.values() if (module := held()) is not None]
 
     def watch_model(self, model: Model) -> None:
         """Hook every module of the model: which of them the script calls is not known yet."""
-        self._tops |= {id(root) for root in model.roots}
         for root in model.roots:
+            self._tops.add(self._key(root))
             for module in [root] if self._compile_used else root.modules():
                 self.watch(module)
 
     def watch(self, module: nn.Module) -> None:
-        if id(module) not in self._hooks and getattr(module, "_compiled_call_impl", None) is None:
-            self._hooks[id(module)] = (module, hook_module(module, self._events))
+        key = self._key(module)
+        if key not in self._hooks and getattr(module, "_compiled_call_impl", None) is None:
+            self._hooks[key] = hook_module(module, self._events)
 
     def note_call(self, module: nn.Module, *, outermost: bool) -> None:
-        (self._outermost if outermost else self._inside).add(id(module))
+        (self._outermost if outermost else self._inside).add(self._key(module))
 
-    def compile_called(self, subject: Any, result: Any) -> None:
+    def note_training_call(self, module: nn.Module) -> None:
+        """The script itself has called ``module`` with gradients on."""
+        self._called.setdefault(self._key(module), weakref.ref(module))
+
+    def compile_called(self, subject: object, result: object) -> None:
         """``torch.compile(subject)`` gave ``result``: hooks that would go after the first step go before the trace."""
         self._compile_used = True
         inner = getattr(subject, "__self__", subject)
@@ -59,4 +72,19 @@ class HookedModules:
             self._unhook(key)
 
     def _unhook(self, key: int) -> None:
-        self._hooks.pop(key)[1]()
+        self._hooks.pop(key)()
+
+    def _key(self, module: nn.Module) -> int:
+        """The ``id`` of ``module``, with nothing known under it that was known of a module before it."""
+        key = id(module)
+        known = self._known.get(key)
+        if known is None or known() is not module:
+            self._forget(key)
+            self._known[key] = weakref.ref(module)
+        return key
+
+    def _forget(self, key: int) -> None:
+        for ids in (self._tops, self._outermost, self._inside):
+            ids.discard(key)
+        for held in (self._called, self._hooks):
+            held.pop(key, None)

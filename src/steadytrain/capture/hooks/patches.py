@@ -18,6 +18,7 @@ No global module hooks: torch.compile guards on them (a recompile when they go) 
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -74,6 +75,7 @@ _SKIPPED_BY_COMPILER = (
         "detection.incidents",
         "capture.incident.message",
         "capture.step.step_batches",
+        "capture.step.dataset_numbers",
     ),
     *(
         "capture.snapshots.loaded_states",
@@ -243,7 +245,7 @@ class Patches:
             owner = getattr(model, "__self__", None)
             if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == "_call_impl":
                 call = _watched_call(owner, result, events)  # module.compile() keeps it as its call
-                self._undo.append(functools.partial(_unwatch_call, weakref.ref(owner), call, result))
+                self._undo.append(functools.partial(_unwatch_call, weakref.ref(owner), weakref.ref(call)))
                 return call
             return result
 
@@ -285,11 +287,11 @@ def keep_compiler_out() -> None:
     trace_rules.add("steadytrain.integrations")
 
 
-def _unwatch_call(module: weakref.ref[nn.Module], call: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+def _unwatch_call(module: weakref.ref[nn.Module], watched: weakref.ref[Callable[..., Any]]) -> None:
     """Let ``module`` call what it compiled itself, if it still calls ours."""
-    owner = module()
-    if owner is not None and owner._compiled_call_impl is call:
-        owner._compiled_call_impl = compiled
+    owner, call = module(), watched()
+    if owner is not None and call is not None and owner._compiled_call_impl is call:
+        owner._compiled_call_impl = inspect.unwrap(call, stop=lambda one: one is not call)
 
 
 def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:

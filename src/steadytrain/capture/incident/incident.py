@@ -124,7 +124,12 @@ def process_facts(settings: Settings) -> dict[str, Any]:
 
 
 def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
-    """What is known of the script's own things, as they stand now: the training thread's to ask."""
+    """What is known of the script's own things, as they stand now: the training thread's to ask.
+
+    Where the script has let go of the model, as they stood when it made its next optimizer.
+    """
+    if stream.last_facts is not None and not stream.optimizers:
+        return stream.last_facts
     main = sys.modules.get("__main__")
     return {
         "configuration": environment.configuration(roots, vars(main) if main else {}),

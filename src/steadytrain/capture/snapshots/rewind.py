@@ -58,6 +58,7 @@ class Rewind(StepObserver):
         self._stream: Stream | None = None
         self._steps_since_call = 0
         self._off: str | None = None
+        self._is_over = False
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
@@ -97,6 +98,8 @@ class Rewind(StepObserver):
             self._note(self.snapshots.note)
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        if self._is_over:
+            self.tape.forget_step()
         if self._off is not None or stream is not self._stream:
             return
         if folder is None:
@@ -109,6 +112,12 @@ class Rewind(StepObserver):
             self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
         elif self._steps_since_call > 1:
             self._snapshot(stream)  # no call of a module marks the beginning of a step
+
+    def stream_done(self, stream: Stream) -> None:
+        if stream is self._stream:
+            self._is_over = True
+            self.tape.forget_step()
+            self.snapshots.give_up_live()
 
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream):

@@ -232,6 +232,13 @@ class Snapshots:
             if not self._thread.is_alive() and self._folder is not None:
                 shutil.rmtree(self._folder / SPARE, ignore_errors=True)
 
+    def give_up_live(self) -> None:
+        """The model is not trained any more: hold none of its tensors for a snapshot that is being made."""
+        with self._condition:
+            if self._job is not None and self._job.live:
+                self._job.given_up = True
+                self._condition.notify_all()
+
     def settle(self) -> None:
         """Let the snapshot that is being written be finished or given up, so that files do not change any more."""
         job = self._job
@@ -342,6 +349,7 @@ class Snapshots:
             self._tidied_s += time.thread_time() - started
             with self._condition:
                 job.tidied = True
+                job.tensors, job.live, job.versions = {}, {}, []
                 self._condition.notify_all()
 
     def _goes_on(self, job: _Job) -> bool:

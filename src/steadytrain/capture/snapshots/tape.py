@@ -15,13 +15,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadytrain.capture.incident.freeze import autocast_tree, is_tensor, savable
 from steadytrain.capture.snapshots.digests import digest, text_digest
@@ -60,13 +60,20 @@ CALLS_MAX = 256
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
 
+_NO_MODULE = nn.Module()
+
 
 @dataclass
 class Call:
-    """A call of the model and the random state after it."""
+    """A call of the model and the random state after it. In the ring ``batch`` holds the module no more."""
 
     batch: MicroBatch
+    module_class: str
     random_after: RandomState | None = None
+
+    def let_go(self) -> None:
+        """Hold the model no longer than its step."""
+        self.batch = replace(self.batch, module=_NO_MODULE)
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,7 @@ class Tape:
 
     def call_begins(self, batch: MicroBatch) -> None:
         if len(self._forming.calls) < CALLS_MAX:
-            self._forming.calls.append(Call(batch))
+            self._forming.calls.append(Call(batch, type(batch.module).__qualname__))
         else:
             self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
 
@@ -189,6 +196,8 @@ class Tape:
         step, self._forming = self._forming, TapeStep()
         if step.step == 0:
             return  # it is in the ring already, as the step of an incident
+        for call in step.calls:
+            call.let_go()
         if step.size_bytes > STEP_BYTES_MAX:
             size = step.size_bytes
             step.calls, step.fetches = [], []
@@ -210,7 +219,7 @@ class Tape:
             self._thread.start()
 
     def forget_step(self) -> None:
-        """What was seen belongs to no step of the stream that is recorded."""
+        """What was seen belongs to no step of the stream that is recorded: that one is over."""
         self._forming = TapeStep()
 
     @property
@@ -458,7 +467,7 @@ def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dic
         before, after = batch.random_before, call.random_after
         calls.append(
             {
-                "module": type(batch.module).__qualname__,
+                "module": call.module_class,
                 "inputs": tree,
                 "not_kept": opaque_types(tree),
                 "changed_after_use": batch.changed_since(),

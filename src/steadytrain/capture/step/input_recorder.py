@@ -11,7 +11,7 @@ import gc
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,6 +145,12 @@ class BatchRing:
         while len(self._steps) > 1 and (len(self._steps) > RING_STEPS or self.size_bytes > RING_BYTES_MAX):
             self._steps.popleft()
 
+    def release(self, roots: Collection[nn.Module]) -> None:
+        """Forget the steps in which one of ``roots`` was called: the script has let go of its optimizer."""
+        gone = {id(root) for root in roots}
+        kept = [(step, calls) for step, calls in self._steps if not any(id(call.module) in gone for call in calls)]
+        self._steps = deque(kept)
+
     @property
     def size_bytes(self) -> int:
         return sum(batch.size_bytes for _, batches in self._steps for batch in batches)
@@ -217,6 +223,10 @@ class BufferKeeper:
         if len(self._kept) > len(self._this_step):
             self._kept = dict(self._this_step)  # modules that are gone must not be kept alive
         self._roots, self._this_step, self._size_bytes = set(), {}, 0
+
+    def release(self) -> None:
+        """Forget the buffers of modules that were not called in this step."""
+        self._kept = dict(self._this_step)
 
     def as_now(self) -> list[KeptBuffer]:
         """The same buffers as they are now, for putting them back to this."""

@@ -66,6 +66,9 @@ class StepObserver:
     def updated(self, stream: Stream) -> None:
         """All optimizers of ``stream`` have stepped."""
 
+    def stream_done(self, stream: Stream) -> None:
+        """The script has let go of the optimizers of ``stream``: it makes no step any more."""
+
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
 
@@ -136,6 +139,10 @@ class CompositeObserver(StepObserver):
     def updated(self, stream: Stream) -> None:
         self._first.updated(stream)
         self._guest.updated(stream)
+
+    def stream_done(self, stream: Stream) -> None:
+        self._first.stream_done(stream)
+        self._guest.stream_done(stream)
 
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         self._first.incident(stream, folder, bundle)

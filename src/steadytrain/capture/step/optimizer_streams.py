@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -88,12 +89,13 @@ class StepInProgress:
 class Stream:
     """The steps of one optimizer, or of several that step together after the same backward.
 
-    ``began`` is the step of the earlier run that this one goes on after, 0 where it goes on from none.
+    ``began`` is the step of the earlier run that this one goes on after, 0 where it goes on from none. Optimizers are
+    held weakly; ``last_facts`` is what was known of model and optimizers when another optimizer was made.
     """
 
     name: str
     history: History
-    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    joined: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)
     parameters: list[Tensor] = field(default_factory=list)
     signature: tuple[int, ...] = ()
     model: Model | None = None
@@ -106,6 +108,23 @@ class Stream:
     pending: Measurement | None = None
     updating: bool = False
     joint: JointSteps | None = None
+    last_facts: dict[str, Any] | None = None
+
+    def join(self, optimizer: torch.optim.Optimizer) -> None:
+        """``optimizer`` steps in this stream from now on."""
+        self.joined.append(weakref.ref(optimizer))
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Those that the script still has, in the order in which they joined."""
+        return [optimizer for held in self.joined if (optimizer := held()) is not None]
+
+    def release(self) -> None:
+        """The script has let go of the optimizers: no step follows, and the model is the script's to free."""
+        if self.instruments is not None:
+            self.instruments.release()
+        self.joined, self.parameters, self.signature = [], [], ()
+        self.model, self.joint, self.pending, self.updating = None, None, None, False
 
     @property
     def together(self) -> bool:

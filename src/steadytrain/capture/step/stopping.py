@@ -82,7 +82,7 @@ class Stopping:
         batch, term = self._watcher.seen.micro_batches[-1], self._watcher.seen.losses[-1]
         parameters = {
             plain_name(name): parameter
-            for root in self._watcher.modules.called.values()
+            for root in self._watcher.modules.called
             for name, parameter in root.named_parameters()
         }
         incident_context = IncidentContext(
@@ -91,7 +91,7 @@ class Stopping:
             losses=[term],
             loss_finite=False,
             parameters=parameters,
-            roots=list(self._watcher.modules.called.values()),
+            roots=self._watcher.modules.called,
             buffers=self._watcher.buffers,
             fetched=(),
             loop=loop_lines(batch.frames, term.frames),

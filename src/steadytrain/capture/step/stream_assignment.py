@@ -1,12 +1,16 @@
 """Which stream of steps an optimizer belongs to, and the names of its parameters.
 
 One optimizer makes a stream; several that step after the same backward make one together, which the first of them
-leads. Not here: what a stream holds (``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
+leads. A script that makes another optimizer may be done with the ones before: from then on they are held weakly, and a
+stream whose optimizers are gone is released, so that a sweep frees every model. Not here: what a stream holds
+(``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -31,11 +35,41 @@ class StreamAssignment:
         self._begin = begin
         self._modules = modules
         self._note = note
-        self._stream_of: dict[int, Stream] = {}
+        self._stream_of: dict[int, tuple[weakref.ref[torch.optim.Optimizer], Stream]] = {}
+        self._held: list[torch.optim.Optimizer] = []
+        self._loose: list[Stream] = []
         self._stepped: tuple[Stream, StepInProgress] | None = None
 
     def stream_of(self, optimizer: torch.optim.Optimizer) -> Stream | None:
-        return self._stream_of.get(id(optimizer))
+        held, stream = self._stream_of.get(id(optimizer), (None, None))
+        return stream if held is not None and held() is optimizer else None
+
+    def loosen(self, facts_of: Callable[[Stream], dict[str, Any]]) -> None:
+        """Another optimizer was made: those that have stepped are the script's alone to hold.
+
+        Until then they are held, since a script that comes to its end often has no model any more where the run is
+        closed; for the same reason ``facts_of`` each stream are kept as they stand now.
+        """
+        loose = {id(stream): stream for one in self._held if (stream := self.stream_of(one)) is not None}
+        for stream in loose.values():
+            stream.last_facts = facts_of(stream)
+        self._loose = [*(stream for stream in self._loose if id(stream) not in loose), *loose.values()]
+        self._held.clear()
+
+    def take_done(self) -> list[Stream]:
+        """The streams whose optimizers the script has let go of since; each once."""
+        if not self._loose:
+            return []
+        done = [stream for stream in self._loose if not stream.optimizers]
+        self._loose = [stream for stream in self._loose if stream.optimizers]
+        if self._stepped is not None and any(stream is self._stepped[0] for stream in done):
+            self._stepped = None
+        self._stream_of = {key: (held, stream) for key, (held, stream) in self._stream_of.items() if held() is not None}
+        return done
+
+    def _put(self, optimizer: torch.optim.Optimizer, stream: Stream) -> None:
+        stream.join(optimizer)
+        self._stream_of[id(optimizer)] = (weakref.ref(optimizer), stream)
 
     def stepped(self, stream: Stream, seen: StepInProgress) -> None:
         """``stream`` has made its step: what another optimizer may still belong to."""
@@ -45,15 +79,16 @@ class StreamAssignment:
         self, optimizer: torch.optim.Optimizer, seen: StepInProgress, *, saw_loss: bool, skipped: bool
     ) -> tuple[Stream | None, StepInProgress]:
         """The stream that ``optimizer`` steps for, None when another led this step already; and what was seen of it."""
-        stream = self._stream_of.get(id(optimizer))
+        if not any(one is optimizer for one in self._held):
+            self._held.append(optimizer)
+        stream = self.stream_of(optimizer)
         fresh = bool(seen.losses)
         if stream is None:
             led, rest = self._stepped or (None, StepInProgress())
             same_step = saw_loss and not seen.micro_batches
             if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
-                    led.optimizers.append(optimizer)
-                    self._stream_of[id(optimizer)] = led
+                    self._put(optimizer, led)
                     return None, seen
                 seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
@@ -63,9 +98,8 @@ class StreamAssignment:
                     f"the run goes on from step {stream.began}, but its {type(optimizer).__name__} has no moments: its "
                     "state was not loaded, they begin at zero"
                 )
-            stream.optimizers.append(optimizer)
+            self._put(optimizer, stream)
             self.streams.append(stream)
-            self._stream_of[id(optimizer)] = stream
             return stream, seen
         followed = saw_loss or optimizer is not stream.optimizers[0]
         if len(stream.optimizers) > 1 and not fresh and followed:
@@ -84,7 +118,7 @@ class StreamAssignment:
         if signature == stream.signature:
             return
         stream.parameters = optimizer_parameters(stream.optimizers)
-        model = name_parameters(list(self._modules.called.values()), stream.parameters)
+        model = name_parameters(self._modules.called, stream.parameters)
         if model.nameless or stream.model is None:
             found = find_model(stream.parameters)
             if found.roots:

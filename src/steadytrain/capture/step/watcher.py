@@ -19,7 +19,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.hooks.patches import MISSING, Patches
 from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehearsal
+from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.incident.script_failure import keep_evidence
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.step.data_wait import DataWait
+from steadytrain.capture.step.dataset_numbers import DatasetNumbers
 from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.input_recorder import BatchRing, BufferKeeper, MicroBatch, RandomState, record_call
 from steadytrain.capture.step.loss import loss_term, scalar_outputs
@@ -98,12 +101,12 @@ class Watcher:
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._closed = False
-        self._datasets: dict[int, int] = {}
+        self.datasets = DatasetNumbers()
         self.modules = HookedModules(self)
         self.leading = StreamAssignment(self.recorder.begin_stream, self.modules, self._note)
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self.seen = StepInProgress()
-        self.scalers: dict[int, Any] = {}
+        self.scalers: MutableMapping[int, Any] = weakref.WeakValueDictionary()
         self.observer = observer or recorder_of(settings, self._note, recording=rehearsal is None)
         self.observer.scalers = self.scalers
         self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
@@ -131,16 +134,23 @@ class Watcher:
         """One more that is told of every step, and changes nothing."""
         self.observer = CompositeObserver(self.observer, guest)
 
-    def read_by_number(self, number: int) -> int | None:
-        """The ``id`` of the data set that is the ``number``-th that the script reads from."""
-        return next((key for key, known in self._datasets.items() if known == number), None)
-
     # -- what the script does --------------------------------------------------------------------------------------
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         if self._mine():
+            with self.guard.part("letting go of earlier models"):
+                self.leading.loosen(lambda stream: script_facts(stream, list(stream.roots())))
+                self._release_done()
             with self.guard.part("finding the model"):
                 self.modules.watch_model(find_model(optimizer_parameters([optimizer])))
+
+    def _release_done(self) -> None:
+        """Hold nothing any more of models that the script has let go of."""
+        for stream in self.leading.take_done():
+            self.ring.release(list(stream.roots()))
+            self.buffers.release()
+            self.observer.stream_done(stream)
+            stream.release()
 
     def watch_model(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """A model, and an optimizer if there is one, that are there already."""
@@ -196,10 +206,10 @@ class Watcher:
         if self._rerun is None:
             self._data_wait.begins(iterator)
             with self.guard.part("following the data loader"):
-                batch = self.observer.fetch_begins(self._dataset_number(iterator))
+                batch = self.observer.fetch_begins(self.datasets.number_of(iterator))
             return batch  # noqa: RET504 (as below)
         with self.guard.part("one more lap"):
-            batch = self._rerun.fetch(self._dataset_number(iterator))
+            batch = self._rerun.fetch(self.datasets.number_of(iterator))
         return batch  # noqa: RET504 (a guarded part may end without it)
 
     def samples_drawn(self, iterator: Any, indices: Any) -> None:
@@ -217,10 +227,10 @@ class Watcher:
                 if samples is not None:
                     self.observer.drawn(samples)
         if len(self.seen.fetched) < FETCHED_MAX:
-            self.seen.fetched.append((self._dataset_number(iterator), batch))
+            self.seen.fetched.append((self.datasets.number_of(iterator), batch))
         other = MISSING
         with self.guard.part("recording what was fetched"):
-            other = self.observer.fetched(self._dataset_number(iterator), batch)
+            other = self.observer.fetched(self.datasets.number_of(iterator), batch)
         return other  # noqa: RET504 (as above)
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -234,6 +244,8 @@ class Watcher:
             with self._own_time, self.guard.part("keeping the buffers"):
                 self.buffers.keep(module)
         if outermost and training:
+            with self._own_time, self.guard.part("letting go of earlier models"):
+                self._release_done()
             with self._own_time, self.guard.part("recording the batch"):
                 if self._rerun is not None:
                     changed = self._rerun.forward_begins(module, args, kwargs)
@@ -260,7 +272,7 @@ class Watcher:
             return
         with self.guard.part("recording the batch"):
             if call is not None:
-                self.modules.called.setdefault(id(module), module)
+                self.modules.note_training_call(module)
                 call.scalar_outputs.update(scalar_outputs(output))
                 self._logits = self._logits or logits_dtype(output)
                 if len(self.seen.micro_batches) < MICRO_BATCHES_MAX and self.seen.size_bytes < MICRO_BYTES_MAX:
@@ -307,7 +319,7 @@ class Watcher:
             return
         stream = self.streams[0]
         with self.guard.part("forgetting gradients that are thrown away"):
-            if [owner] != stream.optimizers and (stream.model is None or (owner,) != stream.model.roots):
+            if stream.optimizers != [owner] and (stream.model is None or (owner,) != stream.model.roots):
                 return
             self.seen.gradients_zeroed()
 
@@ -660,11 +672,6 @@ class Watcher:
             yield
         finally:
             self._in_backward, self._busy = in_backward, False
-
-    def _dataset_number(self, iterator: Any) -> int:
-        """Data sets are told apart by the order in which the script first reads from them."""
-        dataset = getattr(iterator, "_dataset", None)
-        return self._datasets.setdefault(id(dataset), len(self._datasets))
 
     def _note(self, note: str) -> None:
         if note not in self.notes:

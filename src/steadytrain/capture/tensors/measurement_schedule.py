@@ -165,6 +165,13 @@ class MeasurementSchedule:
         while self._waiting:
             self._read(self._waiting.pop(0))
 
+    def release(self) -> None:
+        """No step follows: record what is on its way, and hold no tensor or module of the model any more."""
+        self.finish()
+        self._tensors, self._measured = None, ()
+        if self._activations is not None:
+            self._activations.remove()
+
     def _read(self, underway: Underway) -> None:
         with self._guard.part("recording what was measured"):
             if underway.tensors is not None:

@@ -139,6 +139,7 @@ class Activations:
     def remove(self) -> None:
         """Take everything out for good; what was measured is dropped."""
         self._disarm()
+        self._places, self._paths = [], {}
         while self._traced:
             self._traced.popitem()[1]()
         if self._slots is not None:
