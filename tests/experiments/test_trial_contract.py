@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import steadytrain.experiments.trials
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.outcome_files import Finished, trials_folder
 from steadytrain.experiments.specs import Change, Entry, NotApplicable, Outcome, ProbeSeen, Spec, StepSeen, Verdict
+from steadytrain.experiments.trial import KINDS
 from steadytrain.experiments.trial_catalog import summary, trial, trials
 from trial_cases import finite_case
 
@@ -61,11 +61,12 @@ def test_the_key_is_of_everything_in_a_spec() -> None:
 
 
 def test_every_trial_is_documented_and_found_by_its_name() -> None:
-    files = {file.stem.replace("_", "-") for file in Path(str(steadytrain.experiments.trials.__path__[0])).glob("*.py")}
+    assert len({one.name for one in trials()}) == len(trials())
     for one in trials():
-        assert one.name in files
         assert trial(one.name) is one
-        text = inspect.getdoc(type(one)) or ""
+        text = inspect.getdoc(one) or ""
+        assert {*one.removes.split(), *one.either.split()} <= set(KINDS), one.name
+        assert not {*one.removes.split()} & {*one.either.split()}, one.name
         assert summary(one).endswith("."), one.name
         for section in ("Changes:", "Tells:", "Beware:"):
             assert re.search(rf"^{section}\n    \S", text, re.MULTILINE), (one.name, section)

@@ -27,9 +27,7 @@ def command(as_json: bool, name: str | None) -> None:
         click.echo(_one(name, as_json=as_json).rstrip("\n"))
         return
     symptoms = [(entry.name, entry.summary) for entry in catalog.explanations()]
-    causes = [
-        (known, cause_catalog.explanation_of(known, cause).summary) for known, cause in cause_catalog.causes().items()
-    ]
+    causes = [(known, cause_catalog.explanation(known).summary) for known in cause_catalog.causes()]
     checks, of_data = check_pages(), data_pages()
     failed = (*catalog.broken(), *cause_catalog.broken())
     if as_json:

@@ -51,7 +51,7 @@ def command(
     from steadytrain.diagnosis.answer_files import open_story
     from steadytrain.experiments import result_table
     from steadytrain.experiments.facts import read_facts
-    from steadytrain.experiments.specs import NotApplicable
+    from steadytrain.experiments.specs import UNCHANGED, NotApplicable
     from steadytrain.experiments.trial_catalog import trials
     from steadytrain.trial_runs.trial_session import How, run_named
 
@@ -74,7 +74,7 @@ def command(
     verdicts, outcomes = run_named(path, case, names, how)
     result = result_table.document(str(path), case, verdicts, outcomes)
     click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))
-    return 0 if any(one.ran for one in outcomes.get("unchanged", [])) else CANNOT_TELL_STATUS
+    return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS
 
 
 def source_of(incident: str | None, runs_dir: Path) -> Path:

@@ -107,7 +107,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One line of the table of trials; ``effect`` is one of ``trials.contract.EFFECTS``."""
+    """One line of the table of trials; ``effect`` is one of ``experiments.specs.EFFECTS``."""
 
     trial: str
     effect: str

@@ -103,9 +103,10 @@ class Cause(ABC):
 
     ``base_rate`` is how common it is relative to the others before anything is known: threads of the survey that the
     project rests on, in which counts rank causes and do not measure prevalence. ``rivals`` look the same at first sight
-    and are told apart by trials; the relation is symmetric. ``expects`` names what each trial does if this is the
-    cause; a trial that is not named persists. Any of ``confirming`` that removes the symptom is the proof, provided
-    that none of ``spared`` does: those are what the rivals would be cured by.
+    and are told apart by trials; of two rivals one declares the other, and the relation holds both ways. ``expects``
+    names what each trial does if this is the cause; a trial that is not named persists. Any of ``confirming`` that
+    removes the symptom is the proof, provided that none of ``spared`` does: those are what the rivals would be cured
+    by.
     """
 
     base_rate: ClassVar[float]

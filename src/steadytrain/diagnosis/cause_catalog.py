@@ -113,12 +113,20 @@ def explanation(name: str) -> CauseExplanation:
     """
     known = causes()
     if name in known:
-        return explanation_of(name, known[name])
+        return explanation_of(name, known)
     hint = nearest(name, known, otherwise="`steadytrain explain` lists all")
     raise UsageError(f"no cause is called {name!r}; {hint}")
 
 
-def explanation_of(name: str, cause: Cause) -> CauseExplanation:
+def rivals_of(name: str, known: Mapping[str, Cause]) -> tuple[str, ...]:
+    """What looks like the cause of this name: the rivals that it declares, then those of ``known`` that declare it."""
+    declared = known[name].rivals
+    return (*declared, *(other for other, one in known.items() if name in one.rivals and other not in declared))
+
+
+def explanation_of(name: str, known: Mapping[str, Cause]) -> CauseExplanation:
+    """The explanation of one of the ``known`` causes."""
+    cause = known[name]
     summary, sections = split_docstring(inspect.cleandoc(type(cause).__doc__ or ""))
     return CauseExplanation(
         name=name,
@@ -126,7 +134,7 @@ def explanation_of(name: str, cause: Cause) -> CauseExplanation:
         means=sections.get("Means", ""),
         causes=sections.get("Causes", ""),
         next=sections.get("Next", ""),
-        rivals=cause.rivals,
+        rivals=rivals_of(name, known),
         confirmed_by=cause.confirming,
         spared=cause.spared,
         interventions=cause.interventions,
@@ -137,7 +145,7 @@ def explanation_of(name: str, cause: Cause) -> CauseExplanation:
 
 def catalog_page() -> str:
     """The page ``docs/causes.md``: every shipped cause, in Markdown."""
-    entries = [explanation_of(name, cause) for name, cause in shipped().items()]
+    entries = [explanation_of(name, shipped()) for name in shipped()]
     lines = [
         "<!-- Generated from the causes' docstrings. To write it anew:",
         "python -c 'from steadytrain.diagnosis.cause_catalog import catalog_page; print(catalog_page(), end=\"\")'"

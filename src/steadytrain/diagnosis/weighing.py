@@ -14,7 +14,7 @@ from typing import Literal
 
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.diagnosis.cause import Cause, Expectation, Signature
-from steadytrain.diagnosis.trial_effects import ALIKE
+from steadytrain.diagnosis.trial_effects import alike
 from steadytrain.experiments.specs import Verdict
 
 UNKNOWN_SHARE = 0.1
@@ -70,5 +70,5 @@ def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain]) -> float
     kinds: dict[str, list[float]] = {}
     for trial, outcome in sorted(outcomes.items()):
         expected: Expectation = "either" if cause is None else cause.expected(trial)
-        kinds.setdefault(ALIKE.get(trial, trial), []).append(math.log(chance(outcome, expected)))
+        kinds.setdefault(alike(trial), []).append(math.log(chance(outcome, expected)))
     return sum(sum(logs) / len(logs) for logs in kinds.values())

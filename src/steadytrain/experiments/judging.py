@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.specs import Effect, Outcome, Verdict
+from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 
 REMOVED_SHARE = 0.25
 """Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""
@@ -115,7 +115,7 @@ def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequenc
 
 def unchanged(controls: Sequence[Outcome]) -> Outcome | None:
     """The unchanged replay among the controls, where it ran."""
-    return next((one for one in controls if one.ran and one.spec.trial == "unchanged"), None)
+    return next((one for one in controls if one.ran and one.spec.trial == UNCHANGED), None)
 
 
 def not_run(trial: str, outcomes: Sequence[Outcome], otherwise: str = "nothing was run") -> Verdict:

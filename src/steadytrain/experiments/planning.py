@@ -41,11 +41,6 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
     return (Spec(trial.name, 0, None, case.own_schedule(count), changes),)
 
 
-def of_several_ranks(case: Case, alone: str, why: str) -> NotApplicable:
-    """Of a trial that only several ranks could show, and that cannot be run with them: why not, or that it is none."""
-    return NotApplicable(alone if case.facts.get("ranks", 1) == 1 else why)
-
-
 def in_half(case: Case) -> bool:
     """Whether anything is computed in 16 bits; True as well where that is not known."""
     autocast, dtypes = case.facts.get("autocast_dtype"), case.facts.get("parameter_dtypes")
@@ -66,3 +61,6 @@ def suspect_module(case: Case) -> str | None:
 
 OWN_S_MAX = 120.0
 """Longest time of a trial that begins with the script itself."""
+
+REWARM_STEPS = 10
+"""As in the measured matrix, whose incident came ten steps after the snapshot: of ``reset-moments`` and its control."""

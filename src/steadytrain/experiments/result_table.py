@@ -8,7 +8,7 @@ from typing import Any
 from steadytrain.core.model import number_to_json
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import shows
-from steadytrain.experiments.specs import Outcome, Verdict
+from steadytrain.experiments.specs import UNCHANGED, Outcome, Verdict
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.trials/1"
@@ -20,7 +20,7 @@ def document(
 ) -> dict[str, Any]:
     """The ``steadytrain.trials/1`` document; controls first."""
     controls = [one for name, those in outcomes.items() if trial(name).control for one in those if one.ran]
-    unchanged = next((one for one in controls if one.spec.trial == "unchanged"), None)
+    unchanged = next((one for one in controls if one.spec.trial == UNCHANGED), None)
     shown, what = shows(case, unchanged, controls) if unchanged is not None else (False, "it was not run")
     return {
         "schema": SCHEMA,
@@ -61,7 +61,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _ordered(verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:
-    return sorted(verdicts.items(), key=lambda item: (not trial(item[0]).control, item[0] != "unchanged"))
+    return sorted(verdicts.items(), key=lambda item: (not trial(item[0]).control, item[0] != UNCHANGED))
 
 
 def _row(name: str, verdict: Verdict, outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 ::
 
-    Trial.plan(case) -> Specs ── run elsewhere (lab/trials) ──► Outcomes ── Trial.judge(controls, outcomes) -> Verdict
+    Trial.plan(case) -> Specs ── run elsewhere (trial_runs) ──► Outcomes ── Trial.judge(controls, outcomes) -> Verdict
 
 A spec says all that a process needs to run it: where to begin, which recorded step is fed at which place, and what is
 changed. It holds no path and no tensor, so it can be hashed, sent to another machine and compared. Every type becomes
@@ -39,7 +39,7 @@ EFFECTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is different. ``kind`` names a file in ``lab/trials/changes``, which checks ``values``."""
+    """One thing that is different. ``kind`` names a class in ``trial_runs/changes``, which checks ``values``."""
 
     kind: str
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -166,6 +166,9 @@ class ProbeSeen:
 
 OWN_TARGETS = "the targets are the script's own, and stayed as they were"
 """In the notes of a trial that gave the model other inputs, of a loss that the script computes."""
+
+UNCHANGED = "unchanged"
+"""The trial that changes nothing: the control that every other is judged against."""
 
 NO_TIME_LEFT = "the budget of time was spent before it could be begun"
 """Why a trial did not run that would have run with more time."""

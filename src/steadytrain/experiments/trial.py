@@ -1,29 +1,62 @@
-"""What a trial promises: a plan for a case, and a verdict on what came of it. Its values are in ``specs``."""
+"""What a trial promises: it plans specs for a case, and judges what came of them.
+
+A trial is a final class in ``experiments/trials/`` where it has logic of its own, or a row in ``experiments/
+trial_tables/`` where it only makes a change (``trial_rows``). A package of your own offers either under the entry-point
+group ``steadytrain.trials``. Not here: the values that it plans and judges (``specs``), and how it is run
+(``steadytrain.trial_runs``).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 from steadytrain.core.plugins import kebab
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
 
+KINDS: Mapping[str, str] = {
+    "data": "one batch does the harm",
+    "rate": "steps are too long",
+    "moments": "the optimizer's moments lag behind its gradients",
+    "state": "the optimizer's state is not that of its weights",
+    "logits": "attention logits grow",
+    "half": "16 bits are too few",
+    "kernel": "compiled code or a kernel computes something else",
+    "transient": "it does not come again",
+    "ranks": "ranks do not train together",
+    "shift": "the data changed and stays so",
+    "operation": "an operation meets its singular point",
+    "script": "a fault in the script itself, which its own trial mends",
+}
+"""Kinds of causes. A trial names those that it acts on; a cause names its own kind, and its exceptions."""
+
 
 class Trial(ABC):
-    """One file each in ``steadytrain/experiments/trials/``; found by being there. Subclasses are final and have no
-    state.
+    """The contract. Subclasses are final and have no state.
 
     The docstring is the documentation: a first sentence, then ``Changes`` (what is different), ``Tells`` (which causes
-    it speaks for and against) and ``Beware`` (what else it changes). ``control`` is True of the unchanged and the
-    perturbed replays: they show how often the symptom comes by itself.
+    it speaks for and against) and ``Beware`` (what else it changes).
     """
 
-    control: ClassVar[bool] = False
-    fix: ClassVar[int] = 0
+    control: bool = False
+    """Whether it shows how often the symptom comes without a change that matters (unchanged, perturbed)."""
+
+    fix: int = 0
     """The ``repeat`` of the spec that is the change as a fix; others of the plan are there to compare with."""
+
+    removes: str = ""
+    """The ``KINDS`` of causes whose symptom it removes, separated by spaces."""
+
+    either: str = ""
+    """The ``KINDS`` of which it may remove the symptom or not; of all others the symptom persists."""
+
+    alike: str = ""
+    """A group of trials that change nearly the same thing (``smaller steps``): together they count as one."""
+
+    other_loss: bool = False
+    """Whether it changes what the loss measures: how far that falls cannot be compared with the control's fall."""
 
     @property
     def name(self) -> str:

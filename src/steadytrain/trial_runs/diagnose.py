@@ -4,7 +4,7 @@
 
     open ──► survey ──► signatures ──► control and first trials ──► verdicts ──► weigh ──► next trials ... ──► answer
 
-What runs a script does so in processes of its own (``lab/survey``, ``lab/trials``); the thinking is
+What runs a script does so in processes of its own (``survey``, ``trial_runs``); the thinking is
 ``steadytrain.diagnosis``, which is pure. Finished trials and the survey lie beside the incident and are not made
 again, so a diagnosis that was cut off goes on where it stopped, and one made again gives the same answer. Torch-free.
 """
@@ -25,13 +25,12 @@ from steadytrain.diagnosis.opening import as_recorded, looked
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import surveyed
 from steadytrain.diagnosis.trial_choice import choose, cost, leading
-from steadytrain.diagnosis.trial_effects import OTHER_LOSS
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.specs import NO_TIME_LEFT, Effect, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, Effect, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trials
 from steadytrain.replay.failing_step import check_launch
@@ -50,7 +49,6 @@ SURVEY_WAIT_S = 300.0
 CONTROL_S_MIN = 30.0
 """The first round is begun within so many seconds though the survey took all the time: without it nothing is known."""
 
-CONTROL = "unchanged"
 OWN_BATCH = "own batch was used"
 """In the note of a trial that was to feed other batches and could not: it was no trial."""
 
@@ -102,7 +100,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
             close_pools()
     elif surveyed(bench.case):
         bench.control = looked(bench.case.facts)
-    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != CONTROL, one.trial))
+    order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != UNCHANGED, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
     try:
@@ -188,15 +186,15 @@ def _suspects(case: Case) -> tuple[Suspect, ...]:
 
 def _try(bench: _Bench) -> None:
     """Rounds of trials, until a cause is proven, nothing is worth a trial, or the time is spent."""
-    if CONTROL not in bench.plans:
-        bench.control = Control(False, False, None, bench.refused.get(CONTROL, "there is nothing to begin from"))
+    if UNCHANGED not in bench.plans:
+        bench.control = Control(False, False, None, bench.refused.get(UNCHANGED, "there is nothing to begin from"))
         return
     try:
         check_launch(moved_environment(bench.case.environment, Moved.parse(bench.request.moved)))
     except UsageError as error:
         bench.control = Control(False, False, None, str(error))
         return
-    _run(bench, (CONTROL, *_next(bench, count=ROUND_TRIALS - 1)))
+    _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
     for _ in range(ROUNDS_MAX):
         if bench.spent or not bench.control.shown or _proven(bench):
             return
@@ -212,7 +210,7 @@ def _try(bench: _Bench) -> None:
 def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     belief = weigh(bench.suspects, bench.verdicts.values())
     waiting = {trial: cost(specs) for trial, specs in bench.plans.items() if trial not in bench.outcomes}
-    waiting.pop(CONTROL, None)
+    waiting.pop(UNCHANGED, None)
     by_name = {suspect.name: suspect for suspect in bench.suspects}
     needs = [
         trial
@@ -235,7 +233,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
         bench.request.source,
         specs,
         workers=bench.request.workers,
-        budget_s=max(CONTROL_S_MIN if CONTROL in names else 0.0, bench.until - bench.clock()),
+        budget_s=max(CONTROL_S_MIN if UNCHANGED in names else 0.0, bench.until - bench.clock()),
         tell=bench.tell,
         moved=bench.request.moved,
         engine=bench.request.engine,
@@ -250,7 +248,7 @@ def _put_back(bench: _Bench, names: Sequence[str]) -> None:
     late = [name for name in names if any(one.why_not == NO_TIME_LEFT for one in bench.outcomes[name])]
     bench.spent = bench.spent or bool(late)
     for name in late:
-        if name != CONTROL:
+        if name != UNCHANGED:
             del bench.outcomes[name]
 
 
@@ -275,7 +273,7 @@ def _judge(bench: _Bench) -> None:
 
 
 def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
-    runs = bench.outcomes.get(CONTROL, [])
+    runs = bench.outcomes.get(UNCHANGED, [])
     first = next((one for one in runs if one.ran), None)
     if first is None:
         why = next((one.why_not for one in runs if one.why_not), None)
@@ -287,24 +285,24 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
-    if trial.name != CONTROL:
+    if trial.name != UNCHANGED:
         other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
         if other is not None and all(one.ran for one in outcomes):
             return Verdict(trial.name, "not-run", why=other)
         judged = trial.judge(bench.case, controls, outcomes)
-        if bench.case.aim == "progress" and trial.name in OTHER_LOSS and judged.effect in ("removed", "persists"):
+        if bench.case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
             why = f"{judged.why}; its loss is another one, so that says nothing"
             return Verdict(trial.name, "inconclusive", {}, why)
         return judged
     if not bench.control.ran:
-        return Verdict(CONTROL, "not-run", why=bench.control.note)
+        return Verdict(UNCHANGED, "not-run", why=bench.control.note)
     exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
     judged = trial.judge(bench.case, controls, outcomes)
     # To the last bit is as recorded, symptom included, whether or not the probes show it.
     effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
     if effect == "removed" and not measures(bench.case):
         effect = "inconclusive"
-    return Verdict(CONTROL, effect, judged.numbers, f"{exact}{bench.control.note}")
+    return Verdict(UNCHANGED, effect, judged.numbers, f"{exact}{bench.control.note}")
 
 
 def _proven(bench: _Bench) -> bool:
@@ -331,7 +329,7 @@ def _absent(bench: _Bench) -> list[Verdict]:
         for trial in (*suspect.cause.confirming, *suspect.cause.spared)
     }
     return [
-        Verdict(name, "not-run", why=bench.refused[name]) for name in sorted(wanted & set(bench.refused) - {CONTROL})
+        Verdict(name, "not-run", why=bench.refused[name]) for name in sorted(wanted & set(bench.refused) - {UNCHANGED})
     ]
 
 

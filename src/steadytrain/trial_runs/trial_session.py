@@ -10,13 +10,13 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
-from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import trial, trials
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode
 from steadytrain.trial_runs import run_trials
 
-CONTROLS = ("unchanged", "perturbed", "other-seed")
+CONTROLS = (UNCHANGED, "perturbed", "other-seed")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import fact, holds, measured, quiet, ruled_out, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,7 +35,7 @@ class AccumulationScaling(Cause):
 
     base_rate = 12.0
     rivals = ("learning-rate-too-high", "missing-zero-grad")
-    expects = column("script", removed=("accumulation-mean",), either=("accumulation-one",))
+    expects = like("script", removed=("accumulation-mean",), either=("accumulation-one",))
     confirming = ("accumulation-mean", "accumulation-one")
     spared = ("drop-batch", "float32")
     interventions = (

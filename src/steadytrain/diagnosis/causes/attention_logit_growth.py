@@ -18,7 +18,7 @@ from steadytrain.diagnosis.signs import (
     surveyed,
     symptom,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -44,8 +44,8 @@ class AttentionLogitGrowth(Cause):
     """
 
     base_rate = 10.0
-    rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift", "embedding-gradient-spike")
-    expects = column("logits")
+    rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift")
+    expects = like("logits")
     confirming = ("attention-softcap", "qk-clip")
     spared = ("drop-batch", "beta2-lower")
     interventions = (

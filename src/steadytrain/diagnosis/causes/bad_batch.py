@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
 from steadytrain.diagnosis.signs import above, below, listed, quiet, rows_of, ruled_out, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -45,11 +45,8 @@ class BadBatch(Cause):
         "hardware-fault",
         "half-precision-overflow",
         "singular-operation",
-        "fully-masked-attention",
-        "infeasible-target",
-        "no-supervised-tokens",
     )
-    expects = column("data")
+    expects = like("data")
     confirming = ("drop-batch",)
     spared = ("beta2-lower", "float32", "perturbed")
     interventions = (DROP_BATCH, CLEAN_ROWS, CLIP)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
 from steadytrain.diagnosis.signs import above, below, deepened, fact, first_name, listed, measured, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -44,9 +44,8 @@ class BadInitialization(Cause):
         "weight-decay-misuse",
         "tokenizer-mismatch",
         "frozen-parameters",
-        "custom-operation-fault",
     )
-    expects = column("script", removed=("reinitialize",))
+    expects = like("script", removed=("reinitialize",))
     confirming = ("reinitialize",)
     spared = ("drop-batch", "float32")
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import MATH_ATTENTION
 from steadytrain.diagnosis.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,8 +34,8 @@ class CausalLeak(Cause):
     """
 
     base_rate = 9.0
-    rivals = ("label-misalignment", "label-leakage", "repeated-data")
-    expects = column("script", removed=("causal-mask",))
+    rivals = ("label-misalignment",)
+    expects = like("script", removed=("causal-mask",))
     confirming = ("causal-mask",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLIP
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,7 +34,7 @@ class ClipBeforeUnscale(Cause):
 
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "loss-scale-disagreement", "scheduler-misstep")
-    expects = column("script", removed=("unscale-first", "clip"), either=("float32",))
+    expects = like("script", removed=("unscale-first", "clip"), either=("float32",))
     confirming = ("unscale-first", "clip")
     spared = ("drop-batch",)
     interventions = (

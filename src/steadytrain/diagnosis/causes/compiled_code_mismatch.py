@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import EAGER, EXAMPLE
 from steadytrain.diagnosis.signs import equivalence, fact, first_name, listed, measured, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,8 @@ class CompiledCodeMismatch(Cause):
     """
 
     base_rate = 14.0
-    rivals = ("custom-operation-fault", "hardware-fault", "nondeterminism")
-    expects = column("kernel")
+    rivals = ("custom-operation-fault", "hardware-fault")
+    expects = like("kernel")
     confirming = ("eager",)
     spared = ("float32", "learning-rate-third")
     interventions = (EAGER, EXAMPLE)

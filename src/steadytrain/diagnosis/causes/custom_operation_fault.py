@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import EXAMPLE, MATH_ATTENTION
 from steadytrain.diagnosis.signs import equivalence, fact, layer_of, listed, operation, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -41,7 +41,7 @@ class CustomOperationFault(Cause):
         "learning-rate-too-high",
         "bad-initialization",
     )
-    expects = column("kernel", removed=("reference-operation",), either=("math-attention",))
+    expects = like("kernel", removed=("reference-operation",), either=("math-attention",))
     confirming = ("reference-operation", "math-attention")
     spared = ("learning-rate-third",)
     interventions = (

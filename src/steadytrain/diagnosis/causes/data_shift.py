@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,15 +34,8 @@ class DataShift(Cause):
     """
 
     base_rate = 5.0
-    rivals = (
-        "bad-batch",
-        "unshuffled-data",
-        "learning-rate-too-high",
-        "second-moment-lag",
-        "forgetting",
-        "scheduler-misstep",
-    )
-    expects = column("shift")
+    rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag")
+    expects = like("shift")
     confirming = ("fresh-data",)
     spared = ("beta2-lower", "drop-batch", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, FRESH_DATA, CLEAN_ROWS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE, NORM
 from steadytrain.diagnosis.signs import fact, layer_of, not_finite, noted, ruled_out, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.core.model import Symptom
@@ -41,10 +41,8 @@ class DeadUnits(Cause):
         "learning-rate-too-low",
         "frozen-parameters",
         "infeasible-target",
-        "detached-graph",
-        "normalization-misuse",
     )
-    expects = column("script", either=("leaky-units", "reinitialize"))
+    expects = like("script", either=("leaky-units", "reinitialize"))
     confirming = ("leaky-units",)
     spared = ("drop-batch", "float32")
     interventions = (

@@ -19,7 +19,7 @@ from steadytrain.diagnosis.signs import (
     symptom,
     when,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -47,7 +47,7 @@ class DetachedGraph(Cause):
 
     base_rate = 6.0
     rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
-    expects = column("script", either=("reattach",))
+    expects = like("script", either=("reattach",))
     confirming = ("reattach",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLIP
 from steadytrain.diagnosis.signs import above, below, fact, layer_of, quiet, ruled_out, seen, surveyed, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,7 +34,7 @@ class EmbeddingGradientSpike(Cause):
     base_rate = 3.0
     rivals = ("second-moment-lag", "attention-logit-growth")
     # Where rare tokens bring it on, other data and limits on the update may help; a lower rate does not have to.
-    expects = column(
+    expects = like(
         "script",
         removed=("embedding-gradient-shrink",),
         either=("beta2-lower", "drop-batch", "fresh-data", "reset-moments", "synthetic-batch", "update-clipping"),

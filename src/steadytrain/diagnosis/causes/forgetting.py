@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Signature
 from steadytrain.diagnosis.interventions import FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import noted, ruled_out, seen, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +33,7 @@ class Forgetting(Cause):
 
     base_rate = 3.0
     rivals = ("data-shift", "unshuffled-data", "stale-optimizer-state")
-    expects = column("shift")
+    expects = like("shift")
     confirming = ("fresh-data",)
     spared = ("drop-batch", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, FRESH_DATA)

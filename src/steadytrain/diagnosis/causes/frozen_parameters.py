@@ -17,7 +17,7 @@ from steadytrain.diagnosis.signs import (
     symptom,
     when,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -53,9 +53,8 @@ class FrozenParameters(Cause):
         "dead-units",
         "label-misalignment",
         "shape-broadcast",
-        "bad-initialization",
     )
-    expects = column("script", removed=("thaw",))
+    expects = like("script", removed=("thaw",))
     confirming = ("thaw",)
     spared = ("learning-rate-up", "learning-rate-third")
     interventions = (Intervention("thaw", 5, "set requires_grad of what should learn", "thaw"),)

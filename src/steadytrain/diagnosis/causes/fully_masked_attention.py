@@ -18,7 +18,7 @@ from steadytrain.diagnosis.signs import (
     ruled_out,
     when,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -44,8 +44,8 @@ class FullyMaskedAttention(Cause):
     """
 
     base_rate = 14.0
-    rivals = ("singular-operation", "half-precision-overflow", "bad-batch", "custom-operation-fault")
-    expects = column("operation", removed=("safe-softmax",), either=("drop-batch", "safe-operation"))
+    rivals = ("singular-operation", "half-precision-overflow", "bad-batch")
+    expects = like("operation", removed=("safe-softmax",), either=("drop-batch", "safe-operation"))
     confirming = ("safe-softmax", "drop-batch")
     spared = ("float32", "learning-rate-third")
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import BFLOAT16, FLOAT32
 from steadytrain.diagnosis.signs import fails, measured, no_half, not_finite, ruled_out, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,15 +34,8 @@ class GradientUnderflow(Cause):
     """
 
     base_rate = 5.0
-    rivals = (
-        "half-precision-overflow",
-        "lost-updates",
-        "learning-rate-too-low",
-        "frozen-parameters",
-        "loss-scale-disagreement",
-        "low-precision-positions",
-    )
-    expects = column("half", removed=("loss-scale-up",))
+    rivals = ("half-precision-overflow", "lost-updates", "learning-rate-too-low")
+    expects = like("half", removed=("loss-scale-up",))
     confirming = ("float32", "loss-scale-up", "bfloat16")
     spared = ("learning-rate-third",)
     interventions = (BFLOAT16, Intervention("raise-loss-scale", 2, "a larger loss scale", "loss-scale-up"), FLOAT32)

@@ -18,7 +18,7 @@ from steadytrain.diagnosis.signs import (
     ruled_out,
     symptom,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -54,10 +54,8 @@ class HalfPrecisionOverflow(Cause):
         "nonfinite-input",
         "loss-scale-disagreement",
         "optimizer-epsilon-underflow",
-        "attention-logit-growth",
-        "output-logit-drift",
     )
-    expects = column("half")
+    expects = like("half")
     confirming = ("float32", "bfloat16")
     spared = ()
     interventions = (

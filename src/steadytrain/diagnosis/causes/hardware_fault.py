@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, operation, quiet, ruled_out, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,8 +32,8 @@ class HardwareFault(Cause):
     """
 
     base_rate = 12.0
-    rivals = ("nondeterminism", "bad-batch", "compiled-code-mismatch", "custom-operation-fault", "rank-divergence")
-    expects = column("transient")
+    rivals = ("nondeterminism",)
+    expects = like("transient")
     confirming = ("unchanged",)
     spared = ()
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import above, fact, listed, measured, ruled_out, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,15 +32,8 @@ class InfeasibleTarget(Cause):
     """
 
     base_rate = 9.0
-    rivals = (
-        "learning-rate-too-low",
-        "dead-units",
-        "bad-batch",
-        "nonfinite-input",
-        "no-supervised-tokens",
-        "loss-function-misuse",
-    )
-    expects = column("script", removed=("scale-targets",), either=("drop-batch", "fresh-data", "synthetic-batch"))
+    rivals = ("learning-rate-too-low", "dead-units", "bad-batch", "nonfinite-input", "no-supervised-tokens")
+    expects = like("script", removed=("scale-targets",), either=("drop-batch", "fresh-data", "synthetic-batch"))
     confirming = ("scale-targets", "drop-batch")
     spared = ("learning-rate-third", "float32")
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
 from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,8 @@ class LabelLeakage(Cause):
     """
 
     base_rate = 3.0
-    rivals = ("causal-leak", "label-misalignment", "repeated-data")
-    expects = column("script", removed=("shuffle-column",))
+    rivals = ("causal-leak",)
+    expects = like("script", removed=("shuffle-column",))
     confirming = ("shuffle-column",)
     spared = ("learning-rate-third",)
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
 from steadytrain.diagnosis.signs import above, equivalence, fact, measured, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,16 +35,8 @@ class LabelMisalignment(Cause):
     """
 
     base_rate = 10.0
-    rivals = (
-        "causal-leak",
-        "label-leakage",
-        "loss-function-misuse",
-        "frozen-parameters",
-        "learning-rate-too-low",
-        "padding-in-loss",
-        "tokenizer-mismatch",
-    )
-    expects = column("script", removed=("shift-labels",))
+    rivals = ("causal-leak", "label-leakage", "loss-function-misuse")
+    expects = like("script", removed=("shift-labels",))
     confirming = ("shift-labels",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("shift-once", 4, "shift labels exactly once", "shift-labels"), CLEAN_ROWS)

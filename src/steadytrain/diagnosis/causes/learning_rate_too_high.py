@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import above, below, holds, jump_of_rate, quiet, ruled_out, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -54,9 +54,8 @@ class LearningRateTooHigh(Cause):
         "custom-operation-fault",
         "dead-units",
         "weight-decay-misuse",
-        "normalization-misuse",
     )
-    expects = column("rate")
+    expects = like("rate")
     confirming = ("learning-rate-third", "learning-rate-tenth")
     spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import HIGHER_RATE
 from steadytrain.diagnosis.signs import above, below, not_finite, quiet, ruled_out, seen, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -48,9 +48,8 @@ class LearningRateTooLow(Cause):
         "detached-graph",
         "parameters-not-in-optimizer",
         "weight-decay-misuse",
-        "normalization-misuse",
     )
-    expects = column(
+    expects = like(
         "script",
         removed=("learning-rate-up",),
         persists=("learning-rate-third", "learning-rate-tenth", "clip", "longer-warmup"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import listed, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,7 +35,7 @@ class LossFunctionMisuse(Cause):
 
     base_rate = 4.0
     rivals = ("label-misalignment", "shape-broadcast", "learning-rate-too-low", "padding-in-loss", "infeasible-target")
-    expects = column("script", removed=("loss-from-logits",))
+    expects = like("script", removed=("loss-from-logits",))
     confirming = ("loss-from-logits",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("loss-from-logits", 5, "give the loss what it takes", "loss-from-logits"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Signature
 from steadytrain.diagnosis.interventions import BFLOAT16, LOSS_SCALE
 from steadytrain.diagnosis.signs import above, fact, listed, one_rank, ruled_out, surveyed, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,14 +32,8 @@ class LossScaleDisagreement(Cause):
     """
 
     base_rate = 2.0
-    rivals = (
-        "half-precision-overflow",
-        "gradient-underflow",
-        "clip-before-unscale",
-        "unsynchronized-gradients",
-        "rank-divergence",
-    )
-    expects = column("half")
+    rivals = ("half-precision-overflow", "gradient-underflow", "clip-before-unscale", "unsynchronized-gradients")
+    expects = like("half")
     confirming = ("float32",)
     spared = ("drop-batch",)
     interventions = (BFLOAT16, LOSS_SCALE)

@@ -17,7 +17,7 @@ from steadytrain.diagnosis.signs import (
     surveyed,
     symptom,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -43,14 +43,8 @@ class LostUpdates(Cause):
     """
 
     base_rate = 9.0
-    rivals = (
-        "learning-rate-too-low",
-        "frozen-parameters",
-        "gradient-underflow",
-        "parameters-not-in-optimizer",
-        "low-precision-positions",
-    )
-    expects = column("half", removed=("master-weights",), either=("learning-rate-up",))
+    rivals = ("learning-rate-too-low", "frozen-parameters", "gradient-underflow", "parameters-not-in-optimizer")
+    expects = like("half", removed=("master-weights",), either=("learning-rate-up",))
     confirming = ("float32", "master-weights")
     spared = ("learning-rate-third",)
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import FLOAT32
 from steadytrain.diagnosis.signs import fact, first_name, listed, not_finite, ruled_out, surveyed
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +33,7 @@ class LowPrecisionPositions(Cause):
 
     base_rate = 9.0
     rivals = ("gradient-underflow", "lost-updates")
-    expects = column("script", removed=("float32-positions",), either=("float32",))
+    expects = like("script", removed=("float32-positions",), either=("float32",))
     confirming = ("float32-positions", "float32")
     spared = ("learning-rate-third",)
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import above, deepened, fact, holds, quiet, ruled_out, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,14 +33,8 @@ class MissingWarmup(Cause):
     """
 
     base_rate = 8.0
-    rivals = (
-        "learning-rate-too-high",
-        "second-moment-lag",
-        "bad-initialization",
-        "stale-optimizer-state",
-        "uninitialized-parameters",
-    )
-    expects = column("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
+    rivals = ("learning-rate-too-high", "second-moment-lag")
+    expects = like("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("longer-warmup",)
     # A warm-up is a smaller rate for a while; where a smaller rate does as well, it is not told which was missing.
     spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,8 +34,8 @@ class MissingZeroGrad(Cause):
     """
 
     base_rate = 4.0
-    rivals = ("learning-rate-too-high", "accumulation-scaling", "stale-optimizer-state")
-    expects = column("script", removed=("zero-grad",), either=("synthetic-batch", "longer-warmup"))
+    rivals = ("learning-rate-too-high",)
+    expects = like("script", removed=("zero-grad",), either=("synthetic-batch", "longer-warmup"))
     confirming = ("zero-grad",)
     spared = ("drop-batch",)
     interventions = (LOWER_RATE, Intervention("zero-grad", 5, "clear gradients after each update", "zero-grad"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import above, fact, measured, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,8 @@ class NoSupervisedTokens(Cause):
     """
 
     base_rate = 16.0
-    rivals = ("singular-operation", "padding-in-loss", "bad-batch", "infeasible-target")
-    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    rivals = ("singular-operation", "padding-in-loss", "bad-batch")
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import ONE_WORKER, SEEDS
 from steadytrain.diagnosis.signs import fact, ruled_out, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,8 @@ class Nondeterminism(Cause):
     """
 
     base_rate = 4.0
-    rivals = ("hardware-fault", "compiled-code-mismatch", "rank-divergence")
-    expects = column("transient", either=("unchanged", "perturbed", "other-seed"))
+    rivals = ("hardware-fault", "compiled-code-mismatch")
+    expects = like("transient", either=("unchanged", "perturbed", "other-seed"))
     confirming = ("deterministic",)
     spared = ()
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,14 +33,8 @@ class NonfiniteInput(Cause):
     """
 
     base_rate = 18.0
-    rivals = (
-        "bad-batch",
-        "singular-operation",
-        "half-precision-overflow",
-        "uninitialized-parameters",
-        "infeasible-target",
-    )
-    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    rivals = ("bad-batch", "singular-operation", "half-precision-overflow", "uninitialized-parameters")
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (DROP_BATCH, CLEAN_ROWS)

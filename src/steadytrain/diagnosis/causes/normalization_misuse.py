@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import above, below, fact, first_name, listed, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,7 +34,7 @@ class NormalizationMisuse(Cause):
 
     base_rate = 7.0
     rivals = ("train-eval-mode", "bad-initialization", "dead-units", "learning-rate-too-high", "learning-rate-too-low")
-    expects = column("script", removed=("layer-norm",), either=("drop-batch",))
+    expects = like("script", removed=("layer-norm",), either=("drop-batch",))
     confirming = ("layer-norm",)
     spared = ("learning-rate-third", "float32")
     interventions = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import EPSILON_DOWN, EPSILON_UP, FLOAT32
 from steadytrain.diagnosis.signs import above, fact, holds, measured, ruled_out, surveyed, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,7 +34,7 @@ class OptimizerEpsilonUnderflow(Cause):
 
     base_rate = 5.0
     rivals = ("half-precision-overflow", "singular-operation", "learning-rate-too-low", "second-moment-lag")
-    expects = column("half", removed=("epsilon-up", "epsilon-down"))
+    expects = like("half", removed=("epsilon-up", "epsilon-down"))
     confirming = ("epsilon-up", "epsilon-down")
     spared = ("learning-rate-third",)
     interventions = (EPSILON_UP, EPSILON_DOWN, FLOAT32)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import fact, measured, ruled_out, seen, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +33,7 @@ class OutputLogitDrift(Cause):
 
     base_rate = 4.0
     rivals = ("attention-logit-growth", "weight-decay-misuse", "half-precision-overflow")
-    expects = column("script", removed=("z-loss",), either=("weight-decay-higher", "float64-loss", "float32"))
+    expects = like("script", removed=("z-loss",), either=("weight-decay-higher", "float64-loss", "float32"))
     confirming = ("z-loss",)
     spared = ("drop-batch", "beta2-lower")
     interventions = (Intervention("z-loss", 5, "a z-loss of 1e-4", "z-loss"), LOWER_RATE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
 from steadytrain.diagnosis.signs import fact, measured, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,8 +34,8 @@ class PaddingInLoss(Cause):
     """
 
     base_rate = 6.0
-    rivals = ("no-supervised-tokens", "loss-function-misuse", "label-misalignment", "repeated-data")
-    expects = column("script", removed=("ignore-padding",))
+    rivals = ("no-supervised-tokens", "loss-function-misuse", "label-misalignment")
+    expects = like("script", removed=("ignore-padding",))
     confirming = ("ignore-padding",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("mask-padding", 4, "ignore labels at padded places", "ignore-padding"), CLEAN_ROWS)

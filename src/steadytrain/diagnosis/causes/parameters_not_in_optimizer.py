@@ -17,7 +17,7 @@ from steadytrain.diagnosis.signs import (
     surveyed,
     symptom,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -43,8 +43,8 @@ class ParametersNotInOptimizer(Cause):
     """
 
     base_rate = 6.0
-    rivals = ("frozen-parameters", "detached-graph", "learning-rate-too-low", "lost-updates", "tied-weights-broken")
-    expects = column("script", removed=("optimize-all",))
+    rivals = ("frozen-parameters",)
+    expects = like("script", removed=("optimize-all",))
     confirming = ("optimize-all",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("optimize-all", 5, "give the optimizer all trainable parameters", "optimize-all"),)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +33,7 @@ class RankDivergence(Cause):
 
     base_rate = 8.0
     rivals = ("unsynchronized-gradients", "hardware-fault", "nondeterminism", "loss-scale-disagreement")
-    expects = column("ranks", removed=("one-rank",))
+    expects = like("ranks", removed=("one-rank",))
     confirming = ("one-rank",)
     spared = ("drop-batch",)
     interventions = (Intervention("broadcast", 4, "broadcast the parameters of one rank"),)

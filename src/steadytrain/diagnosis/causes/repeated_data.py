@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Signature
 from steadytrain.diagnosis.interventions import FRESH_DATA, ONE_WORKER, SEEDS
 from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,7 +35,7 @@ class RepeatedData(Cause):
 
     base_rate = 5.0
     rivals = ("label-leakage", "unshuffled-data", "causal-leak", "padding-in-loss")
-    expects = column("script", removed=("fresh-data",))
+    expects = like("script", removed=("fresh-data",))
     confirming = ("fresh-data",)
     spared = ("learning-rate-third",)
     interventions = (FRESH_DATA, SEEDS, ONE_WORKER)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, fails, holds, ruled_out, seen, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,7 +34,7 @@ class RouterCollapse(Cause):
 
     base_rate = 8.0
     rivals = ()
-    expects = column("script", removed=("balance-router",))
+    expects = like("script", removed=("balance-router",))
     confirming = ("balance-router",)
     spared = ("drop-batch", "learning-rate-third")
     interventions = (Intervention("balance-router", 5, "a balancing loss on the router", "balance-router"),)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,14 +35,8 @@ class SchedulerMisstep(Cause):
     """
 
     base_rate = 12.0
-    rivals = (
-        "learning-rate-too-low",
-        "learning-rate-too-high",
-        "stale-optimizer-state",
-        "data-shift",
-        "clip-before-unscale",
-    )
-    expects = column("script", removed=("constant-learning-rate",), either=("learning-rate-up",))
+    rivals = ("learning-rate-too-low", "learning-rate-too-high", "stale-optimizer-state", "data-shift")
+    expects = like("script", removed=("constant-learning-rate",), either=("learning-rate-up",))
     confirming = ("constant-learning-rate",)
     spared = ("drop-batch", "float32")
     interventions = (

@@ -18,7 +18,7 @@ from steadytrain.diagnosis.signs import (
     symptom,
     when,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -44,18 +44,10 @@ class SecondMomentLag(Cause):
     """
 
     base_rate = 8.0
-    rivals = (
-        "bad-batch",
-        "learning-rate-too-high",
-        "stale-optimizer-state",
-        "data-shift",
-        "missing-warmup",
-        "embedding-gradient-spike",
-        "optimizer-epsilon-underflow",
-    )
+    rivals = ("bad-batch", "learning-rate-too-high", "stale-optimizer-state", "data-shift", "missing-warmup")
     # Cleared some time before it began, the moments have learnt the small gradients again by then; and small is not so
     # small that epsilon counts.
-    expects = column("moments", either=("reset-moments", "epsilon-up"))
+    expects = like("moments", either=("reset-moments", "epsilon-up"))
     confirming = ("beta2-lower", "update-clipping")
     spared = ("drop-batch", "rewarm", "float32")
     interventions = (UPDATE_CLIPPING, BETA2, RESET_MOMENTS, DROP_BATCH)

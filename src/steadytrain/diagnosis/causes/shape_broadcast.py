@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,8 +32,8 @@ class ShapeBroadcast(Cause):
     """
 
     base_rate = 2.0
-    rivals = ("loss-function-misuse", "learning-rate-too-low", "frozen-parameters")
-    expects = column("script", removed=("match-shapes",))
+    rivals = ("loss-function-misuse", "learning-rate-too-low")
+    expects = like("script", removed=("match-shapes",))
     confirming = ("match-shapes",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("match-shapes", 5, "give both sides of the loss one shape", "match-shapes"),)

@@ -18,7 +18,7 @@ from steadytrain.diagnosis.signs import (
     rows_of,
     ruled_out,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -55,9 +55,8 @@ class SingularOperation(Cause):
         "fully-masked-attention",
         "learning-rate-too-high",
         "optimizer-epsilon-underflow",
-        "custom-operation-fault",
     )
-    expects = column("operation", either=("safe-softmax",))
+    expects = like("operation", either=("safe-softmax",))
     confirming = ("safe-operation",)
     spared = ("float32",)
     interventions = (

@@ -19,7 +19,7 @@ from steadytrain.diagnosis.signs import (
     symptom,
     when,
 )
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -53,9 +53,8 @@ class StaleOptimizerState(Cause):
         "missing-warmup",
         "missing-zero-grad",
         "scheduler-misstep",
-        "forgetting",
     )
-    expects = column("state", either=("beta2-lower", "longer-warmup", "learning-rate-third", "learning-rate-tenth"))
+    expects = like("state", either=("beta2-lower", "longer-warmup", "learning-rate-third", "learning-rate-tenth"))
     confirming = ("reset-moments",)
     spared = ("rewarm", "drop-batch", "float32")
     interventions = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,7 +32,7 @@ class TiedWeightsBroken(Cause):
 
     base_rate = 2.0
     rivals = ("parameters-not-in-optimizer",)
-    expects = column("script", removed=("retie",))
+    expects = like("script", removed=("retie",))
     confirming = ("retie",)
     spared = ("learning-rate-third",)
     interventions = (Intervention("retie", 5, "make both one parameter again", "retie"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import above, measured, rows_of, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,7 @@ class TokenOutOfRange(Cause):
     """
 
     base_rate = 9.0
-    rivals = ("tokenizer-mismatch", "uninitialized-parameters")
-    expects = column("data", persists=("learning-rate-third", "learning-rate-tenth"))
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (

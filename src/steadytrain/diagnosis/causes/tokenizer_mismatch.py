@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
 from steadytrain.diagnosis.signs import above, fact, measured, renumbered, ruled_out, surveyed, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -35,7 +35,7 @@ class TokenizerMismatch(Cause):
 
     base_rate = 12.0
     rivals = ("token-out-of-range", "uninitialized-parameters", "bad-initialization", "label-misalignment")
-    expects = column("shift")
+    expects = like("shift")
     confirming = ("fresh-data",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("right-tokenizer", 4, "load the tokenizer that belongs to the weights"), CLEAN_ROWS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,7 @@ class TrainEvalMode(Cause):
     """
 
     base_rate = 3.0
-    rivals = ("normalization-misuse",)
-    expects = column("script", removed=("train-mode",))
+    expects = like("script", removed=("train-mode",))
     confirming = ("train-mode",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("train-mode", 5, "train() before training steps", "train-mode"),)

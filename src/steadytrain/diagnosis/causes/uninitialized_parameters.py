@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import enumerated, fact, first_name, listed, surveyed, symptom, when
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +33,7 @@ class UninitializedParameters(Cause):
 
     base_rate = 10.0
     rivals = ("bad-initialization", "nonfinite-input", "tokenizer-mismatch", "token-out-of-range", "missing-warmup")
-    expects = column("script", removed=("reinitialize",))
+    expects = like("script", removed=("reinitialize",))
     confirming = ("reinitialize",)
     spared = ("drop-batch", "float32")
     interventions = (Intervention("reinitialize", 5, "initialise what was left as it was", "reinitialize"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import SEEDS
 from steadytrain.diagnosis.signs import above, below, fact, fails, holds, measured, not_finite, ruled_out, symptom
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,8 +33,8 @@ class UnshuffledData(Cause):
     """
 
     base_rate = 14.0
-    rivals = ("data-shift", "repeated-data", "learning-rate-too-high", "forgetting")
-    expects = column("shift", removed=("reorder",), persists=("fresh-data",), either=("fresh-data",))
+    rivals = ("data-shift", "repeated-data", "learning-rate-too-high")
+    expects = like("shift", removed=("reorder",), persists=("fresh-data",), either=("fresh-data",))
     confirming = ("reorder",)
     spared = ("learning-rate-third", "float32")
     interventions = (Intervention("shuffle", 4, "shuffle the data", "reorder"), SEEDS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fails, listed, one_rank, ruled_out
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -32,8 +32,8 @@ class UnsynchronizedGradients(Cause):
     """
 
     base_rate = 8.0
-    rivals = ("rank-divergence", "loss-scale-disagreement")
-    expects = column("ranks", removed=("one-rank", "synchronize"))
+    rivals = ("rank-divergence",)
+    expects = like("ranks", removed=("one-rank", "synchronize"))
     confirming = ("synchronize", "one-rank")
     spared = ("drop-batch",)
     interventions = (Intervention("synchronize", 4, "average gradients over ranks", "synchronize"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import WEIGHT_DECAY_LOWER
 from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out
-from steadytrain.diagnosis.trial_effects import column
+from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -34,8 +34,8 @@ class WeightDecayMisuse(Cause):
     """
 
     base_rate = 3.0
-    rivals = ("learning-rate-too-low", "learning-rate-too-high", "bad-initialization", "output-logit-drift")
-    expects = column("script", removed=("weight-decay-none", "weight-decay-lower"))
+    rivals = ("learning-rate-too-low", "learning-rate-too-high")
+    expects = like("script", removed=("weight-decay-none", "weight-decay-lower"))
     confirming = ("weight-decay-none", "weight-decay-lower")
     spared = ("drop-batch", "float32")
     interventions = (

@@ -25,6 +25,10 @@ class Clip(Trial):
         Adam divides the size out again; under Adam only the direction of the clipped step counts less.
     """
 
+    removes = "transient"
+    either = "data rate moments state logits half shift operation script"
+    alike = "smaller steps"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         norm = case.typical("gradient_norm")
         if norm is None or norm <= 0:

@@ -24,6 +24,9 @@ class ConstantLearningRate(Trial):
         A rate that was constant is unchanged by it.
     """
 
+    removes = "transient"
+    either = "rate"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         rate = case.typical("learning_rate")
         if rate is None or rate <= 0:

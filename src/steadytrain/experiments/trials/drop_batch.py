@@ -31,6 +31,9 @@ class DropBatch(Trial):
         One update fewer, or three. A state that is broken already shows the symptom a step later.
     """
 
+    removes = "data transient"
+    either = "moments operation"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":
             return NotApplicable("no single batch is suspect where a run does not get better")

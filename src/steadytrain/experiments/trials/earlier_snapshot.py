@@ -27,6 +27,8 @@ class EarlierSnapshot(Trial):
         More steps until the onset.
     """
 
+    removes = "transient"
+    alike = "control"
     control = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -24,6 +24,9 @@ class EmbeddingGradientShrink(Trial):
         Slower progress of rare words.
     """
 
+    removes = "transient"
+    either = "data rate moments state logits shift operation script"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         # The symptom knows the table, whatever it is called.
         seen = [name for one in case.symptoms if one.name == "embedding-gradient-spike" for name in one.tensors]

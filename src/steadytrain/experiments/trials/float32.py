@@ -24,6 +24,10 @@ class Float32(Trial):
         Other kernels, another speed and other rounding besides the precision.
     """
 
+    removes = "half transient"
+    either = "logits kernel"
+    alike = "numerics"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if not in_half(case):
             return NotApplicable("everything is computed in float32 already")

@@ -24,6 +24,10 @@ class Float32Island(Trial):
         As float32.
     """
 
+    removes = "half transient"
+    either = "logits"
+    alike = "numerics"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         layer = suspect_module(case)
         if layer is None:

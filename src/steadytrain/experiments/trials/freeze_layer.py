@@ -24,6 +24,9 @@ class FreezeLayer(Trial):
         Forward and backward still go through it.
     """
 
+    removes = "transient"
+    either = "data rate moments state logits half kernel shift operation script"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         layer = suspect_module(case)
         if not layer:

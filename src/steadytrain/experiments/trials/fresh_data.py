@@ -29,6 +29,9 @@ class FreshData(Trial):
         Batches that were trained on before give a lower loss; judged on the probes, which are the same in all trials.
     """
 
+    removes = "data transient shift"
+    either = "moments half operation"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         healthy = [step for step in case.healthy_steps() if step not in case.suspects()]
         begin = case.begin

@@ -24,6 +24,8 @@ class IgnorePadding(Trial):
         A token that is padding and means something as well.
     """
 
+    other_loss = True
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         label = case.facts.get("pad_label", case.facts.get("pad_id"))
         if not isinstance(label, int):

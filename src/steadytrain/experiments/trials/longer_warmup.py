@@ -28,6 +28,10 @@ class LongerWarmup(Trial):
         Any smaller rate helps against much; compare with rewarm and learning-rate-third.
     """
 
+    removes = "rate moments state logits transient"
+    either = "data half kernel ranks shift operation script"
+    alike = "smaller steps"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.onset > EARLY_STEPS:
             return NotApplicable(f"the onset at step {case.onset} lies long after a warm-up")

@@ -24,6 +24,9 @@ class LossScaleDown(Trial):
         The scaler lets it grow again.
     """
 
+    removes = "transient"
+    either = "half"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.facts.get("scaler") is False:
             return NotApplicable("there is no gradient scaler")

@@ -24,6 +24,8 @@ class LossScaleUp(Trial):
         May overflow for a few steps, which the scaler skips.
     """
 
+    removes = "transient"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.facts.get("scaler") is False:
             return NotApplicable("there is no gradient scaler")

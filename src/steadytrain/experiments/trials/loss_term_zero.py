@@ -28,6 +28,10 @@ class LossTermZero(Trial):
         Terms that the script writes out itself are not seen.
     """
 
+    removes = "transient"
+    either = "data rate moments state logits half kernel ranks shift operation script"
+    other_loss = True
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         functions = case.facts.get("loss_functions")
         terms = len(functions) if isinstance(functions, list) and functions else TERMS_TRIED

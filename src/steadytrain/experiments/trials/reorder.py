@@ -26,6 +26,9 @@ class Reorder(Trial):
         The suspect batch comes at another time. Random numbers go with their batches.
     """
 
+    removes = "transient"
+    either = "data moments half operation"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         begin = case.begin
         if begin is None or case.replayable is not None:

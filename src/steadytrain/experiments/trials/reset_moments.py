@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import final
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.planning import planned
+from steadytrain.experiments.planning import REWARM_STEPS, planned
 from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
-
-REWARM_STEPS = 10
-"""As in the measured matrix, whose incident came ten steps after the snapshot; the control has the same."""
 
 
 @final
@@ -27,6 +24,9 @@ class ResetMoments(Trial):
     Beware:
         The re-warm alone hides a bad batch: never without rewarm beside it.
     """
+
+    removes = "moments state transient"
+    either = "data rate operation"
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.begin is None:

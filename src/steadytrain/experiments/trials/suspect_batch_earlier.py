@@ -28,6 +28,9 @@ class SuspectBatchEarlier(Trial):
         The script's own counters are those of the first steps after the snapshot.
     """
 
+    removes = "logits transient ranks"
+    either = "rate moments state half kernel operation script"
+
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """The symptom may come from the first step on; that it comes sooner than in the control is no worse."""
         verdict = judge(self.name, replace(case, onset=(case.begin or 0) + 1), controls, outcomes)

@@ -25,6 +25,9 @@ class SyntheticBatch(Trial):
         Where the script makes its targets itself these stay as they are: that the symptom persists then says nothing.
     """
 
+    removes = "data transient shift"
+    either = "rate moments state logits half operation script"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":
             return NotApplicable("no single batch is suspect where a run does not get better")

@@ -1,0 +1,76 @@
+"""Trials that need no logic of their own: a row says what is changed, and what that tells."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import KW_ONLY, dataclass
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import from_the_beginning, planned
+from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.trial import Trial
+
+WIDTH = 116
+
+
+@dataclass(frozen=True)
+class Row(Trial):
+    """A trial as a value. Its fields are the sections that a trial's docstring has, and the traits of ``Trial``."""
+
+    called: str
+    summary: str
+    _: KW_ONLY
+    changes: str
+    tells: str
+    beware: str
+    control: bool = False
+    removes: str = ""
+    either: str = ""
+    alike: str = ""
+    other_loss: bool = False
+
+    def __post_init__(self) -> None:
+        sections = (("Changes", self.changes), ("Tells", self.tells), ("Beware", self.beware))
+        parts = [self.summary, *(f"{title}:\n{_indented(text)}" for title, text in sections)]
+        object.__setattr__(self, "__doc__", "\n\n".join(parts))  # documented as a class is
+
+    @property
+    def name(self) -> str:
+        return self.called
+
+
+@final
+@dataclass(frozen=True)
+class OneChange(Row):
+    """The recorded steps with ``makes`` changed from the snapshot on, or from the script's own beginning."""
+
+    _: KW_ONLY
+    makes: tuple[Change, ...] = ()
+    from_own_beginning: bool = False
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if self.from_own_beginning:
+            return from_the_beginning(self, case, *self.makes)
+        return planned(self, case, *self.makes)
+
+
+@final
+@dataclass(frozen=True)
+class NeedsRanks(Row):
+    """A trial that only several ranks could show, and that cannot be run with them: it says so, or that there is one
+    process ``alone``."""
+
+    _: KW_ONLY
+    alone: str
+    why: str
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return NotApplicable(self.alone if case.facts.get("ranks", 1) == 1 else self.why)
+
+
+def _indented(text: str) -> str:
+    lead = "    "
+    return textwrap.fill(
+        text, WIDTH, initial_indent=lead, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,1 @@
+"""Trials that are one change: rows, in tables by what they change."""

@@ -1,0 +1,56 @@
+"""Trials of batches, loader workers and ranks."""
+
+from __future__ import annotations
+
+from steadytrain.experiments.specs import Change
+from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_rows import NeedsRanks, OneChange
+
+TRIALS: tuple[Trial, ...] = (
+    OneChange(
+        "smaller-batch",
+        "Half of the rows of each batch.",
+        changes="Only the first half of the rows that loaders give.",
+        tells="Rows in the second half; memory; losses that hang on the number of rows.",
+        beware="Noisier gradients.",
+        makes=(Change("smaller-batch", {"divisor": 2}),),
+        removes="transient",
+        either="data rate moments state logits half shift operation script",
+        other_loss=True,
+    ),
+    OneChange(
+        "one-worker",
+        "Data loaders without workers, from the script's own beginning.",
+        changes="Batches are fetched in the training process; the script's own batches, nothing from the tape.",
+        tells="Faults that workers bring: the same random numbers in each, an order that comes and goes.",
+        beware="Other batches than those recorded.",
+        makes=(Change("one-worker"),),
+        from_own_beginning=True,
+        removes="transient ranks",
+        either="half",
+    ),
+    NeedsRanks(
+        "one-rank",
+        "One process in place of several ranks.",
+        changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
+        tells="Faults of what ranks do together would go.",
+        beware="Try it by hand: the same script with one process, its batch as large as that of all ranks together.",
+        alone="there is one process already",
+        why=(
+            "steps of several ranks are not on a tape, so none can be done again; run the script with one process and "
+            "the batch of all ranks"
+        ),
+    ),
+    NeedsRanks(
+        "synchronize",
+        "Gradients averaged over ranks before the update.",
+        changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
+        tells="Ranks that train by themselves would train together.",
+        beware="Look by hand: a digest of the parameters of each rank after one step, in the script itself.",
+        alone="there is one process, which has nobody to average with",
+        why=(
+            "steps of several ranks are not on a tape, so none can be done again; compare a digest of the parameters "
+            "over ranks"
+        ),
+    ),
+)
