@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.core.model import Action, BadTensor, Finding, Incident, Located, OperandRange, Symptom, Window
+from steadytrain.core.incident import Action, BadTensor, Finding, Incident, Located, OperandRange
+from steadytrain.core.model import Symptom, Window
 from steadytrain.storage.bundle import seal, write_json
 from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.segments import SegmentWriter, StepRecord, window_of, write_window

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.core.model import Policy
+from steadytrain.core.incident import Policy
 from steadytrain.detection.run_recorder import recording
 from steadytrain.grouping.catalog import detectors
 from steadytrain.tracing.investigator import StepInvestigator

@@ -20,7 +20,7 @@ import steadytrain
 from fingerprint import random_digest, seed
 from scripts import TESTS, Ended, Started, bare, recorded, watched
 from steadytrain.capture.hooks import patches
-from steadytrain.core.model import Policy
+from steadytrain.core.incident import Policy
 from watching import watching
 
 SCRIPT = str(TESTS / "small_gpt.py")

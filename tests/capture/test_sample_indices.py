@@ -18,7 +18,7 @@ from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.stopping import RunStopped
 from steadytrain.capture.step.watcher import Watcher
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.detection import run_recorder
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.recorded_samples import samples_of_step

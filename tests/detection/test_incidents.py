@@ -18,8 +18,8 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.incident import freeze
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
+from steadytrain.core.incident import Incident
 from steadytrain.core.levels import LEVELS
-from steadytrain.core.model import Incident
 from steadytrain.detection import incidents as symptom_incidents
 from steadytrain.detection.run_recorder import recording
 from steadytrain.grouping.catalog import detectors

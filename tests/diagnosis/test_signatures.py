@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from steadytrain.core.model import Finding, Located, OperandRange, Phase, Symptom
+from steadytrain.core.incident import Finding, Located, OperandRange, Phase
+from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.cause import CERTAIN, STRONG
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.weighing import Suspect, weigh

@@ -13,7 +13,8 @@ import pytest
 
 from builders import TENSORS, incident, records, symptom
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Incident, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Symptom
 from steadytrain.exporters import TOOLS, check_to, exporter_queue, parse_to, run_exports
 from steadytrain.exporters.exporter import Exporter, ExporterGoneError, Histogram, Row, Run
 from steadytrain.exporters.exporter_queue import Outlet

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import builders
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Action, BadTensor, Finding, Samples, Series
+from steadytrain.core.incident import Action, BadTensor, Finding, Samples
+from steadytrain.core.model import Series
 from steadytrain.report import build, incidents_shown, wording
 from steadytrain.report import report_values as values
 from steadytrain.report.thinned_curves import NOT_FINITE, POINTS_MAX, curve, spark, thin

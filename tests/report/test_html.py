@@ -17,7 +17,8 @@ import pytest
 
 import builders
 import tabled
-from steadytrain.core.model import BadTensor, Finding, Symptom
+from steadytrain.core.incident import BadTensor, Finding
+from steadytrain.core.model import Symptom
 from steadytrain.report import build, html, zoom
 from steadytrain.report import report_values as values
 from steadytrain.report.measured import with_measured

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 import builders
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.report import build, report_values, text
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run

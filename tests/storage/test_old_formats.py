@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import builders
 from steadytrain.cli.show import command as show
-from steadytrain.core.model import Action
+from steadytrain.core.incident import Action
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import list_runs, open_run
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import builders
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding, Incident, Window
+from steadytrain.core.incident import Finding, Incident
+from steadytrain.core.model import Window
 from steadytrain.storage.bundle import is_bundle, open_bundle, open_for_report, seal, update_incident, write_json
 from steadytrain.storage.redaction import (
     REDACTED,

@@ -15,7 +15,7 @@ from test_survey import recorded  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 import builders  # noqa: E402
-from steadytrain.core.model import Samples  # noqa: E402
+from steadytrain.core.incident import Samples  # noqa: E402
 from steadytrain.diagnosis.answer import Answer, BatchRow  # noqa: E402
 from steadytrain.experiments.case import Case  # noqa: E402
 from steadytrain.experiments.facts import facts_path  # noqa: E402

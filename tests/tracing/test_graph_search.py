@@ -15,7 +15,7 @@ from steadytrain.capture.incident.context import IncidentContext  # noqa: E402
 from steadytrain.capture.step.input_recorder import BufferKeeper, record_call  # noqa: E402
 from steadytrain.capture.step.loss import loss_term  # noqa: E402
 from steadytrain.capture.step.script_frames import loop_lines, user_frames  # noqa: E402
-from steadytrain.core.model import Finding  # noqa: E402
+from steadytrain.core.incident import Finding  # noqa: E402
 from steadytrain.storage.step_look import Backends  # noqa: E402
 from steadytrain.tracing.backend_comparison import compare_backends  # noqa: E402
 from steadytrain.tracing.compiled_graphs import intercept  # noqa: E402

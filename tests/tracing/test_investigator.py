@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402 (torch is optional for an install of steadytrain)
 
 from steadytrain.capture.hooks.fail_open import raise_own_errors  # noqa: E402
-from steadytrain.core.model import Finding  # noqa: E402
+from steadytrain.core.incident import Finding  # noqa: E402
 from steadytrain.storage.bundle import open_bundle  # noqa: E402
 from steadytrain.storage.run_folder import open_run  # noqa: E402
 from steadytrain.tracing.investigator import LINES_RERUN, LOOP_RERUN, MODEL_RERUN, StepInvestigator  # noqa: E402

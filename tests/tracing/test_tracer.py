@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from steadytrain.core.model import Finding, Located  # noqa: E402
+from steadytrain.core.incident import Finding, Located  # noqa: E402
 from steadytrain.tracing import operation_facts, value_origins, value_watch  # noqa: E402
 from steadytrain.tracing.tensor_summary import Kinds, fills_its_storage, kinds_of, summarize  # noqa: E402
 from steadytrain.tracing.tracer import CHAIN_FIRST, CHAIN_LAST, NOT_REPRODUCED, OperationTracer  # noqa: E402

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import warm
 from steadytrain.cli.main import commands
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.capture.hooks.import_hook import after_import, forget_imports
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
 from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
-from steadytrain.core.model import Policy
 from steadytrain.core.version import __version__
 from steadytrain.exporters import TO_DEFAULT, check_to
 from steadytrain.storage.redaction import redact_arguments, redact_tree

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.incident import Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
-from steadytrain.core.model import Policy
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
 REWIND_BYTES_DEFAULT = 4096 * 1_000_000

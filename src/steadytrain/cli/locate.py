@@ -35,7 +35,7 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
         raise UsageError(f"--step {step}: steps count from 1")
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    from steadytrain.core.model import Finding
+    from steadytrain.core.incident import Finding
     from steadytrain.locate import locate_failure
     from steadytrain.replay import failing_step
     from steadytrain.storage.step_look import keep_look

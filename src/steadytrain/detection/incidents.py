@@ -25,7 +25,8 @@ from steadytrain.capture.settings import utc_now
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Recorder
-from steadytrain.core.model import SEVERITIES, Action, Finding, Incident, Severity, Symptom, Window
+from steadytrain.core.incident import Action, Finding, Incident
+from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window
 from steadytrain.grouping.stories import tell
 
 SETTLED_STEPS = 64

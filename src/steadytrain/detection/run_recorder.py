@@ -20,7 +20,8 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Record
-from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Incident, Reading, Symptom, Window
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.incidents import SymptomIncidents

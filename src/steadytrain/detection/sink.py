@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from steadytrain.core.model import Incident, Reading, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Reading, Symptom
 from steadytrain.storage.segments import StepRecord
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.core.model import Located, Series, Symptom, Window
+from steadytrain.core.incident import Located
+from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
 from steadytrain.experiments.facts import WITHOUT_SURVEY
 

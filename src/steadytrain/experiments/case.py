@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import NO_PROGRESS, Finding, Symptom, Window
+from steadytrain.core.incident import NO_PROGRESS, Finding
+from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run

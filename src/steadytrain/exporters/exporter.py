@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.model import Incident, Severity, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Severity, Symptom
 
 PREFIX = "steadytrain/"
 """Before every name of ours in a run that is the script's own."""

@@ -24,7 +24,8 @@ from queue import Queue
 from typing import Any, final
 
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE
-from steadytrain.core.model import Incident, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run
 from steadytrain.exporters.exporter_queue import in_a_line
 

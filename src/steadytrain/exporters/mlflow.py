@@ -18,7 +18,8 @@ from typing import Any, final
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from steadytrain.core.model import Incident, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,

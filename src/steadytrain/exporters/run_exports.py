@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from steadytrain.core.model import Incident, Reading, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Reading, Symptom
 from steadytrain.exporters import AUTO, TOOLS, sent_values
 from steadytrain.exporters.active_runs import ActiveRun, active_runs
 from steadytrain.exporters.exporter import Exporter, Run

@@ -16,7 +16,8 @@ from typing import Any, final
 from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from steadytrain.core.model import Incident, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import PREFIX, SEVERITY_LEVELS, Exporter, Histogram, Row, Run, incident_text
 
 FOLDER = "tensorboard"

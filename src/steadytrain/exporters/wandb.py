@@ -22,7 +22,8 @@ from typing import Any, final
 
 import wandb
 
-from steadytrain.core.model import Incident, Severity, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Severity, Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,

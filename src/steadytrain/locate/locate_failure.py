@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.replay import failing_step
 from steadytrain.replay.moved_files import NOT_MOVED
 from steadytrain.replay.verdict import Replayed

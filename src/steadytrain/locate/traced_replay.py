@@ -23,7 +23,7 @@ from steadytrain.capture.step.input_recorder import BufferKeeper, MicroBatch, Ra
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import loop_lines
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.locate.locate_failure import LADDER_STEPS, TAPE
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.engine import Replayer

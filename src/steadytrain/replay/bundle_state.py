@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Rehearsal
 from steadytrain.capture.incident.freeze import named_state, random_state
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, map_tensors
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.replay.own_steps import own_steps, steps_before
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.tree import decode

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.command_runner import leave, run_recorded, watch_with
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json

@@ -23,7 +23,7 @@ from steadytrain.capture.incident.context import IncidentContext, LoopRerun
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.tensors.statistics import exact_state
-from steadytrain.core.model import Finding, Incident
+from steadytrain.core.incident import Finding, Incident
 from steadytrain.replay.bundle_state import BundleRehearsal
 from steadytrain.replay.command_runner import leave, run_recorded, watch_with
 from steadytrain.replay.moved_files import Moved, moved_bundle

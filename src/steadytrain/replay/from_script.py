@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Incident, Window
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Window
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
 from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Action, Symptom, Window, worst
+from steadytrain.core.incident import Action
+from steadytrain.core.model import Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import classified
 from steadytrain.grouping.stories import Story, tell

@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from steadytrain.capture.hooks.model_discovery import find_model, optimizer_parameters
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.repro.trail import Trail, Wanted
 from steadytrain.tracing.tensor_summary import kinds_of
 from steadytrain.tracing.tracer import OperationTracer

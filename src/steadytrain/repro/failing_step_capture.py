@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.replay.command_runner import leave, run_recorded, tell
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
 

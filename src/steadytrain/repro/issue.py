@@ -13,7 +13,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding, OperandRange, Window
+from steadytrain.core.incident import Finding, OperandRange
+from steadytrain.core.model import Window
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.redaction import redact_arguments, redact_text
 from steadytrain.storage.tree import decode

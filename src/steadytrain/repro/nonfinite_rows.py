@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.replay.bundle_state import read_batches
 from steadytrain.storage.bundle import Bundle
 from steadytrain.tracing.tensor_summary import summarize

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
 from steadytrain.repro.bounded_process import run_python

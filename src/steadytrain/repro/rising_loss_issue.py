@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.core.model import OperandRange, Symptom, Window
+from steadytrain.core.incident import OperandRange
+from steadytrain.core.model import Symptom, Window
 from steadytrain.repro.issue import curves, environment_parts, run_lines
 from steadytrain.storage.redaction import redact_text
 

@@ -21,7 +21,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Finding, Incident, Window
+from steadytrain.core.incident import Finding, Incident
+from steadytrain.core.model import Window
 from steadytrain.storage.segments import read_segment
 
 BUNDLE_VERSION = 1

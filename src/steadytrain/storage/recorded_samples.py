@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.storage.tape_files import LEAD_STEPS, Recording, read_chunk
 
 Given = tuple[frozenset[str], Samples]

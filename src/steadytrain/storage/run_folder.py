@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import SEVERITIES, Action, Series, Severity, Symptom, Table, Window, gravity, worst
+from steadytrain.core.incident import Action, gravity
+from steadytrain.core.model import SEVERITIES, Series, Severity, Symptom, Table, Window, worst
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import check_types, is_bundle, open_for_report, write_json
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms

@@ -47,7 +47,8 @@ from steadytrain import attach as attach_module
 from steadytrain.capture.hooks.fail_open import Guard, raise_own_errors
 from steadytrain.capture.step import gate, watcher
 from steadytrain.capture.step.watcher import STOPPED_STATUS, RunStopped
-from steadytrain.core.model import Policy, Window
+from steadytrain.core.incident import Policy
+from steadytrain.core.model import Window
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import RunRecord, open_run
 from steadytrain.testing.diary import Diary, Fault, digest, random_digest

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from steadytrain.capture.incident.context import IncidentContext
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm
-from steadytrain.core.model import Finding, Located
+from steadytrain.core.incident import Finding, Located
 from steadytrain.storage.step_look import BackendRow, Backends
 from steadytrain.tracing.compiled_graphs import AOT_EAGER, EAGER, INDUCTOR, GraphCall, by_backend, is_used
 from steadytrain.tracing.graph_search import (

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.core.model import OperandRange
+from steadytrain.core.incident import OperandRange
 from steadytrain.tracing.compiled_graphs import GraphCall, leaf
 from steadytrain.tracing.float64_shadow import Float64Shadows
 from steadytrain.tracing.places import Line, line_in

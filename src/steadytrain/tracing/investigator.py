@@ -29,7 +29,7 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Incident, Samples
+from steadytrain.core.incident import Incident, Samples
 from steadytrain.diagnosis.answer import BatchRow
 from steadytrain.experiments.case import Case
 from steadytrain.report.wording import clean

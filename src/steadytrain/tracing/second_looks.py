@@ -18,7 +18,7 @@ from steadytrain.capture.incident.context import IncidentContext
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.step.script_frames import loop_lines, user_frames
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.storage.step_look import SecondOpinion, StepLook, Verdict
 from steadytrain.tracing.activation_maxima import ActivationMaximaTaker, StepRungs, ladder_of
 from steadytrain.tracing.backend_comparison import compare_backends

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.model import OperandRange
+from steadytrain.core.incident import OperandRange
 
 TEXT_CHARACTERS_MAX = 80
 """A scalar or list argument is shown up to here: enough for a shape or a dimension list."""

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.model import Finding, Located, Phase
+from steadytrain.core.incident import Finding, Located, Phase
 from steadytrain.tracing.dispatch_mode import EachOperation
 from steadytrain.tracing.places import ModuleCalls, Place, code_at
 from steadytrain.tracing.tensor_summary import WORDS, Kinds

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steadytrain.core.model import OperandRange
+from steadytrain.core.incident import OperandRange
 from steadytrain.tracing.places import Place
 from steadytrain.tracing.tensor_summary import EACH_KIND, Kinds, fills_its_storage, storage_of
 

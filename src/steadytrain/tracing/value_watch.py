@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.model import OperandRange
+from steadytrain.core.incident import OperandRange
 from steadytrain.tracing.operation_facts import (
     C10D,
     Operand,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from steadytrain.capture.step.input_recorder import BufferKeeper, MicroBatch
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 
 
 @dataclass(frozen=True)

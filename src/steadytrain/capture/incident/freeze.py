@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from steadytrain.capture.hooks.model_discovery import named_tensors, plain_name
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState
-from steadytrain.core.model import Incident, Window
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Window
 from steadytrain.storage.bundle import SCALARS_NAME, seal, write_json
 from steadytrain.storage.segments import write_window
 from steadytrain.storage.tree import encode, opaque_types

@@ -18,7 +18,8 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import BatchRing, MicroBatch
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.recording import Recorder
-from steadytrain.core.model import Action, Finding, Incident, Samples, Symptom
+from steadytrain.core.incident import Action, Finding, Incident, Samples
+from steadytrain.core.model import Symptom
 from steadytrain.storage.bundle import update_incident
 
 NAMES_MAX = 3

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadytrain.core.model import BadTensor, Finding, Located, OperandRange, Samples
+from steadytrain.core.incident import BadTensor, Finding, Located, OperandRange, Samples
 
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3

@@ -22,7 +22,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.storage.bundle import seal, write_json
 from steadytrain.storage.tape_files import (
     LEAD_STEPS,

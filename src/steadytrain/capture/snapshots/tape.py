@@ -29,7 +29,7 @@ from steadytrain.capture.snapshots.safetensors_writer import can_be_written, wri
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.storage.tape_files import (
     PART,
     TAPE_FOLDER,

@@ -30,7 +30,8 @@ from steadytrain.capture.tensors.statistics import (
     l2_norms,
     recorded_norm,
 )
-from steadytrain.core.model import GRADIENT_ABSENT, BadTensor
+from steadytrain.core.incident import BadTensor
+from steadytrain.core.model import GRADIENT_ABSENT
 from steadytrain.storage.segments import StepRecord
 
 

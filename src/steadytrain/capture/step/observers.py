@@ -21,7 +21,7 @@ from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 
 
 class StepObserver:

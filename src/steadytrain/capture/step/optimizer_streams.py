@@ -18,7 +18,7 @@ from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.ranks import JointSteps
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
-from steadytrain.core.model import Finding
+from steadytrain.core.incident import Finding
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.tables import TableWriter
 

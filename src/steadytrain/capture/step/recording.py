@@ -16,7 +16,8 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.model import Incident, Reading, Symptom
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Reading, Symptom
 from steadytrain.grouping.stories import Story
 from steadytrain.storage.run_folder import RunWriter
 

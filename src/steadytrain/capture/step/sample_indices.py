@@ -24,7 +24,7 @@ from torch.utils.data import Subset
 
 from steadytrain.capture.snapshots.digests import bytes_of
 from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
-from steadytrain.core.model import Samples
+from steadytrain.core.incident import Samples
 from steadytrain.storage.recorded_samples import sharing_most
 
 AHEAD_MAX = 4096

@@ -27,7 +27,8 @@ from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.input_recorder import Schedule
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.script_frames import loop_lines
-from steadytrain.core.model import Action, Finding, Incident, Samples, Symptom
+from steadytrain.core.incident import Action, Finding, Incident, Samples
+from steadytrain.core.model import Symptom
 from steadytrain.storage.bundle import update_incident
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.core.model import Located
+from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE, LOWER_RATE
 from steadytrain.diagnosis.signs import (
