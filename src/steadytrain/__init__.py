@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steadytrain.attach import watch
     from steadytrain.capture.step.watcher import RunStopped
     from steadytrain.preflight_runs.in_code import preflight
-    from steadytrain.storage.run_folder import load_run
+    from steadytrain.storage.run_search import load_run
 
 __all__ = ["RunStopped", "__version__", "load_run", "preflight", "watch"]
 
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
         return in_code.preflight
     if name == "load_run":
-        from steadytrain.storage import run_folder
+        from steadytrain.storage import run_search
 
-        return run_folder.load_run
+        return run_search.load_run
     raise AttributeError(f"module 'steadytrain' has no attribute {name!r}")

@@ -17,7 +17,8 @@ import builders
 from steadytrain.cli.show import command as show
 from steadytrain.core.incident import Action
 from steadytrain.storage.bundle import open_bundle
-from steadytrain.storage.run_folder import list_runs, open_run
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import list_runs
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 EXPECTED = json.loads((FIXTURES / "run-1.json").read_text())

@@ -28,15 +28,8 @@ from steadytrain.storage.redaction import (
     redact_text,
     redact_tree,
 )
-from steadytrain.storage.run_folder import (
-    RunWriter,
-    find,
-    gravest_incident,
-    list_runs,
-    newest,
-    open_run,
-    unreadable_runs,
-)
+from steadytrain.storage.run_folder import RunWriter, open_run
+from steadytrain.storage.run_search import find, gravest_incident, list_runs, newest, unreadable_runs
 from steadytrain.storage.segments import (
     SCALARS,
     SegmentWriter,

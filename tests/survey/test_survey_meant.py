@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.survey.batch_reruns import custom_operations
-from steadytrain.survey.calls import Calls, LossCall
+from steadytrain.survey.call_findings import LossCall
+from steadytrain.survey.calls import Calls
 from steadytrain.survey.input_facts import Batches
 from steadytrain.survey.labels import Labels
 from steadytrain.survey.loop_order import Loop

@@ -33,7 +33,8 @@ from steadytrain.core.levels import LEVEL_DEFAULT, find_level
 from steadytrain.core.version import __version__
 from steadytrain.exporters import TO_DEFAULT, check_to
 from steadytrain.storage.redaction import redact_arguments, redact_tree
-from steadytrain.storage.run_folder import RUNS_DIR_DEFAULT, open_run
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
 if TYPE_CHECKING:
     import torch

@@ -57,7 +57,8 @@ def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_
     from steadytrain.compare.audit import audit
     from steadytrain.compare.references import batches_taken, cards_of, loads_of, names_of, reference, with_batches
     from steadytrain.storage.bundle import is_bundle
-    from steadytrain.storage.run_folder import find, open_run
+    from steadytrain.storage.run_folder import open_run
+    from steadytrain.storage.run_search import find
 
     if run_name is not None:
         path = find(run_name, runs_dir)

@@ -32,7 +32,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
     """
     from steadytrain.replay import bisection
     from steadytrain.storage.bundle import open_bundle
-    from steadytrain.storage.run_folder import find, gravest_incident
+    from steadytrain.storage.run_search import find, gravest_incident
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")

@@ -99,7 +99,8 @@ def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[RunRecord]
 
 def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
     from steadytrain.storage.bundle import is_bundle
-    from steadytrain.storage.run_folder import RUN_FILE, find, open_run
+    from steadytrain.storage.run_folder import RUN_FILE, open_run
+    from steadytrain.storage.run_search import find
 
     paths: list[Path] = []
     for target in filter(None, targets):

@@ -74,7 +74,7 @@ def command(incident: str | None, runs_dir: str, step: int | None, wait_s: float
 
 def _source(incident: str | None, runs_dir: Path, step: int | None) -> Path:
     """The bundle; with a step a run that has none, too."""
-    from steadytrain.storage.run_folder import find, gravest_incident, incident_or_run
+    from steadytrain.storage.run_search import find, gravest_incident, incident_or_run
 
     path = find(incident or None, runs_dir)
     return gravest_incident(path) if step is None else incident_or_run(path)

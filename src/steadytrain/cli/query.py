@@ -65,7 +65,8 @@ def _find(target: str, runs_dir: Path) -> list[RunRecord]:
     """The runs that ``target`` names."""
     from steadytrain.core.errors import UsageError
     from steadytrain.storage.bundle import is_bundle
-    from steadytrain.storage.run_folder import RUN_FILE, find, open_run
+    from steadytrain.storage.run_folder import RUN_FILE, open_run
+    from steadytrain.storage.run_search import find
 
     if glob.has_magic(target) and not Path(target).exists():
         paths = sorted(Path(path) for path in [*glob.glob(target), *glob.glob(str(runs_dir / target))])
@@ -82,7 +83,8 @@ def _find(target: str, runs_dir: Path) -> list[RunRecord]:
 def _all(runs_dir: Path) -> list[RunRecord]:
     """Every run under ``runs_dir`` that can be read; the others are named on stderr."""
     from steadytrain.core.errors import UsageError
-    from steadytrain.storage.run_folder import list_runs, open_run, unreadable_runs
+    from steadytrain.storage.run_folder import open_run
+    from steadytrain.storage.run_search import list_runs, unreadable_runs
 
     runs = [open_run(run.path) for run in list_runs(runs_dir)]
     for reason in unreadable_runs(runs_dir):

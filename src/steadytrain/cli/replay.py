@@ -101,7 +101,7 @@ def command(
 def recorded_source(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or a run that has none but a tape."""
     from steadytrain.storage.bundle import is_bundle
-    from steadytrain.storage.run_folder import find, gravest_incident, incident_or_run
+    from steadytrain.storage.run_search import find, gravest_incident, incident_or_run
     from steadytrain.storage.tape_files import find_recording
 
     path = incident_or_run(find(incident or None, runs_dir))

@@ -55,7 +55,7 @@ def command(
     (a batch that holds NaN itself: its rows are written).
     """
     from steadytrain.storage.bundle import is_bundle, open_bundle
-    from steadytrain.storage.run_folder import find, incident_or_run
+    from steadytrain.storage.run_search import find, incident_or_run
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")

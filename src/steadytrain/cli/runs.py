@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from steadytrain.storage.run_folder import RunSummary
+    from steadytrain.storage.run_search import RunSummary
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 
@@ -28,7 +28,7 @@ RUNS_DIR_DEFAULT = "steadytrain-runs"
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs: when each started, how many steps it took, how it ended, and what was seen."""
-    from steadytrain.storage.run_folder import list_runs, unreadable_runs
+    from steadytrain.storage.run_search import list_runs, unreadable_runs
 
     runs = list_runs(runs_dir)
     unreadable = unreadable_runs(runs_dir)

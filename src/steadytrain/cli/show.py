@@ -31,7 +31,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
     from steadytrain.storage.bundle import is_bundle, open_for_report
-    from steadytrain.storage.run_folder import find, open_run
+    from steadytrain.storage.run_folder import open_run
+    from steadytrain.storage.run_search import find
 
     path = find(target, runs_dir)
     bundle = open_for_report(path) if is_bundle(path) else None

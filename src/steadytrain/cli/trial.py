@@ -79,7 +79,7 @@ def command(
 
 def source_of(incident: str | None, runs_dir: Path) -> Path:
     """The bundle, or the run itself where it has none."""
-    from steadytrain.storage.run_folder import find, incident_or_run
+    from steadytrain.storage.run_search import find, incident_or_run
 
     return incident_or_run(find(incident or None, runs_dir))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from steadytrain.compare.checkpoint_contents import PARTS, CheckpointContents
 from steadytrain.compare.consistency import contradictions
-from steadytrain.compare.differences import Compared, Difference, Part, compare
+from steadytrain.compare.differences import Compared, Part, compare
+from steadytrain.compare.tensor_differences import Difference
 
 SCHEMA = "steadytrain.audit/1"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 from steadytrain.compare.checkpoint_contents import CheckpointContents
-from steadytrain.compare.differences import Difference, plainly
+from steadytrain.compare.differences import plainly
+from steadytrain.compare.tensor_differences import Difference
 
 NAMES_MAX = 8
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from steadytrain.compare.checkpoint_contents import CheckpointContents, Held
-from steadytrain.compare.differences import UNKNOWN_DTYPE
+from steadytrain.compare.tensor_differences import UNKNOWN_DTYPE
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.run_folder import RunRecord
 from steadytrain.storage.tape_files import find_recording, read_chunk

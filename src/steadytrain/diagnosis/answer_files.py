@@ -15,7 +15,7 @@ from steadytrain.experiments.case import Case, open_case
 from steadytrain.experiments.outcome_files import trials_folder
 from steadytrain.experiments.specs import Json
 from steadytrain.storage.bundle import is_bundle, write_json
-from steadytrain.storage.run_folder import run_around
+from steadytrain.storage.run_search import run_around
 
 FILE = "diagnosis.json"
 DOCUMENT_BYTES_MAX = 16 << 20

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.run_folder import find, open_run
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import find
 
 
 def which_run(text: str, runs_dir: Path) -> dict[str, Any]:

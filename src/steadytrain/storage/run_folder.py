@@ -8,7 +8,6 @@ of the same run (other ranks) have a folder of the same shape under ``ranks/``.
 from __future__ import annotations
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Action, gravity
-from steadytrain.core.model import SEVERITIES, Series, Severity, Symptom, Table, Window, worst
+from steadytrain.core.incident import Action
+from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.storage import data_frames
-from steadytrain.storage.bundle import check_types, is_bundle, open_for_report, write_json
-from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
+from steadytrain.storage.bundle import check_types, write_json
+from steadytrain.storage.segments import read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ RUN_VERSION = 2
 
 RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
-RUNS_DIR_DEFAULT = "steadytrain-runs"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
 
@@ -87,20 +85,6 @@ class RunWriter:
 
     def close(self) -> None:
         self._index.close()
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """What ``steadytrain runs`` lists: read from the index and ``run.json`` alone."""
-
-    name: str
-    path: Path
-    started: str
-    command: str
-    ended: str | None
-    steps: int
-    worst: Severity | None
-    incidents: int
 
 
 @dataclass(frozen=True)
@@ -193,7 +177,7 @@ def open_run(path: Path) -> RunRecord:
     Raises:
         UsageError: not a run folder, damaged, or of a newer format.
     """
-    description = _read_description(path)
+    description = read_description(path)
     with _reading(path) as index:
         facts = {name: json.loads(value) for name, value in index.execute("SELECT name, value FROM facts")}
         symptoms = tuple(
@@ -235,123 +219,7 @@ def notable_steps(path: Path, stream: str) -> list[int]:
     return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
 
 
-def load_run(path: str | Path) -> RunRecord:
-    """The run in the folder ``path``, or of that name under ``steadytrain-runs``.
-
-    Raises:
-        UsageError: there is none, or it cannot be read.
-    """
-    return open_run(find(str(path), Path(RUNS_DIR_DEFAULT)))
-
-
-def list_runs(runs_dir: Path) -> list[RunSummary]:
-    """The runs under ``runs_dir``, newest first; folders that are not runs are passed over."""
-    if not runs_dir.is_dir():
-        raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
-    found = []
-    for entry in _run_folders(runs_dir):
-        try:
-            run = open_run(entry)
-            summary = RunSummary(
-                name=run.name,
-                path=entry,
-                started=_started(run.description),
-                command=_command(run.description),
-                ended=run.ended,
-                steps=_steps(run),
-                worst=worst([symptom.severity for symptom in run.symptoms]),
-                incidents=len(run.incidents),
-            )
-        except UsageError:
-            continue
-        found.append(summary)
-    return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
-
-
-def unreadable_runs(runs_dir: Path) -> list[str]:
-    """Why each run that :func:`list_runs` passed over could not be read, one line each."""
-    reasons = []
-    for entry in _run_folders(runs_dir):
-        try:
-            _steps(open_run(entry))
-        except UsageError as error:
-            reasons.append(str(error))
-    return reasons
-
-
-def find(target: str | None, runs_dir: Path) -> Path:
-    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
-
-    Where none is named, the run that started last.
-    """
-    if target is None:
-        return newest(runs_dir)
-    try:
-        for path in (Path(target), runs_dir / target):
-            if (path / RUN_FILE).is_file() or is_bundle(path):
-                return path
-        exists = Path(target).exists()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{target[:200]!r}: not a path that can be looked at ({error})") from None
-    if exists:
-        raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
-    raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
-
-
-def newest(runs_dir: Path) -> Path:
-    """The run that started last."""
-    started = []
-    for entry in _run_folders(runs_dir) if runs_dir.is_dir() else []:
-        try:
-            started.append((_started(_read_description(entry)), entry))
-        except UsageError:
-            continue
-    if not started:
-        raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
-    return max(started)[1]
-
-
-def gravest_incident(path: Path) -> Path:
-    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`.
-
-    Raises:
-        UsageError: the run has none, or none that can be opened.
-    """
-    found = incident_or_run(path)
-    if not is_bundle(found):
-        raise UsageError(
-            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` tells what it has"
-        )
-    return found
-
-
-def incident_or_run(path: Path) -> Path:
-    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
-    incidents = [] if is_bundle(path) else open_run(path).incidents
-    if not incidents:
-        return path
-    opened, why = [], None
-    for incident in incidents:
-        try:
-            opened.append(open_for_report(incident))
-        except UsageError as error:
-            why = error
-    if not opened:
-        assert why is not None
-        raise why
-    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
-
-
-def run_around(bundle: Path) -> RunRecord | None:
-    """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
-    run = bundle.absolute().parent.parent
-    try:
-        return open_run(run) if (run / RUN_FILE).is_file() else None
-    except UsageError:
-        return None
-
-
-def _read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -401,10 +269,6 @@ def _connect(file: Path) -> sqlite3.Connection:
     return index
 
 
-def _run_folders(runs_dir: Path) -> list[Path]:
-    return [entry for entry in runs_dir.iterdir() if (entry / RUN_FILE).is_file()]
-
-
 def _stream_names(folder: Path) -> list[str]:
     names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
     return sorted(names, key=lambda name: (name != "main", name))
@@ -413,18 +277,3 @@ def _stream_names(folder: Path) -> list[str]:
 def _lies_inside(path: Path, folder: Path) -> bool:
     """Whether ``path`` is still in ``folder`` once links and ``..`` are followed: an index may come from a stranger."""
     return path.resolve().is_relative_to(folder.resolve())
-
-
-def _started(description: dict[str, Any]) -> str:
-    return str(description.get("started") or "")
-
-
-def _command(description: dict[str, Any]) -> str:
-    argv = description.get("argv")
-    return " ".join(map(str, argv)) if isinstance(argv, list) else ""
-
-
-def _steps(run: RunRecord) -> int:
-    """How many steps the first stream holds, from the sizes of its files: a list of runs reads no step."""
-    names = run.streams()
-    return count_records(run.path / "steps" / names[0]) if names else 0

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.survey.calls import Calls, LossCall
+from steadytrain.survey.call_findings import LossCall
+from steadytrain.survey.calls import Calls
 from steadytrain.survey.compiled_model import compiled
 from steadytrain.survey.tensor_values import first_output, is_ids
 

@@ -6,30 +6,22 @@ neither. Calls that steadytrain makes itself are not the script's and are left o
 
 from __future__ import annotations
 
-import linecache
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
-from torch.utils.weak import WeakIdKeyDictionary
 
 from steadytrain.survey import attention_scale
+from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
+from steadytrain.survey.script_lines import line_of, script_frame
+from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, class_dimension, sums_to_one
 
 HALF_MAX = 65504.0
-LISTED_MAX = 16
-FRAMES_MAX = 64
-SUM_OF_ONE = 1e-3
-_TORCH = str(Path(torch.__file__).parent)
-_OWN = str(Path(__file__).parents[1])
-
 LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
 LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
 VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
@@ -44,63 +36,6 @@ WRITES_VALUES = frozenset(
     {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
 )
 """What may put an infinity there that somebody wrote down."""
-
-KEEPS_KIND = frozenset(
-    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
-)
-KINDS = {
-    "softmax": "probabilities",
-    "sigmoid": "probabilities",
-    "sigmoid_": "probabilities",
-    "log_softmax": "log-probabilities",
-    "logsigmoid": "log-probabilities",
-}
-ENDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
-
-
-@dataclass(frozen=True)
-class LossCall:
-    """One call of a loss function, with the tensors that it was given."""
-
-    name: str
-    input: Tensor
-    target: Tensor
-    reduction: str
-    ignore_index: int | None
-    input_kind: str
-    line: str
-    ends: tuple[float, float] | None = None
-    """The lowest and highest value that the operation can give that made the input, where it has such."""
-
-
-@dataclass
-class Seen:
-    """What the calls of the surveyed steps showed."""
-
-    losses: list[LossCall] = field(default_factory=list)
-    loss_forms: dict[str, dict[str, Any]] = field(default_factory=dict)
-    probabilities_as_logits: list[str] = field(default_factory=list)
-    logits_as_log_probabilities: list[str] = field(default_factory=list)
-    swapped: list[str] = field(default_factory=list)
-    broadcast: list[str] = field(default_factory=list)
-    softmax_dimension: list[str] = field(default_factory=list)
-    singular: dict[str, dict[str, Any]] = field(default_factory=dict)
-    half_peak: float = 0.0
-    half_used: bool = False
-    half_overflow: list[str] = field(default_factory=list)
-    detached: list[str] = field(default_factory=list)
-    behind_cuts: set[int] = field(default_factory=set)
-    fully_masked: int = 0
-    attention_largest: float = 0.0
-    tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    batch_norm_values: int | None = None
-    functional_dropout: bool = False
-    retain_graph: bool = False
-    divisors: list[float] = field(default_factory=list)
-    factors: list[float] = field(default_factory=list)
-    backward_lines: list[str] = field(default_factory=list)
-    ctc_infeasible: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def _own_functions() -> list[Any]:
@@ -134,8 +69,7 @@ class Calls(TorchFunctionMode):
         """Where the last backward began, of which the saved tensors are gone."""
 
         self.applied: dict[Any, tuple[Any, ...]] = {}
-        self._kinds: Any = WeakIdKeyDictionary()
-        self._ends: Any = WeakIdKeyDictionary()
+        self._kinds = TensorKinds()
 
     def look(self, active: bool) -> None:
         """From here on calls are seen, or not; where they are not they cost nothing.
@@ -201,7 +135,7 @@ class Calls(TorchFunctionMode):
             with torch.no_grad():
                 read(*arguments)
         except Exception as error:  # a call of an unusual form is not read; the survey goes on
-            _add(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
+            add_listed(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
 
     def step_begins(self) -> None:
         """What the step before was given is let go."""
@@ -214,7 +148,7 @@ class Calls(TorchFunctionMode):
         target = _argument(args, given, 1, "target", "targets")
         if not isinstance(given_input, Tensor) or not isinstance(target, Tensor):
             return
-        line, kind = line_of(frame), self._kind_of(given_input)
+        line, kind = line_of(frame), self._kinds.kind_of(given_input)
         call = LossCall(
             name=name,
             input=given_input.detach(),
@@ -223,7 +157,7 @@ class Calls(TorchFunctionMode):
             ignore_index=int(given.get("ignore_index", -100)) if name in ("cross_entropy", "nll_loss") else None,
             input_kind=kind,
             line=line,
-            ends=self._ends.get(given_input),
+            ends=self._kinds.ends_of(given_input),
         )
         self.step_losses.append(call)
         form = {
@@ -241,14 +175,14 @@ class Calls(TorchFunctionMode):
         if len(self.seen.loss_forms) < LISTED_MAX:
             self.seen.loss_forms.setdefault(f"{name} {line}", form)
         if name in LOGIT_LOSSES and kind == "probabilities":
-            _add(self.seen.probabilities_as_logits, line)
+            add_listed(self.seen.probabilities_as_logits, line)
         exponents = given_input.float().exp()
-        if name in ("nll_loss", "kl_div") and not _sums_to_one(exponents, _class_dimension(given_input)):
-            _add(self.seen.logits_as_log_probabilities, line)
+        if name in ("nll_loss", "kl_div") and not sums_to_one(exponents, class_dimension(given_input)):
+            add_listed(self.seen.logits_as_log_probabilities, line)
         if target.requires_grad and not given_input.requires_grad:
-            _add(self.seen.swapped, line)
+            add_listed(self.seen.swapped, line)
         if name in VALUE_LOSSES and given_input.shape != target.shape:
-            _add(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}")
+            add_listed(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}")
         if name == "ctc_loss":
             self._ctc(args, given)
 
@@ -261,13 +195,10 @@ class Calls(TorchFunctionMode):
             ids = targets[row, :length] if targets.dim() == 2 else targets[begin : begin + length]
             begin += length
             if length + int((ids[1:] == ids[:-1]).sum()) > there:
-                _add(self.seen.ctc_infeasible, row)
+                add_listed(self.seen.ctc_infeasible, row)
 
     def _makes_kind(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
-        if isinstance(result, Tensor):
-            self._kinds[result] = KINDS[name]
-            if name in ENDS:
-                self._ends[result] = ENDS[name]
+        self._kinds.made(name, result)
         if name == "softmax":
             self._softmax(args, given, frame)
 
@@ -276,7 +207,7 @@ class Calls(TorchFunctionMode):
         if not isinstance(given_input, Tensor) or given_input.numel() == 0:
             return
         if given_input.dim() == 2 and dimension in (0, -2) and given_input.shape[0] > 1:
-            _add(self.seen.softmax_dimension, line_of(frame))
+            add_listed(self.seen.softmax_dimension, line_of(frame))
         if given_input.dim() >= 3 and dimension in (-1, given_input.dim() - 1):
             self._attention(given_input)
             self.products.softmaxed(given_input)
@@ -300,16 +231,10 @@ class Calls(TorchFunctionMode):
         self.products.attended(query, key, logits, scale)
 
     def _ending(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
-        if isinstance(result, Tensor):
-            self._ends[result] = ENDS[name.rstrip("_")]
+        self._kinds.made(name, result)
 
     def _keeps(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
-        source = args[0] if args else None
-        if isinstance(source, Tensor) and isinstance(result, Tensor) and result.is_floating_point():
-            if source in self._kinds and (name != "__getitem__" or result.shape[-1:] == source.shape[-1:]):
-                self._kinds[result] = self._kinds[source]
-            if source in self._ends:
-                self._ends[result] = self._ends[source]
+        self._kinds.kept(name, args[0] if args else None, result)
 
     def _difference(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         one, other = args[0], args[1] if len(args) > 1 else None
@@ -317,7 +242,7 @@ class Calls(TorchFunctionMode):
             return
         outer = result.numel() > max(one.numel(), other.numel()) and one.numel() == other.numel()
         if outer and one.dim() != other.dim() and one.requires_grad != other.requires_grad:
-            _add(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
+            add_listed(self.seen.broadcast, f"{line_of(frame)}: {list(one.shape)} with {list(other.shape)}")
 
     def _table(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
         ids, weight = _argument(args, given, 0, "input"), _argument(args, given, 1, "weight")
@@ -346,18 +271,18 @@ class Calls(TorchFunctionMode):
             line = line_of(frame)
             if line not in self.seen.detached:
                 self.seen.behind_cuts |= leaves_behind(args[0])
-            _add(self.seen.detached, line)
+            add_listed(self.seen.detached, line)
 
     def _backward(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         self.seen.retain_graph |= bool(given.get("retain_graph"))
         self.loss_node = args[0].grad_fn
-        _add(self.seen.backward_lines, line_of(frame))
+        add_listed(self.seen.backward_lines, line_of(frame))
 
     def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         """A loss that is multiplied by a number below 1 is divided as well, by one over it."""
         value, factor = args[0], args[1] if len(args) > 1 else given.get("other")
         if isinstance(factor, (int, float)) and isinstance(value, Tensor) and value.dim() == 0 and 0 < factor < 1:
-            _add(self.seen.factors, float(factor))
+            add_listed(self.seen.factors, float(factor))
 
     def _edge(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
         """Zeros, or less, where a function or its gradient has none to give; before the call, which may be in place."""
@@ -396,20 +321,7 @@ class Calls(TorchFunctionMode):
         if not given or name in WRITES_VALUES or not bool(result.isinf().any()):
             return
         if all(bool(value.isfinite().all()) for value in given) and not _masks(args, given, result):
-            _add(self.seen.half_overflow, f"{name} at {line_of(frame)}")
-
-    # -- what a tensor is ------------------------------------------------------------------------------------------
-
-    def _kind_of(self, value: Tensor) -> str:
-        if value in self._kinds:
-            return str(self._kinds[value])
-        if value.dim() >= 2 and value.shape[-1] > 1 and value.is_floating_point():
-            if bool((value >= 0).all()) and _sums_to_one(value.float(), _class_dimension(value)):
-                return "probabilities"
-            if bool((value <= 0).all()) and _sums_to_one(value.float().exp(), _class_dimension(value)):
-                return "log-probabilities"
-            return "logits"
-        return "any"
+            add_listed(self.seen.half_overflow, f"{name} at {line_of(frame)}")
 
 
 _DATA: Any = Tensor.data.__get__  # type: ignore[attr-defined]
@@ -433,41 +345,10 @@ _READERS: dict[str, str] = {
 }
 
 
-def script_frame() -> FrameType | None:
-    """The innermost frame of the script, None where steadytrain itself made the call."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(FRAMES_MAX):
-        if frame is None:
-            return None
-        filename = frame.f_code.co_filename
-        if filename.startswith(_OWN) and not filename.startswith(str(Path(__file__).parent)):
-            return None
-        if not filename.startswith((_TORCH, _OWN, "<frozen")):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def line_of(frame: FrameType) -> str:
-    """``train.py:17: loss = ...``."""
-    filename = frame.f_code.co_filename
-    code = linecache.getline(filename, frame.f_lineno, frame.f_globals).strip()
-    return f"{Path(filename).name}:{frame.f_lineno}: {code}"
-
-
 def _argument(args: Sequence[Any], given: Mapping[str, Any], place: int, *names: str) -> Any:
     if place < len(args):
         return args[place]
     return next((given[name] for name in names if name in given), None)
-
-
-def _class_dimension(value: Tensor) -> int:
-    return 1 if value.dim() > 1 else 0
-
-
-def _sums_to_one(value: Tensor, dimension: int) -> bool:
-    sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
-    return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
 
 
 def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
@@ -485,8 +366,3 @@ def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool
         if bool((there == there[0]).all()) and float(there[0]) < attention_scale.MASKED_BELOW:
             return True
     return False
-
-
-def _add(listed: list[Any], value: Any) -> None:
-    if value not in listed and len(listed) < LISTED_MAX:
-        listed.append(value)

@@ -14,7 +14,8 @@ from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 from steadytrain.tracing.token_inputs import SHIFTS, shares_equal, tokens_beside
 
 if TYPE_CHECKING:
-    from steadytrain.survey.calls import Calls, LossCall
+    from steadytrain.survey.call_findings import LossCall
+    from steadytrain.survey.calls import Calls
     from steadytrain.survey.input_facts import Batches
 
 ALIGNED = 0.99

@@ -36,7 +36,8 @@ from steadytrain.experiments.trial_catalog import trials
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import RunRecord, open_run, run_around
+from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, run_trials

@@ -1,0 +1,173 @@
+"""Which run or incident somebody means: by path, by name, the newest, the gravest; and the list of all runs.
+
+Not here: what a run folder holds (``run_folder``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import gravity
+from steadytrain.core.model import Severity, worst
+from steadytrain.storage.bundle import is_bundle, open_for_report
+from steadytrain.storage.run_folder import RUN_FILE, RunRecord, open_run, read_description
+from steadytrain.storage.segments import count_records
+
+if TYPE_CHECKING:
+    pass
+
+
+RUNS_DIR_DEFAULT = "steadytrain-runs"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What ``steadytrain runs`` lists: read from the index and ``run.json`` alone."""
+
+    name: str
+    path: Path
+    started: str
+    command: str
+    ended: str | None
+    steps: int
+    worst: Severity | None
+    incidents: int
+
+
+def load_run(path: str | Path) -> RunRecord:
+    """The run in the folder ``path``, or of that name under ``steadytrain-runs``.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    return open_run(find(str(path), Path(RUNS_DIR_DEFAULT)))
+
+
+def list_runs(runs_dir: Path) -> list[RunSummary]:
+    """The runs under ``runs_dir``, newest first; folders that are not runs are passed over."""
+    if not runs_dir.is_dir():
+        raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
+    found = []
+    for entry in _run_folders(runs_dir):
+        try:
+            run = open_run(entry)
+            summary = RunSummary(
+                name=run.name,
+                path=entry,
+                started=_started(run.description),
+                command=_command(run.description),
+                ended=run.ended,
+                steps=_steps(run),
+                worst=worst([symptom.severity for symptom in run.symptoms]),
+                incidents=len(run.incidents),
+            )
+        except UsageError:
+            continue
+        found.append(summary)
+    return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def unreadable_runs(runs_dir: Path) -> list[str]:
+    """Why each run that :func:`list_runs` passed over could not be read, one line each."""
+    reasons = []
+    for entry in _run_folders(runs_dir):
+        try:
+            _steps(open_run(entry))
+        except UsageError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def find(target: str | None, runs_dir: Path) -> Path:
+    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
+
+    Where none is named, the run that started last.
+    """
+    if target is None:
+        return newest(runs_dir)
+    try:
+        for path in (Path(target), runs_dir / target):
+            if (path / RUN_FILE).is_file() or is_bundle(path):
+                return path
+        exists = Path(target).exists()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{target[:200]!r}: not a path that can be looked at ({error})") from None
+    if exists:
+        raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
+    raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
+
+
+def newest(runs_dir: Path) -> Path:
+    """The run that started last."""
+    started = []
+    for entry in _run_folders(runs_dir) if runs_dir.is_dir() else []:
+        try:
+            started.append((_started(read_description(entry)), entry))
+        except UsageError:
+            continue
+    if not started:
+        raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
+    return max(started)[1]
+
+
+def gravest_incident(path: Path) -> Path:
+    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`.
+
+    Raises:
+        UsageError: the run has none, or none that can be opened.
+    """
+    found = incident_or_run(path)
+    if not is_bundle(found):
+        raise UsageError(
+            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` tells what it has"
+        )
+    return found
+
+
+def incident_or_run(path: Path) -> Path:
+    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
+    incidents = [] if is_bundle(path) else open_run(path).incidents
+    if not incidents:
+        return path
+    opened, why = [], None
+    for incident in incidents:
+        try:
+            opened.append(open_for_report(incident))
+        except UsageError as error:
+            why = error
+    if not opened:
+        assert why is not None
+        raise why
+    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
+
+
+def run_around(bundle: Path) -> RunRecord | None:
+    """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
+    run = bundle.absolute().parent.parent
+    try:
+        return open_run(run) if (run / RUN_FILE).is_file() else None
+    except UsageError:
+        return None
+
+
+def _run_folders(runs_dir: Path) -> list[Path]:
+    return [entry for entry in runs_dir.iterdir() if (entry / RUN_FILE).is_file()]
+
+
+def _started(description: dict[str, Any]) -> str:
+    return str(description.get("started") or "")
+
+
+def _command(description: dict[str, Any]) -> str:
+    argv = description.get("argv")
+    return " ".join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _steps(run: RunRecord) -> int:
+    """How many steps the first stream holds, from the sizes of its files: a list of runs reads no step."""
+    names = run.streams()
+    return count_records(run.path / "steps" / names[0]) if names else 0

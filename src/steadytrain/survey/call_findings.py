@@ -1,0 +1,61 @@
+"""What the calls of the surveyed steps showed: losses, edges of domains, attention, tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+LISTED_MAX = 16
+
+
+@dataclass(frozen=True)
+class LossCall:
+    """One call of a loss function, with the tensors that it was given."""
+
+    name: str
+    input: Tensor
+    target: Tensor
+    reduction: str
+    ignore_index: int | None
+    input_kind: str
+    line: str
+    ends: tuple[float, float] | None = None
+    """The lowest and highest value that the operation can give that made the input, where it has such."""
+
+
+@dataclass
+class Seen:
+    """What the calls of the surveyed steps showed."""
+
+    losses: list[LossCall] = field(default_factory=list)
+    loss_forms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probabilities_as_logits: list[str] = field(default_factory=list)
+    logits_as_log_probabilities: list[str] = field(default_factory=list)
+    swapped: list[str] = field(default_factory=list)
+    broadcast: list[str] = field(default_factory=list)
+    softmax_dimension: list[str] = field(default_factory=list)
+    singular: dict[str, dict[str, Any]] = field(default_factory=dict)
+    half_peak: float = 0.0
+    half_used: bool = False
+    half_overflow: list[str] = field(default_factory=list)
+    detached: list[str] = field(default_factory=list)
+    behind_cuts: set[int] = field(default_factory=set)
+    fully_masked: int = 0
+    attention_largest: float = 0.0
+    tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    batch_norm_values: int | None = None
+    functional_dropout: bool = False
+    retain_graph: bool = False
+    divisors: list[float] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    backward_lines: list[str] = field(default_factory=list)
+    ctc_infeasible: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def add_listed(listed: list[Any], value: Any) -> None:
+    """Put ``value`` into a list of what was seen, once, within the bound."""
+    if value not in listed and len(listed) < LISTED_MAX:
+        listed.append(value)

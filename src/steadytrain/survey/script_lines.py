@@ -1,0 +1,36 @@
+"""Which line of the script made a call."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+FRAMES_MAX = 64
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parents[1])
+
+
+def script_frame() -> FrameType | None:
+    """The innermost frame of the script, None where steadytrain itself made the call."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return None
+        filename = frame.f_code.co_filename
+        if filename.startswith(_OWN) and not filename.startswith(str(Path(__file__).parent)):
+            return None
+        if not filename.startswith((_TORCH, _OWN, "<frozen")):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def line_of(frame: FrameType) -> str:
+    """``train.py:17: loss = ...``."""
+    filename = frame.f_code.co_filename
+    code = linecache.getline(filename, frame.f_lineno, frame.f_globals).strip()
+    return f"{Path(filename).name}:{frame.f_lineno}: {code}"

@@ -1,0 +1,74 @@
+"""What a tensor holds, by how it was made and by its values: logits, probabilities, log-probabilities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+SUM_OF_ONE = 1e-3
+KEEPS_KIND = frozenset(
+    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
+)
+KINDS = {
+    "softmax": "probabilities",
+    "sigmoid": "probabilities",
+    "sigmoid_": "probabilities",
+    "log_softmax": "log-probabilities",
+    "logsigmoid": "log-probabilities",
+}
+ENDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
+
+
+class TensorKinds:
+    """Follows results of functions; no tensor is held."""
+
+    def __init__(self) -> None:
+        self._kinds: Any = WeakIdKeyDictionary()
+        self._ends: Any = WeakIdKeyDictionary()
+
+    def made(self, name: str, result: Any) -> None:
+        """The function ``name``, in place or not, gave ``result``."""
+        if not isinstance(result, Tensor):
+            return
+        if name in KINDS:
+            self._kinds[result] = KINDS[name]
+        ends = ENDS.get(name if name in KINDS else name.rstrip("_"))
+        if ends is not None:
+            self._ends[result] = ends
+
+    def kept(self, name: str, source: Any, result: Any) -> None:
+        """``result`` holds the same values as ``source``, or some of them."""
+        if not (isinstance(source, Tensor) and isinstance(result, Tensor) and result.is_floating_point()):
+            return
+        if source in self._kinds and (name != "__getitem__" or result.shape[-1:] == source.shape[-1:]):
+            self._kinds[result] = self._kinds[source]
+        if source in self._ends:
+            self._ends[result] = self._ends[source]
+
+    def ends_of(self, value: Tensor) -> tuple[float, float] | None:
+        """The lowest and highest value that the function can give that made ``value``, where it has such."""
+        ends: tuple[float, float] | None = self._ends.get(value)
+        return ends
+
+    def kind_of(self, value: Tensor) -> str:
+        if value in self._kinds:
+            return str(self._kinds[value])
+        if value.dim() >= 2 and value.shape[-1] > 1 and value.is_floating_point():
+            if bool((value >= 0).all()) and sums_to_one(value.float(), class_dimension(value)):
+                return "probabilities"
+            if bool((value <= 0).all()) and sums_to_one(value.float().exp(), class_dimension(value)):
+                return "log-probabilities"
+            return "logits"
+        return "any"
+
+
+def class_dimension(value: Tensor) -> int:
+    return 1 if value.dim() > 1 else 0
+
+
+def sums_to_one(value: Tensor, dimension: int) -> bool:
+    sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
+    return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
