@@ -11,16 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steadytrain.core.model import Series
-from steadytrain.statistics import rolling_baseline
-from steadytrain.statistics.rolling_baseline import (
-    CORRELATED,
-    DOUBTFUL,
-    ROUGH,
-    SHUFFLED,
-    follow,
-    known_first_step,
-    reference_of,
-)
+from steadytrain.statistics import reference, rolling_baseline
+from steadytrain.statistics.reference import CORRELATED, DOUBTFUL, ROUGH, SHUFFLED, reference_of
+from steadytrain.statistics.rolling_baseline import follow, known_first_step
 from steadytrain.testing import healthy_loss
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -235,7 +228,7 @@ def test_a_held_reference_is_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch)
     whole = follow(series(values))
     rolling_baseline._follow.cache_clear()
     monkeypatch.setattr(rolling_baseline, "_HELD_BLOCKS_AT_A_TIME", 3)
-    monkeypatch.setattr(rolling_baseline, "_REFERENCES_AT_A_TIME", 7)
+    monkeypatch.setattr(reference, "_REFERENCES_AT_A_TIME", 7)
     pieces = follow(series(values))
     rolling_baseline._follow.cache_clear()
     np.testing.assert_array_equal(pieces.cusum, whole.cusum)

@@ -12,15 +12,8 @@ from numpy.typing import NDArray
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
-from steadytrain.statistics.rolling_baseline import (
-    MAD_TO_SIGMA,
-    Track,
-    follow,
-    has_slid,
-    holds_start,
-    known_first_step,
-    stride_of,
-)
+from steadytrain.statistics.reference import MAD_TO_SIGMA
+from steadytrain.statistics.rolling_baseline import Track, follow, has_slid, holds_start, known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
 INITIAL_STEPS = 5

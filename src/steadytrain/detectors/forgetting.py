@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.core.metric_names import is_loss, is_score, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.detectors import Detector
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 LAST = 2
 """Evaluations, the newest ones, that must all be worse: one may be bad luck."""

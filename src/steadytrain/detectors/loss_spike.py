@@ -11,16 +11,8 @@ from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.calibration import Z_MIN, thresholds
-from steadytrain.statistics.rolling_baseline import (
-    GAP_STEPS,
-    MAD_TO_SIGMA,
-    REFERENCE_STEPS,
-    SCALE_FLOOR_RELATIVE,
-    Track,
-    follow,
-    has_slid,
-    known_first_step,
-)
+from steadytrain.statistics.reference import MAD_TO_SIGMA, REFERENCE_STEPS, SCALE_FLOOR_RELATIVE
+from steadytrain.statistics.rolling_baseline import GAP_STEPS, Track, follow, has_slid, known_first_step
 from steadytrain.statistics.table_episodes import stretches
 
 SHORT_ROWS, SHORT_ROWS_MIN = 16, 6

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.detectors import Detector
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA, follow, known_first_step
+from steadytrain.statistics.reference import MAD_TO_SIGMA
+from steadytrain.statistics.rolling_baseline import follow, known_first_step
 from steadytrain.statistics.table_episodes import stretches
 
 BLOCK_STEPS = 64

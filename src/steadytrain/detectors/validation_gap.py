@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from steadytrain.core.metric_names import is_loss, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.detectors import Detector
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.table_episodes import stretches
 
 AROUND_ROWS = 16

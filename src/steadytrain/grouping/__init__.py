@@ -17,7 +17,7 @@ from steadytrain.grouping.catalog import detector_name
 from steadytrain.grouping.courses import course_of
 from steadytrain.grouping.harmless import is_benign
 from steadytrain.grouping.stories import Story, tell
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 Health = Literal["healthy", "watch", "sick", "unknown"]
 

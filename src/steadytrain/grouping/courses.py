@@ -13,7 +13,8 @@ import numpy as np
 
 from steadytrain.core.metric_names import is_loss, is_score
 from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
-from steadytrain.statistics.rolling_baseline import Reference, reference_of, stride_of
+from steadytrain.statistics.reference import Reference, reference_of
+from steadytrain.statistics.rolling_baseline import stride_of
 
 HORIZON_STEPS = 64
 LATE_STEPS = 48

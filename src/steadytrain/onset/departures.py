@@ -21,7 +21,7 @@ import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray
 from steadytrain.onset.measures import PHASES, QUANTITIES, Key, Phase
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 REFERENCE_STEPS = 64
 REFERENCE_STEPS_MIN = 12

@@ -27,7 +27,8 @@ from functools import cache
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA, Track
+from steadytrain.statistics.reference import MAD_TO_SIGMA
+from steadytrain.statistics.rolling_baseline import Track
 
 Z_MIN = 5.0
 """Below this no threshold is an alarm. One Gaussian step in 3.5 million exceeds it; at z > 2.5 to 3 one healthy step in

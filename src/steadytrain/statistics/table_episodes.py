@@ -15,7 +15,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, IntArray, Window
-from steadytrain.statistics.rolling_baseline import MAD_TO_SIGMA, holds_start, stride_of
+from steadytrain.statistics.reference import MAD_TO_SIGMA
+from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 
 APART_STEPS = 16
 """Readings of a slow fault are no closer than about this: one in each stretch of so many steps is looked at."""
