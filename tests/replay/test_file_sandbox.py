@@ -169,6 +169,44 @@ def test_a_script_sees_what_it_wrote_and_its_files_stay(way: str, tmp_path: Path
     assert outputs[0] == outputs[1]
 
 
+COPIES = """
+import os, sys
+from pathlib import Path
+from steadytrain.replay.file_sandbox import keep_files, protect_files, restore_files
+protect_files(Path(sys.argv[1]))
+log = open("log.txt", "a", buffering=1)
+log.write("before\\n")
+os.makedirs("made/deep")
+os.symlink("old.txt", "link")
+keep_files(Path(sys.argv[1]) / "kept")
+for number in range(2):
+    child = os.fork()
+    if child == 0:
+        log.write(f"copy {number}\\n")
+        print(open("log.txt").read().split(), len(os.listdir(".")), os.path.isdir("made/deep"), flush=True)
+        os.removedirs("made/deep")
+        os.remove("link")
+        os.mkdir("more")
+        Path("more/file").write_text("x")
+        Path("old.txt").write_text("changed")
+        os._exit(0)
+    os.waitpid(child, 0)
+    restore_files()
+print(open("log.txt").read().split(), open("old.txt").read(), os.path.exists("more"), os.readlink("link"))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_copy_of_the_process_wrote_is_undone(tmp_path: Path) -> None:
+    folder = furnished(tmp_path / "kept")
+    write(folder, COPIES, "under.py")
+    before = inventory(folder)
+    ended = Started(bare("under.py", str(tmp_path / "scratch")), folder).end()
+    expected = ["['before', 'copy', '0'] 9 True", "['before', 'copy', '1'] 9 True", "['before'] old text False old.txt"]
+    assert ended.out.splitlines() == expected, ended.err
+    assert inventory(folder) == before
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Landlock is of Linux")
 def test_programs_that_a_script_starts_cannot_write_either(tmp_path: Path) -> None:

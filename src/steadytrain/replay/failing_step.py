@@ -90,12 +90,14 @@ class Ended:
 
     status: int
     said: tuple[str, ...]
+    was_forbidden: bool
+    """Whether it printed that something is not permitted."""
 
     def before(self, until: str) -> str:
         """In words, of one that did not come to its ``until``."""
         said = f"; it said: {' | '.join(self.said)}" if self.said else ""
         hint = RESUMED_HINT if self.status == 0 else ""
-        if any(text in line for line in self.said for text in FORBIDDEN):
+        if self.was_forbidden:
             hint = FORBIDDEN_HINT
         return f"the launched script ended with {self.status} before its {until}{hint}{said}"
 
@@ -111,7 +113,8 @@ def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_
         except subprocess.TimeoutExpired:
             return None
     said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:])
+    was_forbidden = any(text in line for line in said for text in FORBIDDEN)
+    return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)
 
 
 NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"

@@ -41,6 +41,8 @@ class FileMirror:
         self._gone: set[str] = set()
         self.is_used = False
         self._writes = 0
+        self._kept = ""
+        self._kept_states: dict[str, tuple[int, ...]] = {}
         self.real = OriginalFunctions()
 
     # -- where a path leads ----------------------------------------------------------------------------------------
@@ -137,11 +139,27 @@ class FileMirror:
             bound = f"the launched script has written more than {WRITTEN_BYTES_MAX >> 30} GiB"
             raise OSError(errno.ENOSPC, bound)
 
-    def branch(self, folder: Path) -> None:
-        """Go on with a copy of what was written so far, which another copy of this process does not see."""
-        if self.is_used:
-            self.real.copytree(self._mirror, str(folder))
-        self._mirror = os.path.realpath(folder)
+    def keep(self, folder: Path) -> None:
+        """Copy what was written so far, for :meth:`restore`."""
+        self._kept, self._kept_states = str(folder), self.real.states(self._mirror)
+        if self.real.isdir(self._mirror):
+            self.real.copytree(self._mirror, self._kept)
+
+    def restore(self) -> None:
+        """Undo what a copy of this process wrote since :meth:`keep`.
+
+        A changed file is overwritten in place: this process may have it open.
+        """
+        now = self.real.states(self._mirror)
+        for path in sorted(now.keys() - self._kept_states.keys(), reverse=True):
+            (self.real.rmtree if self.real.isdir(path) and not self.real.islink(path) else self.real.remove)(path)
+        for path, state in sorted(self._kept_states.items()):
+            kept = self._kept + path[len(self._mirror) :]
+            if now.get(path) != state and self.real.isdir(kept) and not self.real.islink(kept):
+                self.real.makedirs(path)
+            elif now.get(path) != state:
+                self.real.copy(kept, path)
+        self._kept_states = self.real.states(self._mirror)
 
     def must_be_new(self, path: Any, dir_fd: int | None = None) -> None:
         if self.real.lexists(self.lies(self.named(path, dir_fd, follow=False))):
@@ -212,6 +230,8 @@ class FileMirror:
         lies = self.lies(old)
         target = self.writing(new, keep=False, follow=False)
         if not self.real.isdir(lies) or self.real.islink(lies):
+            if self.real.lexists(target):
+                self.real.remove(target)  # another file from now on: who has it open keeps the old one
             self.real.copy(lies, target)
             return
         for entry in self.entries(old):
@@ -324,11 +344,12 @@ class OriginalFunctions:
             self.mkdir(path, 0o777)
 
     def copy(self, source: str, target: str) -> None:
-        if self.lexists(target):
-            self.remove(target)
-        if self.islink(source):
-            self.symlink(self.readlink(source), target)
-            return
+        if self.islink(source) or self.islink(target):
+            if self.lexists(target):
+                self.remove(target)
+            if self.islink(source):
+                self.symlink(self.readlink(source), target)
+                return
         with self.open(source, "rb") as given, self.open(target, "wb") as taken:
             shutil.copyfileobj(given, taken, 1 << 20)
 
@@ -351,13 +372,18 @@ class OriginalFunctions:
         if self.isdir(path):
             self.rmdir(path)
 
-    def size(self, path: str) -> int:
-        total = 0
-        for name in self.listdir(path):
+    def states(self, path: str) -> dict[str, tuple[int, ...]]:
+        """Everything below a folder: mode, size in bytes and time of change, of a folder only its mode."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name in self.listdir(path) if self.isdir(path) else ():
             below = os.path.join(path, name)
-            if self.isdir(below) and not self.islink(below):
-                total += self.size(below)
-            else:
-                with suppress(OSError):
-                    total += self.lstat(below).st_size
-        return total
+            with suppress(OSError):
+                state = self.lstat(below)
+                if stat.S_ISDIR(state.st_mode):
+                    found |= {below: (state.st_mode,), **self.states(below)}
+                else:
+                    found[below] = (state.st_mode, state.st_size, state.st_mtime_ns)
+        return found
+
+    def size(self, path: str) -> int:
+        return sum(size for _, size, _ in (state for state in self.states(path).values() if len(state) > 1))

@@ -66,10 +66,16 @@ def protect_files(scratch: Path) -> None:
 _installed: list[FileSandbox] = []
 
 
-def branch_files(folder: Path) -> None:
-    """In a copy of this process: go on with a copy of what was written, which the next such process does not see."""
+def keep_files(folder: Path) -> None:
+    """Before this process makes copies of itself: keep what was written, for :func:`restore_files`."""
     for sandbox in _installed:
-        sandbox.mirror.branch(folder)
+        sandbox.mirror.keep(folder)
+
+
+def restore_files() -> None:
+    """After a copy of this process has ended: what was written is as :func:`keep_files` found it."""
+    for sandbox in _installed:
+        sandbox.mirror.restore()
 
 
 def _keep_compiler_cache() -> None:

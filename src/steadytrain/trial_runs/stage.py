@@ -21,7 +21,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
-from steadytrain.replay.file_sandbox import branch_files
+from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
 from steadytrain.replay.own_steps import steps_before
 from steadytrain.trial_runs.socket_messages import Line
@@ -88,6 +88,8 @@ class _Stage:
     def _next_job(self) -> Any:
         """The job of this process: of the copy that is made for it, or of the process itself."""
         shared = self._begin is not None and self._is_one_thread()
+        if shared:
+            keep_files(self._scratch / f"kept-{os.getpid()}")
         self._line.send({"staged": os.getpid(), "shared": shared})
         while True:
             try:
@@ -103,10 +105,10 @@ class _Stage:
             if child == 0:
                 die_with_parent()
                 hear_of_exit(self._script_over)
-                branch_files(self._scratch / f"written-{os.getpid()}")
                 return self._job(message)
             self._line.send({"running": child})
             _, status = os.waitpid(child, 0)
+            restore_files()
             self._line.send({"ended": status})
 
     def _job(self, message: Mapping[str, Any]) -> Any:
