@@ -163,7 +163,7 @@ def test_parts_whose_union_would_be_wasteful_are_not_put_together() -> None:
 
 
 def test_a_day_at_a_step_a_second_stays_in_the_budget_and_a_month_far_below() -> None:
-    """The sum of docs/benchmarks.md: 200 tensors, the level `standard`, raw (Parquet saves some)."""
+    """The sum of docs/schemas.md: 200 tensors, the level `standard`, raw (Parquet saves some)."""
     from steadytrain.capture import machine
     from steadytrain.capture.tensors import activations, statistics
 
