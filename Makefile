@@ -19,7 +19,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo clean
+.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -38,6 +38,7 @@ help:
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
+	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
 demo: $(DEMO_READY)
@@ -98,6 +99,9 @@ bench-trials: $(READY)
 
 zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
+
+docs: $(READY)
+	$(VENV)/bin/python -m steadytrain.cli._catalogues docs
 
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if EVERY_CHECK in metafunc.fixturenames:
-        from steadytrain.checks.pages import check_names
+        from steadytrain.checks.subject.model_check import CHECKS
 
-        metafunc.parametrize(EVERY_CHECK, check_names(), indirect=True)
+        metafunc.parametrize(EVERY_CHECK, CHECKS.names(), indirect=True)
 
 
 @pytest.fixture

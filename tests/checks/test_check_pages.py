@@ -12,41 +12,37 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from steadytrain.checks.pages import CheckPage, check_files, check_names, check_pages, checks_page
-from steadytrain.checks.subject.model_check import CHECKS
+from steadytrain.checks.subject.model_check import CHECK_PAGES, CHECKS
 from steadytrain.cli.explain import command
 from steadytrain.core import plugins
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugin_pages import Page
 from steadytrain.grouping import catalog
 
 ROOT = Path(__file__).parents[2]
-every_check = pytest.mark.parametrize("page", check_pages(), ids=lambda page: page.name)
+every_check = pytest.mark.parametrize("page", CHECK_PAGES.shipped(), ids=lambda page: page.name)
 
 
 @every_check
-def test_its_docstring_is_in_the_form_that_explain_prints(page: CheckPage) -> None:
+def test_its_docstring_is_in_the_form_that_explain_prints(page: Page) -> None:
     assert page.summary.endswith(".")
     assert page.summary.count(". ") == 0
-    assert page.means
-    assert page.causes.startswith("- ")
-    assert page.next.startswith("1. ")
+    assert page.sections["means"]
+    assert page.sections["causes"].startswith("- ")
+    assert page.sections["next"].startswith("1. ")
     assert page.first_step
-    assert page.cost in ("free", "seconds", "minutes")
-    assert page.source
+    assert page.traits["cost"] in ("free", "seconds", "minutes")
+    assert page.traits["source"]
 
 
 @every_check
-def test_every_threshold_says_where_its_number_comes_from(page: CheckPage) -> None:
+def test_every_threshold_says_where_its_number_comes_from(page: Page) -> None:
     for threshold in page.thresholds:
         assert threshold.about != "not documented", threshold.name
 
 
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert (ROOT / "docs" / "checks.md").read_text(encoding="utf-8") == checks_page()
-
-
 def test_no_check_has_the_name_of_a_symptom() -> None:
-    assert not set(check_names()) & {catalog.detector_name(type(one)) for one in catalog.detectors()}
+    assert not set(CHECKS.names()) & {catalog.detector_name(type(one)) for one in catalog.detectors()}
 
 
 def test_explain_knows_checks_and_loads_no_torch() -> None:
@@ -76,12 +72,11 @@ def test_explain_as_json_and_for_a_name_that_is_near() -> None:
 
 def test_what_the_source_says_is_what_the_class_is() -> None:
     pytest.importorskip("torch")
-    from steadytrain.checks.pages import page_of_class
     from steadytrain.preflight_runs import check_catalog
 
     found = check_catalog.checks()
-    assert len(found) == len(check_files())
-    assert [page_of_class(type(check)) for check in found] == list(check_pages())
+    assert len(found) == len(CHECKS.files())
+    assert [CHECK_PAGES.of(type(check)) for check in found] == list(CHECK_PAGES.shipped())
 
 
 class NotACheck:
@@ -129,4 +124,4 @@ def test_a_broken_one_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch, valu
     install(monkeypatch, value)
     (failed,) = check_catalog.broken()
     assert why in failed.why
-    assert len(check_catalog.checks()) == len(check_files())
+    assert len(check_catalog.checks()) == len(CHECKS.files())

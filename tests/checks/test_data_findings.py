@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tabular import WORDS, looked, report_of, sentences, texts, word_tokenizer
 
-from steadytrain.checks.data.data_check import Circumstances, Judgement, Status
-from steadytrain.checks.data.data_pass import check_classes, check_name, documentation
+from steadytrain.checks.data.data_check import DATA_CHECK_PAGES, Circumstances, Judgement, Status
+from steadytrain.checks.data.data_pass import check_classes, check_name
 
 TEXT = sentences(400)
 
@@ -220,10 +220,10 @@ def test_every_check_has_rows_that_it_names_and_rows_that_it_does_not() -> None:
 
 @pytest.mark.parametrize("cls", check_classes(), ids=[check_name(cls) for cls in check_classes()])
 def test_a_check_says_what_it_means_and_what_to_do(cls: type) -> None:
-    about = documentation(cls)
-    assert about["summary"].endswith(".")
-    assert about["Means"]
-    assert about["Next"]
+    page = DATA_CHECK_PAGES.of(cls)
+    assert page.summary.endswith(".")
+    assert page.sections["means"]
+    assert page.sections["next"]
 
 
 def test_plain_text_raises_no_finding_of_any_check() -> None:

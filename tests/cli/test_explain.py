@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from steadytrain.cli._catalogues import documents
 from steadytrain.cli.explain import command
 from steadytrain.core.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> str:
@@ -47,3 +51,9 @@ def test_json_of_all() -> None:
 def test_an_unknown_name_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="did you mean loss-spike"):
         CliRunner().invoke(command, ["loss-spik"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("name", documents())
+def test_a_committed_page_is_the_generated_one(name: str) -> None:
+    """`make docs` writes it anew."""
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == documents()[name]

@@ -10,7 +10,6 @@ from typing import final
 import pytest
 
 from steadytrain.core import plugins
-from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis import cause_catalog
 from steadytrain.diagnosis.cause import Expectation
 from steadytrain.diagnosis.causes import Cause, Signature
@@ -34,18 +33,18 @@ every_cause = pytest.mark.parametrize("name", CAUSES)
 @every_cause
 def test_it_is_final_and_documented(name: str) -> None:
     cause = CAUSES[name]
-    found = cause_catalog.explanation_of(name, CAUSES)
+    found = cause_catalog.CAUSE_PAGES.of(cause)
     if sys.version_info >= (3, 11):
         assert type(cause).__final__  # type: ignore[attr-defined]
     assert found.summary.endswith(".")
     assert found.summary.count(". ") == 0
-    assert found.means
-    assert found.causes.startswith("- ")
-    assert found.next.startswith("1. ")
-    assert found.source
-    assert found.grade in "ABCD"
+    assert found.sections["means"]
+    assert found.sections["causes"].startswith("- ")
+    assert found.sections["next"].startswith("1. ")
+    assert cause.source
+    assert cause.grade in "ABCD"
     assert cause.base_rate > 0
-    assert max(len(line) for line in found.text().splitlines()) <= 120
+    assert max(len(line) for line in cause_catalog.CAUSE_PAGES.text(found).splitlines()) <= 120
 
 
 @every_cause
@@ -119,15 +118,6 @@ def test_trials_that_change_nearly_the_same_count_as_one() -> None:
     assert alike("a trial of another package") == "a trial of another package"
 
 
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert (ROOT / "docs" / "causes.md").read_text(encoding="utf-8") == cause_catalog.catalog_page()
-
-
-def test_an_unknown_name_lists_what_is_near() -> None:
-    with pytest.raises(UsageError, match="bad-batch"):
-        cause_catalog.explanation("bad_bach")
-
-
 # Causes of other packages.
 
 
@@ -172,8 +162,10 @@ def test_a_cause_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) ->
     install(monkeypatch, "StrangeWeather")
     assert "strange-weather" in cause_catalog.causes()
     assert cause_catalog.broken() == ()
-    assert "The sun shone" in cause_catalog.explanation("strange-weather").text()
-    assert "strange-weather" not in cause_catalog.catalog_page()
+    page = cause_catalog.CAUSE_PAGES.find("strange-weather")
+    assert page is not None
+    assert "The sun shone" in cause_catalog.CAUSE_PAGES.text(page)
+    assert "strange-weather" not in cause_catalog.CAUSE_PAGES.markdown(command="")
 
 
 @pytest.mark.parametrize(

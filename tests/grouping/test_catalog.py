@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from steadytrain.core import plugins
-from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SIGNALS, TABLES, Symptom, Window
-from steadytrain.detectors import DETECTORS, Detector
+from steadytrain.detectors import DETECTORS, SYMPTOM_PAGES, Detector
 from steadytrain.grouping import catalog
 from steadytrain.testing import steps
 
@@ -72,22 +71,22 @@ def test_it_is_a_final_frozen_dataclass(detector: Detector) -> None:
 
 @every_detector
 def test_its_docstring_explains(detector: Detector) -> None:
-    found = catalog.explanation_of(detector)
+    found = SYMPTOM_PAGES.of(detector)
     assert found.summary.endswith(".")
     assert found.summary.count(". ") == 0
-    assert found.means
-    assert found.causes.startswith("- ")
-    assert found.next.startswith("1. ")
+    assert found.sections["means"]
+    assert found.sections["causes"].startswith("- ")
+    assert found.sections["next"].startswith("1. ")
 
 
 @every_detector
 def test_every_threshold_says_where_its_number_comes_from(detector: Detector) -> None:
-    for threshold in catalog.explanation_of(detector).thresholds:
+    for threshold in SYMPTOM_PAGES.of(detector).thresholds:
         assert threshold.about != "not documented", threshold.name
         assert re.search(r"_(steps|max|min|nats|scales|share|ratio|readings|rows|z|s)$|^z$", threshold.name), (
             f"{threshold.name} names no unit"
         )
-    assert len(catalog.explanation_of(detector).thresholds) == len(fields(detector))
+    assert len(SYMPTOM_PAGES.of(detector).thresholds) == len(fields(detector))
 
 
 @every_detector
@@ -141,19 +140,6 @@ def test_detector_name(name: str, expected: str) -> None:
     assert catalog.detector_name(type(name, (), {})) == expected
 
 
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert (ROOT / "docs" / "symptoms.md").read_text(encoding="utf-8") == catalog.catalog_page()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "hint"),
-    [("loss_spike", "loss-spike"), ("lossspike", "loss-spike"), ("nonfinite", "nonfinite-loss"), ("zzz", "divergence")],
-)
-def test_an_unknown_name_lists_what_is_near(wrong: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=hint):
-        catalog.explain(wrong)
-
-
 # Detectors of other packages.
 
 
@@ -204,7 +190,9 @@ def test_a_detector_of_another_package_is_found_and_explained(monkeypatch: pytes
     install(monkeypatch, "StrangerSpike")
     assert StrangerSpike() in catalog.detectors()
     assert catalog.broken() == ()
-    assert "level = 3.0" in catalog.explain("stranger-spike")
+    page = SYMPTOM_PAGES.find("stranger-spike")
+    assert page is not None
+    assert "level = 3.0" in SYMPTOM_PAGES.text(page)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +221,6 @@ def test_a_package_that_fails_to_import_is_reported(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_page_leaves_other_packages_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = catalog.catalog_page()
+    before = SYMPTOM_PAGES.markdown(command="")
     install(monkeypatch, "StrangerSpike")
-    assert catalog.catalog_page() == before
+    assert SYMPTOM_PAGES.markdown(command="") == before

@@ -198,9 +198,9 @@ def _run_document(entry: _Judged, summaries: dict[str, str]) -> dict[str, Any]:
 
 
 def _summaries() -> dict[str, str]:
-    from steadytrain.grouping.catalog import explanations
+    from steadytrain.detectors import SYMPTOM_PAGES
 
-    return {entry.name: entry.summary for entry in explanations()}
+    return {page.name: page.summary for page in SYMPTOM_PAGES.all()}
 
 
 # Text.

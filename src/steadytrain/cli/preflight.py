@@ -149,9 +149,9 @@ def _check_names(wanted: Wanted) -> None:
     """Names that are no check's are told before the script is started; without importing torch."""
     if not (wanted.only or wanted.skip):
         return
-    from steadytrain.checks.pages import check_names
+    from steadytrain.checks.subject.model_check import CHECKS
 
-    ours = set(check_names())
+    ours = set(CHECKS.names())
     if not {*wanted.only, *wanted.skip} <= ours:
         from steadytrain.preflight_runs.check_catalog import chosen
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
+from steadytrain.core.plugin_source import class_in_source, file_of
+
 API_VERSION = 1
 """The version of the contracts of all kinds. A plug-in that sets another ``api_version`` is refused; it rises when a
 contract changes so that a plug-in written for it would not work any more."""
@@ -27,7 +29,6 @@ contract changes so that a plug-in written for it would not work any more."""
 ENTRY_POINTS_MAX = 256
 NEAR_MAX = 3
 NEARNESS_MIN = 0.5
-SECTIONS = ("Means", "Causes", "Next")
 
 Plugin = TypeVar("Plugin")
 
@@ -40,18 +41,6 @@ class Broken:
     why: str
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """A field of a plug-in: its default, and where that number comes from."""
-
-    name: str
-    value: Any
-    about: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, "about": self.about}
-
-
 # Names.
 
 
@@ -59,6 +48,14 @@ def kebab(named: type | str) -> str:
     """``LossSpike``, the class or its name, is ``loss-spike``, in ``loss_spike.py``."""
     name = named if isinstance(named, str) else named.__name__
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+
+
+def name_of(plugin: Any) -> str:
+    """The name of a plug-in, or of its class: that of a row of a table stands in the row."""
+    if isinstance(plugin, type):
+        return kebab(plugin)
+    name = getattr(plugin, "name", None)
+    return name if isinstance(name, str) else kebab(type(plugin))
 
 
 def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
@@ -99,6 +96,7 @@ class Kind(Generic[Plugin]):
         lacks: what a class of another package is without that it needs; None where it has all.
         several: whether a file may hold several of them. Otherwise it holds exactly one, and is called as it is.
         older_group: a name that ``group`` had, which still counts.
+        heavy: whether its plug-ins import torch: then :meth:`described` reads their source.
     """
 
     name: str
@@ -109,6 +107,7 @@ class Kind(Generic[Plugin]):
     lacks: Callable[[Any], str | None] = fields_without_default
     several: bool = False
     older_group: str = ""
+    heavy: bool = False
 
     def files(self) -> list[Path]:
         """The files that hold the shipped ones, by name. Nothing of them is imported."""
@@ -131,36 +130,58 @@ class Kind(Generic[Plugin]):
 
     def outside(self) -> tuple[type[Plugin], ...]:
         """The usable classes of other packages, by the names of their entry points."""
-        return tuple(found for found in self._declared() if not isinstance(found, Broken))
+        return _good(self._declared())
 
     def broken(self) -> tuple[Broken, ...]:
         """What other packages name and what cannot be used."""
-        return tuple(found for found in self._declared() if isinstance(found, Broken))
+        return _bad(self._declared())
 
     def classes(self) -> tuple[type[Plugin], ...]:
         """Every usable class: the shipped ones, then those of other packages."""
         return (*self.shipped(), *self.outside())
 
-    def _declared(self) -> list[type[Plugin] | Broken]:
+    def described(self, *, outside: bool = True) -> tuple[type[Plugin], ...]:
+        """The classes with their docstrings, fields and traits, for their pages.
+
+        Those of a heavy kind are read from their source and cannot be used for anything else.
+        """
+        shipped = tuple(map(self._described, self.files())) if self.heavy else self.shipped()
+        return (*shipped, *_good(self._declared(described=self.heavy))) if outside else shipped
+
+    def not_described(self) -> tuple[Broken, ...]:
+        """What other packages name and :meth:`described` leaves out."""
+        return _bad(self._declared(described=self.heavy))
+
+    def _described(self, path: Path) -> type[Plugin]:
+        stem = path.stem.replace("_", "-")
+        found = class_in_source(path, lambda name: kebab(name) == stem, self.contract)
+        assert found is not None, f"{path.name} holds no class that is called {stem}"
+        return found
+
+    def _declared(self, *, described: bool = False) -> list[type[Plugin] | Broken]:
         groups = filter(None, (self.group, self.older_group))
         points = [point for group in groups for point in entry_points(group=group)]
         points.sort(key=lambda point: (point.name, point.value))
         taken = set(self.names()) if points else set()
         found: list[type[Plugin] | Broken] = []
         for point in points[:ENTRY_POINTS_MAX]:
-            found.append(self._loaded(point, taken))
+            found.append(self._loaded(point, taken, described=described))
             if not isinstance(found[-1], Broken):
                 taken.add(kebab(found[-1]))
         return found
 
-    def _loaded(self, point: EntryPoint, taken: Collection[str]) -> type[Plugin] | Broken:
+    def _loaded(self, point: EntryPoint, taken: Collection[str], *, described: bool) -> type[Plugin] | Broken:
         where = f"{point.name} = {point.value}"
         try:
-            cls = point.load()
+            path = file_of(point.module) if described else None
+            cls = class_in_source(path, lambda name: name == point.attr, self.contract) if path is not None else None
+            is_usable = cls is None
+            cls = point.load() if cls is None else cls
             why = self._refused(cls, taken)
             if why is not None:
                 return Broken(where, why)
-            self.attempt(cls)
+            if is_usable:
+                self.attempt(cls)
         except Exception as error:  # whatever another package's import does, it must not cost the others
             return Broken(where, f"{type(error).__name__}: {error}")
         return cast("type[Plugin]", cls)
@@ -172,6 +193,14 @@ class Kind(Generic[Plugin]):
         if version != API_VERSION:
             return f"written for version {version} of the plug-in API, and this steadytrain has version {API_VERSION}"
         return self.lacks(cls) or (f"the name {kebab(cls)} is taken" if kebab(cls) in taken else None)
+
+
+def _good(declared: Iterable[type[Plugin] | Broken]) -> tuple[type[Plugin], ...]:
+    return tuple(found for found in declared if not isinstance(found, Broken))
+
+
+def _bad(declared: Iterable[type[Plugin] | Broken]) -> tuple[Broken, ...]:
+    return tuple(found for found in declared if isinstance(found, Broken))
 
 
 def module_names(package: ModuleType, *, besides: Collection[str] = ()) -> list[str]:
@@ -198,35 +227,3 @@ def _of_module(module_name: str, base: type[Plugin]) -> list[type[Plugin]]:
         if isinstance(value, type) and issubclass(value, base) and value.__module__ == module_name
         if not inspect.isabstract(value)
     ]
-
-
-# Documentation.
-
-
-def split_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """First sentence and sections of a cleaned docstring. A section is a heading with a colon over indented lines."""
-    paragraphs: dict[str, list[str]] = {"": []}
-    current = ""
-    for line in text.splitlines():
-        heading = line.rstrip().removesuffix(":")
-        if heading in SECTIONS and line.rstrip().endswith(":"):
-            current = heading
-            paragraphs[current] = []
-        else:
-            paragraphs[current].append(line)
-    summary = " ".join("\n".join(paragraphs.pop("")).split("\n\n")[0].split())
-    return summary, {title: inspect.cleandoc("\n" + "\n".join(lines)) for title, lines in paragraphs.items()}
-
-
-def thresholds_of(plugin: Any) -> tuple[Threshold, ...]:
-    """The fields of a plug-in with the values that it has."""
-    return tuple(
-        Threshold(field.name, getattr(plugin, field.name), str(field.metadata.get("about", "not documented")))
-        for field in fields(plugin)
-    )
-
-
-def threshold_rows(thresholds: Iterable[Threshold]) -> list[str]:
-    """The part of a page in Markdown that has them, empty where there are none."""
-    rows = [f"| `{t.name}` | {t.value} | {t.about}. |" for t in thresholds]
-    return ["", "### Thresholds", "", "| field | default | |", "|---|---|---|", *rows] if rows else []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
 
@@ -39,3 +40,17 @@ class Detector(ABC):
 
 
 DETECTORS = Kind("detector", Detector, __name__, "steadytrain.detectors", older_group="steadytrain.symptoms")
+
+SYMPTOM_PAGES = Pages(
+    kind=DETECTORS,
+    noun="symptom",
+    key="symptoms",
+    heading="Symptoms",
+    schema="steadytrain.explanation/1",
+    document=("name", "summary", "means", "causes", "next", "thresholds", "needs"),
+    traits=lambda detector: {"needs": list(detector.needs)},
+    closing=lambda page: [f"Reads: {', '.join(page.traits['needs'])}"] if page.traits["needs"] else [],
+    title="Symptoms",
+    intro="What steadytrain looks for in a run. `steadytrain explain NAME` prints the same in a terminal.",
+    markdown_closing=lambda page: [f"Reads: {', '.join(f'`{signal}`' for signal in page.traits['needs'])}."],
+)

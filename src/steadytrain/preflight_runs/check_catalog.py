@@ -1,7 +1,7 @@
 """Finds the checks: files of ``steadytrain.checks.model``, and what other packages name under the entry-point group.
 
 A check's documentation is its docstring. Of ours it is read from the source, so that ``steadytrain explain`` needs no
-torch; that is in ``steadytrain.checks.pages``.
+torch.
 """
 
 from __future__ import annotations

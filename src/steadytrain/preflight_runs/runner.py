@@ -15,8 +15,15 @@ from torch import nn
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.settings import utc_now
-from steadytrain.checks.pages import CheckPage, check_page, page_of_class
-from steadytrain.checks.subject.model_check import STATUSES, CannotError, Check, Outcome, Subject, not_run
+from steadytrain.checks.subject.model_check import (
+    CHECK_PAGES,
+    STATUSES,
+    CannotError,
+    Check,
+    Outcome,
+    Subject,
+    not_run,
+)
 from steadytrain.core.version import __version__
 from steadytrain.preflight_runs.check_catalog import check_name
 from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
@@ -164,15 +171,9 @@ def _explained(check: Check, outcome: Outcome) -> Outcome:
     """What a finding means and what to do, from the check's docstring where it does not say itself."""
     if outcome.status in ("pass", "not-run"):
         return outcome
-    page = _page(check)
-    meaning = outcome.meaning or " ".join(page.means.split())
+    page = CHECK_PAGES.of(check)
+    meaning = outcome.meaning or " ".join(page.sections.get("means", "").split())
     return replace(outcome, meaning=meaning, next=outcome.next or page.first_step)
-
-
-def _page(check: Check) -> CheckPage:
-    ours = type(check).__module__.startswith("steadytrain.checks.model.")
-    page = check_page(check_name(type(check))) if ours else None
-    return page or page_of_class(type(check))
 
 
 def _left(until: float, clock: Callable[[], float]) -> Callable[[], float]:

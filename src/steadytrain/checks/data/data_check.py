@@ -12,6 +12,7 @@ import numpy as np
 
 from steadytrain.checks.data.tokenizing import Tokenizer
 from steadytrain.core.model import FloatArray, IntArray
+from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
 Status: TypeAlias = Literal["pass", "warn", "fail", "not-run"]
@@ -216,6 +217,25 @@ DATA_CHECKS = Kind(
     "steadytrain.checks.data.checks",
     "steadytrain.data_checks",
     attempt=lambda cls: cls(Circumstances()),
+)
+
+DATA_CHECK_PAGES = Pages(
+    kind=DATA_CHECKS,
+    noun="check of data",
+    key="data_checks",
+    heading="Checks of steadytrain check-data",
+    schema="steadytrain.data-check-explanation/1",
+    document=("name", "summary", "means", "next", "needs"),
+    traits=lambda check: {"needs": check.reads},
+    closing=lambda page: ["A check of data: `steadytrain check-data PATH` (docs/check-data.md)"],
+    headings=("Means", "Next"),
+    flows=True,
+    title="Checks of data",
+    intro="What `steadytrain check-data` looks for (`check-data.md`). `steadytrain explain NAME` prints the same in a "
+    "terminal.",
+    markdown_closing=lambda page: (
+        [f"Reads: {', '.join(f'`{column}`' for column in page.traits['needs'])}."] if page.traits["needs"] else []
+    ),
 )
 
 

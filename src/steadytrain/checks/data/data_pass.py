@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from steadytrain.checks.data.data_check import (
+    DATA_CHECK_PAGES,
     DATA_CHECKS,
     STATUSES,
     Circumstances,
@@ -25,7 +25,7 @@ from steadytrain.checks.data.field_roles import GUESSED_FROM_MAX, Roles, roles_o
 from steadytrain.checks.data.row_columns import part_of
 from steadytrain.checks.data.sources import Source, Wanted, open_source
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import kebab, split_docstring
+from steadytrain.core.plugins import kebab
 
 PART_CHARACTERS_MAX = 1 << 20
 """Text that is tokenized at once. A tokenizer needs some hundred bytes for each token while it works."""
@@ -146,18 +146,12 @@ def check_classes() -> tuple[type[DataCheck], ...]:
     return DATA_CHECKS.classes()
 
 
-def documentation(cls: type[DataCheck]) -> dict[str, str]:
-    """The docstring in parts: ``summary``, ``Means``, ``Next``."""
-    summary, sections = split_docstring(inspect.cleandoc(cls.__doc__ or ""))
-    return {"summary": summary, **{title: " ".join(text.split()) for title, text in sections.items()}}
-
-
 def _finding(check: DataCheck, columns: set[str]) -> Finding:
-    about = documentation(type(check))
+    sections = DATA_CHECK_PAGES.of(check).sections
     missing = [name for name in check.reads if name not in columns]
     cannot = _NEEDED[missing[0]] if missing else check.cannot()
     judgement = check.judge() if cannot is None else Judgement("not-run", cannot)
-    return Finding(check_name(type(check)), judgement, about.get("Means", ""), about.get("Next", ""))
+    return Finding(check_name(type(check)), judgement, sections.get("means", ""), sections.get("next", ""))
 
 
 def _parts(wanted: Wanted, circumstances: Circumstances, tell: Tell) -> Iterator[Part]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
 if TYPE_CHECKING:
@@ -297,7 +298,23 @@ class Check(ABC):
         """Look at ``subject``. A check that does not apply answers ``not_run``, or raises :class:`CannotError`."""
 
 
-CHECKS = Kind("check", Check, "steadytrain.checks.model", "steadytrain.checks")
+CHECKS = Kind("check", Check, "steadytrain.checks.model", "steadytrain.checks", heavy=True)
+
+CHECK_PAGES = Pages(
+    kind=CHECKS,
+    noun="check",
+    key="checks",
+    heading="Checks of steadytrain preflight",
+    schema="steadytrain.check-explanation/1",
+    document=("name", "summary", "means", "causes", "next", "cost", "source", "thresholds"),
+    traits=lambda check: {"cost": check.cost, "source": check.source},
+    closing=lambda page: [f"{name.capitalize()}: {value}" for name, value in page.traits.items() if value],
+    title="Checks",
+    intro="What `steadytrain preflight` looks at before the first update (`preflight.md`). `steadytrain explain NAME`\n"
+    "prints the same in a terminal.",
+    columns=("cost",),
+    markdown_closing=lambda page: [f"{name.capitalize()}: {value}." for name, value in page.traits.items() if value],
+)
 
 
 def tensors_of(value: Any) -> list[Tensor]:

@@ -1,0 +1,72 @@
+"""What the source of a plug-in says of its class, for a kind whose plug-ins import torch and whose pages need none.
+
+The result is a class again, without methods: with the docstring, the fields and the literal class variables of the
+original, and the contract as its base. Not here: what such a class is used for.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+from collections.abc import Callable
+from dataclasses import field, make_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+Plugin = TypeVar("Plugin")
+
+
+def class_in_source(path: Path, is_it: Callable[[str], bool], contract: type[Plugin]) -> type[Plugin] | None:
+    """The class that the file ``path`` defines under a name of which ``is_it`` holds; None where there is none."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    node = next((node for node in tree.body if isinstance(node, ast.ClassDef) and is_it(node.name)), None)
+    if node is None:
+        return None
+    namespace: dict[str, Any] = {"__doc__": inspect.cleandoc(ast.get_docstring(node) or "")}
+    found: list[Any] = []
+    for entry in node.body:
+        names, value = _assigned(entry)
+        if value is None:
+            continue
+        if isinstance(value, ast.Call):
+            given = {word.arg: _literal(word.value) for word in value.keywords}
+            keep = {key: given[key] for key in ("default", "metadata") if given.get(key, _UNKNOWN) is not _UNKNOWN}
+            found += [(one, object, field(**keep)) for one in names]
+        elif (known := _literal(value)) is not _UNKNOWN:
+            namespace |= dict.fromkeys(names, known)
+    return make_dataclass(node.name, found, bases=(contract,), namespace=namespace, frozen=True)
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module that is installed, without importing it or the packages around it."""
+    top, *inner = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        return None
+    if not inner:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    for folder in spec.submodule_search_locations or ():
+        place = Path(folder, *inner)
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+_UNKNOWN = object()
+
+
+def _assigned(entry: ast.stmt) -> tuple[list[str], ast.expr | None]:
+    if isinstance(entry, ast.AnnAssign):
+        return ([entry.target.id], entry.value) if isinstance(entry.target, ast.Name) else ([], None)
+    if isinstance(entry, ast.Assign):
+        return [target.id for target in entry.targets if isinstance(target, ast.Name)], entry.value
+    return [], None
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _UNKNOWN
