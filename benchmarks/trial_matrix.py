@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 
 from steadytrain.experiments.case import open_case
-from steadytrain.experiments.judging import excess_of
+from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.specs import NotApplicable, Outcome
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs.pool import Pool

@@ -11,7 +11,8 @@ import pytest
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import plan_fix, steps_to_follow, verified
-from steadytrain.experiments.judging import excess_of, judge, measures, shows
+from steadytrain.experiments.judging import judge, measures, shows
+from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.result_table import document, lines
 from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.experiments.trial_catalog import trial
@@ -98,6 +99,33 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     assert effect(named, control, of("rewarm", grown)) == "persists"
     tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
     assert effect(named, control, tenth) == "inconclusive"
+    still = replace(of("learning-rate-tenth", [one / 100 for one in grown]), spec=tenth_of_the_rate(control.spec))
+    verdict = judge("learning-rate-tenth", named, [control], [still])
+    assert verdict.effect == "inconclusive"
+    assert verdict.why.endswith("; a smaller rate makes smaller updates by itself")
+
+
+def test_a_value_that_is_not_finite_in_the_trial_alone_is_worse(case: Case) -> None:
+    verdict = judge("clip", case, [made("unchanged", SPIKE, HURT)], [made("clip", [2.0, math.nan], FLAT[:2])])
+    assert (verdict.effect, verdict.why) == ("worse", "a value is not finite, which the control does not show")
+
+
+def test_a_trial_that_ended_before_the_control_was_not_finite_concludes_nothing(case: Case) -> None:
+    named = replace(case, symptom=replace(case.symptom, name="nonfinite-loss")) if case.symptom else case
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    ended = made("clip", [2.0, 2.0], FLAT[:3], ended="the script's loop was over")
+    verdict = judge("clip", named, [control], [ended])
+    assert verdict.effect == "inconclusive"
+    assert verdict.why == "it ended 2 steps before the control: the script's loop was over"
+
+
+def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case) -> None:
+    stuck = replace(case, symptom=replace(case.symptom, name="no-learning")) if case.symptom else case
+    control = made("unchanged", CALM, [2.0, 1.9, 1.8, 1.7, 1.6])
+    twice = judge("learning-rate-up", stuck, [control], [made("learning-rate-up", CALM, [2.0, 1.8, 1.6, 1.4, 1.2])])
+    assert (twice.effect, twice.why) == ("inconclusive", "probe loss changes by -0.8, in the control by -0.4")
+    unseen = judge("learning-rate-up", stuck, [control], [made("learning-rate-up", CALM[:1], [2.0])])
+    assert (unseen.effect, unseen.why) == ("inconclusive", "no probes to judge progress by")
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,20 @@ def conclude(
     suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances, *, absent: Sequence[Verdict] = ()
 ) -> Answer:
     """The answer. ``absent`` are trials that do not apply, for the table. Pure: the same arguments, the same answer."""
-    belief = weigh(suspects, verdicts)
-    before = weigh(suspects, ())
+    belief, before = weigh(suspects, verdicts), weigh(suspects, ())
     by_name = {verdict.trial: verdict for verdict in verdicts}
-    diagnoses = []
-    for suspect in suspects:
-        proven = proof(suspect, by_name, known.control, known.waiting, surveyed=known.surveyed)
-        status = _status(suspect, belief[suspect.name], before[suspect.name], proven, verdicts, known)
-        if status is not None:
-            diagnoses.append(_diagnosis(suspect, belief[suspect.name], status, proven, verdicts, known))
+    judged = [
+        _Judged(
+            suspect,
+            belief[suspect.name],
+            before[suspect.name],
+            proof(suspect, by_name, known.control, known.waiting, surveyed=known.surveyed),
+            verdicts,
+            known,
+        )
+        for suspect in suspects
+    ]
+    diagnoses = [_diagnosis(one, status) for one in judged if (status := one.status) is not None]
     met = _met(suspects, by_name, belief)
     diagnoses.sort(key=lambda one: (STATUSES.index(one.status), -one.confidence, one.cause))
     top = next((one for one in diagnoses if one.status in ("confirmed", "likely")), None)
@@ -86,33 +91,64 @@ def conclude(
     )
 
 
-def _status(
-    suspect: Suspect,
-    share: float,
-    share_before: float,
-    proven: Proof,
-    verdicts: Sequence[Verdict],
-    known: Circumstances,
-) -> Status | None:
-    signs = suspect.signature.signs
-    speaks = any(sign.weight > 0 for sign in signs)
-    cured = any(_verdict_of(suspect, one) == "supports" and one.effect == "removed" for one in verdicts)
-    against = any(sign.weight < 0 for sign in signs) or any(_verdict_of(suspect, one) == "refutes" for one in verdicts)
-    strong = suspect.signature.broken_invariant is not None or any(sign.weight >= CERTAIN for sign in signs)
-    if proven.proven and share >= CONFIRMED_MIN:
-        return "confirmed"
-    # Another trial may remove it as well (other data in place of a bad batch); the cure itself has the last word.
-    cures = [one.effect for one in verdicts if one.trial in suspect.cause.confirming]
-    uncured = bool(cures) and all(plain(effect) == "persists" for effect in cures)
-    explains = bool(known.symptom) or suspect.signature.broken_invariant is not None
-    if share >= LIKELY_MIN and (strong or (cured and not uncured)) and explains:
-        return "likely"
-    if share >= POSSIBLE_MIN and (speaks or cured):
-        return "possible"
-    thinkable = share_before >= POSSIBLE_MIN or (speaks and not suspect.signature.ruled_out)
-    if share < POSSIBLE_MIN and against and thinkable:
-        return "refuted"
-    return None
+@dataclass(frozen=True)
+class _Judged:
+    """One suspect, with all that its status rests on: the table in the head of this file."""
+
+    suspect: Suspect
+    share: float
+    share_before: float
+    proof: Proof
+    verdicts: Sequence[Verdict]
+    known: Circumstances
+
+    @property
+    def status(self) -> Status | None:
+        if self.proof.proven and self.share >= CONFIRMED_MIN:
+            return "confirmed"
+        if self.share >= LIKELY_MIN and self._tells and self._explains:
+            return "likely"
+        if self.share >= POSSIBLE_MIN and (self._speaks or self._cured):
+            return "possible"
+        if self.share < POSSIBLE_MIN and self._against and self._thinkable:
+            return "refuted"
+        return None
+
+    @property
+    def _speaks(self) -> bool:
+        return any(sign.weight > 0 for sign in self.suspect.signature.signs)
+
+    @property
+    def _tells(self) -> bool:
+        """A broken rule, an operation, or a trial of which its own cure did not fail."""
+        signature = self.suspect.signature
+        certain = any(sign.weight >= CERTAIN for sign in signature.signs)
+        return signature.broken_invariant is not None or certain or (self._cured and not self._uncured)
+
+    @property
+    def _cured(self) -> bool:
+        return any(_verdict_of(self.suspect, one) == "supports" and one.effect == "removed" for one in self.verdicts)
+
+    @property
+    def _uncured(self) -> bool:
+        """Whether the cure itself failed, which has the last word: another trial may remove the symptom as well (other
+        data in place of a bad batch)."""
+        cures = [one.effect for one in self.verdicts if one.trial in self.suspect.cause.confirming]
+        return bool(cures) and all(plain(effect) == "persists" for effect in cures)
+
+    @property
+    def _explains(self) -> bool:
+        return bool(self.known.symptom) or self.suspect.signature.broken_invariant is not None
+
+    @property
+    def _against(self) -> bool:
+        against = any(sign.weight < 0 for sign in self.suspect.signature.signs)
+        return against or any(_verdict_of(self.suspect, one) == "refutes" for one in self.verdicts)
+
+    @property
+    def _thinkable(self) -> bool:
+        """Whether it was worth a thought before the trials."""
+        return self.share_before >= POSSIBLE_MIN or (self._speaks and not self.suspect.signature.ruled_out)
 
 
 def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
@@ -125,14 +161,8 @@ def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
     return "supports" if outcome == expected else "refutes"
 
 
-def _diagnosis(
-    suspect: Suspect,
-    share: float,
-    status: Status,
-    proven: Proof,
-    verdicts: Sequence[Verdict],
-    known: Circumstances,
-) -> Diagnosis:
+def _diagnosis(judged: _Judged, status: Status) -> Diagnosis:
+    suspect, proven, verdicts = judged.suspect, judged.proof, judged.verdicts
     seen = [
         Evidence(SIGNATURE, "supports" if sign.weight > 0 else "refutes", sign.what, sign.source, dict(sign.numbers))
         for sign in sorted(suspect.signature.signs, key=lambda sign: -abs(sign.weight))
@@ -146,11 +176,11 @@ def _diagnosis(
         cause=suspect.name,
         summary=summary_of(suspect),
         status=status,
-        confidence=round(share, 4),
+        confidence=round(judged.share, 4),
         evidence=(*seen, *tried),
         layer=suspect.signature.layer,
         batch_rows=suspect.signature.batch_rows,
-        interventions=_remedies(suspect.cause.interventions, verdicts, known),
+        interventions=_remedies(suspect.cause.interventions, verdicts, judged.known),
         why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
     )
 

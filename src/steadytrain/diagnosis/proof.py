@@ -52,47 +52,68 @@ def proof(
     suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control, waiting: Collection[str], *, surveyed: bool
 ) -> Proof:
     """The proof of one cause. ``waiting`` are the trials that could be run and were not yet."""
-    cause, signature = suspect.cause, suspect.signature
-    if signature.ruled_out:
+    if suspect.signature.ruled_out:
         return Proof(False, lacks="what it needs is not there")
-    broken = signature.broken_invariant
-    equal = signature.broken_equivalence
     needs = needed(suspect, verdicts, waiting)
+    unsure = _replay_lacks(control)
+    if unsure:
+        return Proof(False, needs=needs, lacks=unsure)
+    if suspect.signature.broken_equivalence is not None:
+        return Proof(True, by=suspect.signature.broken_equivalence.what)
+    unshown = _symptom_lacks(suspect, verdicts, control)
+    if unshown:
+        return Proof(False, needs=needs, lacks=unshown)
+    return _by_broken_rule(suspect, verdicts) or _by_cure(suspect, verdicts, needs, surveyed=surveyed)
+
+
+def _replay_lacks(control: Control) -> str:
+    """Why nothing can rest on the unchanged replay, empty where it can."""
     if not control.ran:
-        return Proof(False, needs=needs, lacks=f"nothing was replayed: {control.note}")
-    if control.exact is not True:
-        what = "is not the same to the last bit" if control.exact is False else "could not be held against the run"
-        return Proof(False, needs=needs, lacks=f"the replay {what}")
-    if equal is not None:
-        return Proof(True, by=equal.what)
+        return f"nothing was replayed: {control.note}"
+    if control.exact is None:
+        return "the replay could not be held against the run"
+    return "" if control.exact else "the replay is not the same to the last bit"
+
+
+def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control) -> str:
+    """What speaks against the cause in the trials, or that the control shows no symptom; empty where neither is so."""
     contrary = contradictions(suspect, verdicts)
     if contrary:
-        return Proof(False, needs=needs, lacks=f"{' and '.join(contrary)} did otherwise than it would")
-    mended = [trial for trial in cause.confirming if removes(verdicts, trial)]
-    if not control.shown:
-        shown = "the unchanged replay does not show the symptom: " if control.judged else ""
-        return Proof(False, needs=needs, lacks=f"{shown}{control.note}")
-    if broken is not None:
-        helped = [trial for trial in cause.confirming if trial in verdicts and helps(verdicts[trial])]
-        if helped:
-            how = {"removed": "removes the symptom", "delayed": "puts it off"}.get(verdicts[helped[0]].effect, "helps")
-            return Proof(True, by=f"{broken.what}; {helped[0]} {how}")
-    if not mended:
+        return f"{' and '.join(contrary)} did otherwise than it would"
+    if control.shown:
+        return ""
+    return f"{'the unchanged replay does not show the symptom: ' if control.judged else ''}{control.note}"
+
+
+def _by_broken_rule(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> Proof | None:
+    """The second road: a broken rule, and a change that mends it and helps."""
+    broken = suspect.signature.broken_invariant
+    helped = next((one for one in suspect.cause.confirming if one in verdicts and helps(verdicts[one])), None)
+    if broken is None or helped is None:
+        return None
+    how = {"removed": "removes the symptom", "delayed": "puts it off"}.get(verdicts[helped].effect, "helps")
+    return Proof(True, by=f"{broken.what}; {helped} {how}")
+
+
+def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str, ...], *, surveyed: bool) -> Proof:
+    """The first road: a change removes the symptom, and nothing that would cure a rival does."""
+    mended = next((trial for trial in suspect.cause.confirming if removes(verdicts, trial)), None)
+    if mended is None:
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
     if not surveyed:
         return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
     if needs:
         return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would tell it from its rivals")
-    cured = [trial for trial in cause.spared if removes(verdicts, trial)]
+    cured = [trial for trial in suspect.cause.spared if removes(verdicts, trial)]
     if cured:
         return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
     # One that does not apply to this run has no verdict: what it would cure is not there.
-    asked = [trial for trial in cause.spared if trial in verdicts]
+    asked = [trial for trial in suspect.cause.spared if trial in verdicts]
     spared = [trial for trial in asked if persists(verdicts, trial)]
     if asked and not spared:
         return Proof(False, lacks=f"{' and '.join(asked)} did not tell it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
-    return Proof(True, by=f"{mended[0]} removes the symptom{beside}")
+    return Proof(True, by=f"{mended} removes the symptom{beside}")
 
 
 def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collection[str]) -> tuple[str, ...]:

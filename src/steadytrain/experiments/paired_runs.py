@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.judging import FLOOR_SHARE, PERSISTS_SHARE, REMOVED_SHARE, excess_of, not_run
+from steadytrain.experiments.judging import PERSISTS_SHARE, not_run
+from steadytrain.experiments.outcome_measures import FLOOR_SHARE, REMOVED_SHARE, excess_of
 from steadytrain.experiments.specs import Effect, NotApplicable, Outcome, Spec, Verdict
 
 COLLAPSED = 2.5

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.judging import excess_of, not_run, unchanged
+from steadytrain.experiments.judging import not_run, unchanged
+from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.specs import Effect, Outcome, Verdict
 
 RESTS_SHARE, STANDS_SHARE = 0.5, 0.1

@@ -1,0 +1,198 @@
+"""What is read out of the outcomes of a trial: rises of the probe loss, growth of gradients and updates, spikes of the
+loss, and what of all that is noise. Pure. Not here: what it says of the trial (``judging``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.specs import Outcome
+
+REMOVED_SHARE = 0.25
+"""Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""
+
+FLOOR_SHARE = 0.01
+"""Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
+
+STILL_SHARE = 1e-4
+"""Of the probe loss: rounding, a mean over few samples aside."""
+
+SPREADS = 3.0
+"""Spreads of the perturbed controls under which a difference is noise."""
+
+WOBBLES = 2.0
+"""What the probes move before the onset, so many times, is no symptom after it."""
+
+SPIKE_NOISES = 6.0
+"""A loss of a step is high where it lies so many noises over the losses before the onset."""
+
+LOWER_QUANTILE = 0.25
+"""Of the values before the onset: what grows slowly has grown for a while when it is raised."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of each step that a symptom is about: a field of ``StepSeen``, and its name in a sentence."""
+
+    field: str
+    name: str
+
+
+QUANTITIES = {
+    "exploding-gradients": Quantity("gradient_norm", "gradient norm"),
+    "gradient-norm-spike": Quantity("gradient_norm", "gradient norm"),
+    "update-norm-spike": Quantity("update_ratio", "update"),
+    "second-moment-lag": Quantity("update_ratio", "update"),
+}
+"""What a symptom is about that neither the probes nor the losses of the steps have to show."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How far the probe loss rose over its first value: at its peak, and in the end (nats of the script's own loss)."""
+
+    first: float
+    peak: float
+    final: float
+    finite: bool
+
+
+def excess_of(outcome: Outcome) -> Excess | None:
+    """None where the outcome has no two points of probes."""
+    points = _points(outcome)
+    if len(points) < 2:
+        return None
+    means = [float(np.mean(losses)) for _, losses in points]
+    finite = all(math.isfinite(mean) for mean in means)
+    rises = [mean - means[0] if math.isfinite(mean) else math.inf for mean in means[1:]]
+    return Excess(means[0], _peak(rises), rises[-1], finite)
+
+
+def _peak(rises: Sequence[float]) -> float:
+    """The highest rise that two points in a row have, or the last: a single point may be a batch that the script makes
+    otherwise in one step of its own count, where the probe was made by the script."""
+    pairs = [min(pair) for pair in pairwise(rises)]
+    return max([*pairs, rises[-1]])
+
+
+def quantity_of(case: Case) -> Quantity | None:
+    """What the symptom is about where neither the probes nor the losses of the steps have to show it."""
+    return QUANTITIES.get(case.symptom.name) if case.symptom is not None else None
+
+
+def noise_floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What the probe loss moves by without a symptom: from control to control, and before the onset."""
+    ran = [one for one in controls if one.ran]
+    peaks = [found.peak for one in ran if (found := excess_of(one)) is not None and found.finite]
+    spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
+    # Controls that differ by as much as the symptom itself would make every difference noise.
+    spread = min(SPREADS * spread, REMOVED_SHARE * excess.peak)
+    wobble = WOBBLES * max((_moved_before(case, one) for one in ran), default=0.0)
+    return max(FLOOR_SHARE * abs(excess.first), spread, wobble)
+
+
+def _moved_before(case: Case, control: Outcome) -> float:
+    """How far the probe loss went up and down before the onset, in a control: a rise by no more is no symptom."""
+    if case.aim == "progress":
+        return 0.0
+    lead = _steps_before_onset(case, control)
+    means = [float(np.mean(losses)) for place, losses in _points(control) if place < lead]
+    return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
+
+
+def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
+    """What the probe loss moves by from point to point in the controls: who stands quite still is seen to begin to move
+    long before it has come a hundredth of the way."""
+    moves = [
+        abs(after - before)
+        for control in controls
+        if control.ran
+        for before, after in pairwise([float(np.mean(losses)) for _, losses in _points(control)])
+    ]
+    return max(STILL_SHARE * abs(excess.first), SPREADS * max(moves, default=math.inf))
+
+
+def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
+    """How far the highest loss of a trained step lies over those before the onset, and whether that is a spike."""
+    losses = [
+        (place_of(outcome, seen.entry), seen.loss) for seen in outcome.steps if seen.loss is not None and seen.finite
+    ]
+    lead = max(_steps_before_onset(case, outcome), 0)
+    before = [loss for place, loss in losses if place < lead]
+    after = [loss for place, loss in losses if place >= lead]
+    base = case.typical("loss") if not before else float(np.median(before))
+    if base is None or not after:
+        return False, 0.0
+    by = max(after) - base
+    return by > SPIKE_NOISES * case.loss_noise(), by
+
+
+def growth_of(case: Case, control: Outcome, outcome: Outcome) -> float:
+    """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
+    control; 0 where that is not known."""
+    quantity = quantity_of(case)
+    if quantity is None:
+        return 0.0
+    there, here = (
+        [
+            (place - max(_steps_before_onset(case, one), 0), value)
+            for place, seen in enumerate(one.steps)
+            if (value := getattr(seen, quantity.field)) is not None and math.isfinite(value) and value > 0
+        ]
+        for one in (control, outcome)
+    )
+    before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
+    after = [value for place, value in here if place >= 0]
+    return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
+
+
+def numbers_of(case: Case, control: Outcome, outcome: Outcome) -> dict[str, float]:
+    """The numbers that a verdict is shown with."""
+    numbers: dict[str, float] = {}
+    for lead, one in (("", outcome), ("control_", control)):
+        excess = excess_of(one)
+        if excess is not None:
+            numbers |= {f"{lead}peak_excess": excess.peak, f"{lead}final_excess": excess.final}
+        bad = first_bad_step(case, one)
+        if bad is not None:
+            numbers[f"{lead}first_bad_step"] = float(bad)
+    numbers["seconds"] = outcome.seconds
+    return numbers
+
+
+def first_bad_step(case: Case, outcome: Outcome) -> int | None:
+    """The step, counted as in the recorded run, whose loss was first not finite or a spike."""
+    begin = outcome.spec.begin or 0
+    if outcome.first_nonfinite is not None:
+        return begin + 1 + place_of(outcome, outcome.first_nonfinite)
+    base, noise = case.typical("loss"), case.loss_noise()
+    if base is None or case.aim != "excess":
+        return None
+    for seen in outcome.steps:
+        if seen.loss is not None and seen.loss > base + SPIKE_NOISES * max(noise, FLOOR_SHARE * abs(base)):
+            return begin + 1 + place_of(outcome, seen.entry)
+    return None
+
+
+def _steps_before_onset(case: Case, outcome: Outcome) -> int:
+    return case.onset - (outcome.spec.begin or 0) - 1
+
+
+def place_of(outcome: Outcome, entry: int) -> int:
+    """The place of an entry among those that are no probes."""
+    return sum(one.role != "probe" for one in outcome.spec.schedule[:entry])
+
+
+def _points(outcome: Outcome) -> list[tuple[int, list[float]]]:
+    """The losses of the probes, by the number of steps before them."""
+    points: dict[int, list[float]] = {}
+    for seen in outcome.probes:
+        if seen.loss is not None:
+            points.setdefault(place_of(outcome, seen.entry), []).append(seen.loss)
+    return sorted(points.items())
