@@ -13,19 +13,26 @@ DEMO_READY := $(DEMO_VENV)/ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/ready
 
+# Another torch or Python: make test-torch TORCH=2.6.0 PYTHON=/path/to/python3.12 TESTS=tests/capture
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+TESTS ?= tests
+WORKERS ?= 2
+TORCH_VENV = .venv-torch-$(TORCH)-py$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
 DEMO_OUT := build/demo
 DEMO_RUN := $(DEMO_VENV)/bin/steadytrain run --policy stop examples/stdlib_gpt/train.py --out $(DEMO_OUT)
 STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo docs clean
+.PHONY: help demo demo-healthy test test-all test-torch lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
 	@echo "make demo-healthy  the same run without its mistake, to the end"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with long tests and those that need a GPU"
+	@echo "make test-torch    the tests in an environment of their own (TORCH=2.6.0, PYTHON=python3.12, TESTS=tests/capture)"
 	@echo "make lint          lint, types and layers"
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
@@ -60,6 +67,19 @@ test: lint
 
 test-all: lint
 	STEADYTRAIN_COLD_TESTS=1 $(VENV)/bin/pytest -n 2
+
+# A version that is not the CPU build brings its CUDA libraries: 5 GB of disk, four minutes.
+test-torch:
+	$(MAKE) $(TORCH_VENV)/ready
+	$(TORCH_VENV)/bin/steadytrain doctor
+	$(TORCH_VENV)/bin/pytest -n $(WORKERS) -m "not gpu and not long" $(TESTS)
+
+.venv-torch-%/ready: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	echo "torch==$(TORCH)" > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install -qq --disable-pip-version-check "torch==$(TORCH)"
+	$(@D)/bin/python -m pip install -qq --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,report,demo,query]'
+	@touch $@
 
 lint: $(READY)
 	$(VENV)/bin/ruff check

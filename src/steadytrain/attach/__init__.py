@@ -30,6 +30,7 @@ from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_childr
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
+from steadytrain.core.torch_private import require
 from steadytrain.core.version import __version__
 from steadytrain.exporters import TO_DEFAULT, check_to
 from steadytrain.storage.redaction import redact_arguments, redact_tree
@@ -199,6 +200,42 @@ class Watch:
             raise self._watcher.stopped
 
 
+class _Unwatched(Watch):
+    """Stands for a watch that could not begin: the script goes on as if it had not asked for one."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    @property
+    def run_dir(self) -> Path:
+        return self._run_dir
+
+    @property
+    def memory_bytes(self) -> int:
+        return 0
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return {}
+
+    def set_fact(self, name: str, value: Any) -> None:
+        pass
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def update(self, **_: Any) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        pass
+
+
 def watch(
     model: torch.nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -241,6 +278,8 @@ def watch(
             its batches are recorded, so that ``steadytrain replay --step-fn --build`` can do its steps
             (``docs/replay.md``).
 
+    Where this torch cannot be watched (``steadytrain doctor``), one line says so, and the watch does nothing.
+
     Raises:
         UsageError: an argument is of the wrong kind.
     """
@@ -262,7 +301,14 @@ def watch(
         return Watch(borrowed, borrowed="steadytrain run", model=model)
     script = sys.argv[0] or "python"
     settings = _settings(script, Path(script).stem or "run", [*sys.argv], options, is_module=False)
-    watcher = _attach(settings)
+    try:
+        watcher = _attach(settings)
+    except UsageError:
+        raise
+    except Exception as error:
+        _tell_unwatched(error)
+        _give_back(Path(settings["run_dir"]))
+        return _Unwatched(Path(settings["run_dir"]))
     watcher.step_batches = step_batches
     if model is not None:
         watcher.watch_model(model, optimizer)
@@ -312,11 +358,22 @@ def _arm(settings: dict[str, Any], guest: Callable[[Watcher], None] | None = Non
         if guest is not None:
             guest(watcher)
     except Exception as error:
-        tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
+        _tell_unwatched(error)
+
+
+def _tell_unwatched(error: Exception) -> None:
+    """Arming is all or nothing: what was put in before ``error`` came is taken out, and one line says why."""
+    tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
+    if _active is not None:
+        try:
+            _finish(_active, "failed", None)
+        except Exception as another:
+            tell(f"warning: what was attached stays ({type(another).__name__}: {another})")
 
 
 def _attach(settings: dict[str, Any]) -> Watcher:
     global _active
+    require()
     from steadytrain.capture.settings import Settings
     from steadytrain.capture.step.watcher import Watcher
     from steadytrain.detection.run_recorder import recording

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.step.input_recorder import AutocastState
 from steadytrain.checks.subject.model_check import Batch, CannotError, Look
+from steadytrain.core.torch_private import compiler_is_loaded
 from steadytrain.preflight_runs.forward_calls import LossWatch, calls_of
 from steadytrain.tracing.investigator import autocast_as, plain_module
 from steadytrain.tracing.line_rerun import CannotRunAgainError, Lines, run_with
@@ -190,7 +190,7 @@ class FunctionWay(Way):
 @contextlib.contextmanager
 def eager() -> Iterator[None]:
     """What is compiled runs uncompiled: other shapes would be compiled anew."""
-    if "torch._dynamo" not in sys.modules:
+    if not compiler_is_loaded():
         yield
         return
     with torch.compiler.set_stance("force_eager"):

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from steadytrain.capture.snapshots.digests import digest, text_digest
 from steadytrain.capture.step.input_recorder import RandomState
+from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, VERSION
 
 ATTRIBUTE_BYTES_MAX = 16 << 20
 """A tensor that is a plain attribute of a module is copied up to this size, to be put back if it was written to."""
 
 TREE_DEPTH = 4
 _CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict, collections.deque)
-_HELD_ELSEWHERE = frozenset({"_parameters", "_buffers", "_modules"})
+_HELD_ELSEWHERE = frozenset({PARAMETERS.attribute, BUFFERS.attribute, CHILDREN.attribute})
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ def tensors_of_modules(modules: Iterable[nn.Module]) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     for top in modules:
         for module in top.modules():
-            for tensor in (*module._parameters.values(), *module._buffers.values()):
+            for tensor in (*PARAMETERS.of(module).values(), *BUFFERS.of(module).values()):
                 if tensor is not None:
                     found[id(tensor)] = tensor
     return list(found.values())
@@ -81,7 +82,7 @@ class Workbench:
         kept = [_keep(vars(module), TREE_DEPTH) for module in self._modules]
         kept += [_keep(vars(thing), TREE_DEPTH) for thing in self._objects if hasattr(thing, "__dict__")]
         held: list[tuple[Any, dict[str, Any]]] = [
-            (table, dict(table)) for m in self._modules for table in (m._parameters, m._buffers, m._modules)
+            (table, dict(table)) for m in self._modules for table in (PARAMETERS.of(m), BUFFERS.of(m), CHILDREN.of(m))
         ]
         generators = [undo for thing in self._objects if (undo := _generator_undo(thing)) is not None]
         threads, grad_mode = torch.get_num_threads(), torch.is_grad_enabled()
@@ -125,7 +126,7 @@ def fingerprint(
         for path, module in top.named_modules():
             lead = f"model {number}: {path}"
             found[f"{lead} mode"] = str(module.training)
-            for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            for name, tensor in (*PARAMETERS.of(module).items(), *BUFFERS.of(module).items()):
                 if tensor is not None:
                     found[f"{lead}.{name}"] = _digest(tensor)
                     found[f"{lead}.{name} gradient"] = "" if tensor.grad is None else _digest(tensor.grad)
@@ -177,17 +178,17 @@ def _keep(value: Any, depth: int) -> Callable[[], None]:
     if isinstance(value, Tensor):
         if isinstance(value, nn.Parameter) or value.nbytes > ATTRIBUTE_BYTES_MAX or value.layout != torch.strided:
             return _nothing
-        copy, version = value.detach().clone(), value._version
+        copy, version = value.detach().clone(), VERSION.of(value)
 
         def restore_tensor() -> None:
-            if value._version != version:
+            if VERSION.of(value) != version:
                 value.data.copy_(copy)
 
         return restore_tensor
     if depth == 0 or type(value) not in _CONTAINERS:
         return _nothing
     if isinstance(value, dict):
-        skipped = _HELD_ELSEWHERE if "_parameters" in value else frozenset()
+        skipped = _HELD_ELSEWHERE if PARAMETERS.attribute in value else frozenset()
         entries = dict(value)
         inner = [_keep(entry, depth - 1) for key, entry in entries.items() if key not in skipped]
 

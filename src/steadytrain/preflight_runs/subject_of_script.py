@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
 from steadytrain.core.errors import UsageError
+from steadytrain.core.torch_private import DATASET, LOADER_ITERATOR
 from steadytrain.preflight_runs.model_copies import Workbench
 from steadytrain.preflight_runs.observer import Observed
 from steadytrain.preflight_runs.task import task_of
@@ -137,8 +137,8 @@ def _loader(dataset: int | None) -> Any:
 
 def _dataset(wanted: int | None) -> Any:
     """The data set that is read, from the iterator over it: a loader that is in no variable is gone by now."""
-    iterators = (thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter))
-    found = (getattr(iterator, "_dataset", None) for iterator in iterators)
+    iterators = (thing for thing in gc.get_objects() if issubclass(type(thing), LOADER_ITERATOR.get()))
+    found = (DATASET.on(iterator) for iterator in iterators)
     return next((dataset for dataset in found if id(dataset) == wanted), None) if wanted is not None else None
 
 

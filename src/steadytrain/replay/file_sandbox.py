@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from steadytrain.capture.hooks.import_hook import after_import
+from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
 from steadytrain.replay.file_mirror import Entries, FileMirror, own_words
 from steadytrain.replay.landlock import forbid_writing
 
@@ -146,11 +147,8 @@ class FileSandbox:
         """Replace the functions of torch that open files in C++."""
         import torch
 
-        for name, redirect in (
-            ("PyTorchFileWriter", self.mirror.writing),
-            ("PyTorchFileReader", self.mirror.reading),
-        ):
-            setattr(torch._C, name, _redirected(getattr(torch._C, name), redirect))
+        for name, redirect in ((FILE_WRITER, self.mirror.writing), (FILE_READER, self.mirror.reading)):
+            setattr(name.owner(), name.attribute, _redirected(name.now(), redirect))
         from_file = torch.UntypedStorage.from_file
         torch.UntypedStorage.from_file = staticmethod(self._first_read(from_file))  # type: ignore[method-assign]
 

@@ -22,6 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from steadytrain.capture.hooks import module_hooks, patches
 from steadytrain.capture.snapshots.digests import digest
+from steadytrain.core.torch_private import COMPILED_CALL, STORAGE_ADDRESS, compiler_is_loaded
 from steadytrain.replay.determinism import FROM_MEMORY, base_name
 from steadytrain.replay.trace_comparison import TracedOperation, Value
 from steadytrain.tracing.dispatch_mode import EachOperation
@@ -69,14 +70,14 @@ class StepTrace:
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
         # For the stacks that it stores in backward nodes, so that what runs in a backward has its line.
         torch.set_anomaly_enabled(True, False)
-        if "torch._dynamo" in sys.modules:
+        if compiler_is_loaded():
             self.compiled = any(type(module).__name__ == "OptimizedModule" for module in self._modules) or any(
-                getattr(module, "_compiled_call_impl", None) is not None for module in self._modules
+                COMPILED_CALL.on(module) is not None for module in self._modules
             )
             self._stance = torch.compiler.set_stance("force_eager")
             self._stance.__enter__()
         self._calls.watch(self._modules)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._mode.__enter__()
         self._running = True
 
     def enter_module(self, module: torch.nn.Module) -> None:
@@ -95,7 +96,7 @@ class StepTrace:
             return
         self._running = False
         try:
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._mode.__exit__(None, None, None)
         finally:
             self._stance.__exit__(None, None, None)
             torch.set_anomaly_enabled(*self._anomaly)
@@ -149,7 +150,7 @@ class StepTrace:
 
     def _memory(self, tensor: torch.Tensor) -> _Memory | None:
         storage = storage_of(tensor)
-        known = self._made.get(storage._cdata) if storage is not None else None
+        known = self._made.get(STORAGE_ADDRESS.of(storage)) if storage is not None else None
         return known if known is not None and not known.reference.expired() else None
 
     def _remember(self, tensor: torch.Tensor, *, unwritten: bool) -> None:
@@ -157,7 +158,7 @@ class StepTrace:
         storage = storage_of(tensor)
         if storage is not None:
             reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-            self._made[storage._cdata] = _Memory(reference, unwritten)
+            self._made[STORAGE_ADDRESS.of(storage)] = _Memory(reference, unwritten)
 
     def _place(self) -> dict[str, Any]:
         place = place_here(self._calls, losses_before=self._backwards)
@@ -199,7 +200,7 @@ class _Call:
         self.random = random
 
 
-class _Mode(EachOperation):  # type: ignore[no-untyped-call]
+class _Mode(EachOperation):
     """Runs each operation as it is, with a look before and after."""
 
     def __init__(self, trace: StepTrace) -> None:

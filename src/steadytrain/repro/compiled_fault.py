@@ -208,7 +208,7 @@ def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> l
     body = text[text.index("def forward") : text.index('if __name__ == "__main__":')].rstrip()
     body = body[: body.rindex("\n")] + f"\n    return [{', '.join(order[name] for name in wanted)}]\n"
     exec(compile(body, "<forward>", "exec"), space)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
         with torch.no_grad():
             forward: Any = torch.compile(space["forward"], backend=backend)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.tensor_summary import has_own_dispatch
 
 HELD_BYTES_MAX = 1 << 30
@@ -54,9 +55,9 @@ class HeldValues:
         if name in self or self.overflowed or not _is_plain(tensor):
             return
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._storages and not self._has_room(storage.nbytes()):
+        if STORAGE_ADDRESS.of(storage) not in self._storages and not self._has_room(storage.nbytes()):
             return
-        self._storages.add(storage._cdata)
+        self._storages.add(STORAGE_ADDRESS.of(storage))
         self.devices[name] = tensor.device.type
         self._references[name] = _Reference(tensor.detach(), storage.nbytes())
 

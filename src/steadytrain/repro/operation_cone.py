@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from steadytrain.core.torch_private import OPERATOR
 from steadytrain.repro.arguments import CannotWriteError, Device, Ref, map_leaves, refs_in
 from steadytrain.repro.program import Program, Step, check_operation, draws_random_numbers, renamed, short_names
 from steadytrain.repro.trail import Entry, Trail, Wanted
@@ -176,7 +177,7 @@ def _with_earlier(trail: Trail, chosen: tuple[Entry, ...], count: int) -> tuple[
 
 def _repeats(entry: Entry) -> bool:
     """Whether an operation gives the same every time: it draws no random numbers and leaves no memory as it was."""
-    if not isinstance(entry.function, torch._ops.OpOverload):
+    if not isinstance(entry.function, OPERATOR.get()):
         return False
     return not draws_random_numbers(str(entry.function)) and not operation_of(entry.function).fills
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.core.torch_private import OPERATOR
 from steadytrain.repro.arguments import CannotWriteError, Device, Ref, from_json, map_leaves, refs_in, to_json
 from steadytrain.repro.trail import tensors_of
 from steadytrain.tracing.tensor_summary import Kinds, kinds_of
@@ -262,7 +263,7 @@ def check_operation(function: Any) -> str:
         CannotWriteError: it is of another library, or has no name under ``torch.ops``.
     """
     name = str(function)
-    if not isinstance(function, torch._ops.OpOverload):
+    if not isinstance(function, OPERATOR.get()):
         raise CannotWriteError(f"{name} is a higher-order operator, which a script cannot call by itself")
     if function.namespace not in ("aten", "prims", "quantized", "torch"):
         raise CannotWriteError(f"{name} is not an operation of torch but of {function.namespace}, which a script needs")

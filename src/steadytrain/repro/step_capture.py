@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -15,6 +14,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.observers import CompositeObserver, StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.core.torch_private import compiler_is_loaded
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.repro.arguments import CannotWriteError, Ref, map_leaves, refs_in
 from steadytrain.repro.held_values import on_host
@@ -65,11 +65,11 @@ class StepCapture(StepObserver):
         if self._now not in self._window or self._mode is not None:
             return
         self._trail, self._roots = Trail(Wanted(sources=True)), []
-        if "torch._dynamo" in sys.modules:
+        if compiler_is_loaded():
             self._eager = torch.compiler.set_stance("force_eager")
             self._eager.__enter__()
         self._mode = TrailMode(self._trail)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._mode.__enter__()
         return
 
     def loss_seen(self, root: Tensor) -> None:
@@ -80,7 +80,7 @@ class StepCapture(StepObserver):
         self._stream = self._stream or stream
         if stream is not self._stream or self._mode is None:
             return
-        self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._mode.__exit__(None, None, None)
         self._eager.__exit__(None, None, None)
         self._mode = None
         assert self._trail is not None
@@ -216,7 +216,7 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
 
 
-class TrailMode(EachOperation):  # type: ignore[no-untyped-call]
+class TrailMode(EachOperation):
     """Tells a trail of every operation, in order."""
 
     def __init__(self, trail: Trail) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from steadytrain.core.torch_private import BACKWARD_NODE, LOCAL_TENSOR, SEQUENCE, STORAGE_ADDRESS
 from steadytrain.repro.arguments import Ref, map_leaves
 from steadytrain.repro.held_values import HeldValues
 from steadytrain.tracing.operation_facts import operands_of, operation_of, written_by
@@ -126,8 +127,8 @@ class Trail(Observer):
             written = _written(function, args, kwargs)
             for tensor in written:
                 self._about_to_write(tensor, read)
-            node = torch._C._current_autograd_node()
-            sequence = None if node is None else int(node._sequence_nr())
+            node = BACKWARD_NODE()
+            sequence = None if node is None else int(SEQUENCE.of(node)())
             self._open = _Open(function, read, written, *references, sequence)
 
     def after(self, number: int, result: object) -> None:
@@ -159,7 +160,7 @@ class Trail(Observer):
     def _about_to_write(self, tensor: torch.Tensor, read: dict[str, torch.Tensor]) -> None:
         """Keep what ``tensor``, and whatever else shares its memory, holds now."""
         storage = storage_of(tensor)
-        known = None if storage is None else self._storages.get(storage._cdata)
+        known = None if storage is None else self._storages.get(STORAGE_ADDRESS.of(storage))
         if known is None:
             return
         names = set(known.names.values())
@@ -181,7 +182,7 @@ class Trail(Observer):
             old = self._known(tensor)
             if storage is None or old is None:
                 continue
-            self._storages[storage._cdata].names.clear()
+            self._storages[STORAGE_ADDRESS.of(storage)].names.clear()
             pairs.append((old, self._name(tensor, number), tensor))
         return pairs
 
@@ -193,7 +194,7 @@ class Trail(Observer):
 
     def _known(self, tensor: torch.Tensor) -> str | None:
         storage = storage_of(tensor)
-        held = None if storage is None else self._storages.get(storage._cdata)
+        held = None if storage is None else self._storages.get(STORAGE_ADDRESS.of(storage))
         return None if held is None else held.names.get(_geometry(tensor))
 
     def _name(self, tensor: torch.Tensor, producer: int | None) -> str:
@@ -204,9 +205,9 @@ class Trail(Observer):
             if len(self._storages) >= self._prune_at:
                 self._storages = {key: held for key, held in self._storages.items() if not held.alive.expired()}
                 self._prune_at = max(PRUNE_FROM, 2 * len(self._storages))
-            held = self._storages.get(storage._cdata)
+            held = self._storages.get(STORAGE_ADDRESS.of(storage))
             if held is None:
-                held = self._storages[storage._cdata] = _Storage(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+                held = self._storages[STORAGE_ADDRESS.of(storage)] = _Storage(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
             held.names[_geometry(tensor)] = name
         return name
 
@@ -216,7 +217,7 @@ class Trail(Observer):
             node: Any = tensor.grad_fn
             if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
                 continue  # a custom function's backward is Python: its operations come by themselves
-            sequence = int(node._sequence_nr())
+            sequence = int(SEQUENCE.of(node)())
             if sequence not in self.made_by:
                 self.made_by[sequence] = number
                 node.register_prehook(partial(self._gradients_come, sequence))
@@ -250,7 +251,7 @@ def tensors_of(result: object) -> Iterator[torch.Tensor]:
 
 def _geometry(tensor: torch.Tensor) -> Any:
     """How a tensor reads its memory."""
-    local: Any = getattr(tensor, "_local_tensor", tensor)
+    local: Any = LOCAL_TENSOR.on(tensor, tensor)
     if local.layout != torch.strided:
         return (tuple(local.shape), local.dtype, "sparse")
     return (

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from steadytrain.core.torch_private import INDUCTOR_PATCH
 from steadytrain.storage.bundle import write_json
 from steadytrain.tracing.tensor_summary import WORDS, Kinds, kinds_of
 from steadytrain.tracing.value_origins import each_kind
@@ -53,11 +54,9 @@ def main(script: str, facts: str, result: str) -> int:
 
 def compile_quickly() -> None:
     """For one small kernel, precompiled headers and test programs for each instruction set take longer than itself."""
-    from torch._inductor import config
-
     for name, value in (("cpp_cache_precompile_headers", False), ("cpp.vec_isa_ok", True)):
         with contextlib.suppress(AttributeError):  # another torch may not have it
-            config.patch({name: value}).__enter__()
+            INDUCTOR_PATCH({name: value}).__enter__()
 
 
 def _outcome(

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.overrides import TorchFunctionMode
 
+from steadytrain.core.torch_private import FUNCTION_MODE
 from steadytrain.survey import attention_scale
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
@@ -80,7 +81,7 @@ class Calls(TorchFunctionMode):
         if active and not self._entered:
             self.__enter__()  # type: ignore[no-untyped-call]
             self._entered = True
-        elif not active and self._entered and _get_current_function_mode() is self:  # type: ignore[no-untyped-call]
+        elif not active and self._entered and FUNCTION_MODE() is self:
             self.__exit__(None, None, None)
             self._entered = False
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors
+from steadytrain.core.torch_private import OPTIMIZED_MODULE, ORIGINAL_MODULE
 from steadytrain.survey.tensor_values import first_output
 
 CONTROL_ELEMENTS_MAX = 50_000_000
@@ -25,13 +25,13 @@ CONTROL_ELEMENTS_MAX = 50_000_000
 @torch.no_grad()
 def compiled(call: MicroBatch) -> dict[str, Any]:
     """Whether the compiled model says the same as the one it was made from."""
-    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    kind = OPTIMIZED_MODULE.loaded()
     if kind is None:
         return {}
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
     if not found:
         return {}
-    fast, slow = found[0], found[0]._orig_mod
+    fast, slow = found[0], ORIGINAL_MODULE.of(found[0])
     facts: dict[str, Any] = {"compiled": [type(slow).__name__]}
     modes = {module: module.training for module in slow.modules()}
     try:

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from steadytrain.capture.hooks.model_discovery import plain_name
+from steadytrain.core.torch_private import DROPOUTS, NORMS, PARAMETERS
 from steadytrain.survey.routers import balanced
 
 if TYPE_CHECKING:
     from steadytrain.survey.calls import Calls
 
-MODE_MATTERS = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+MODE_MATTERS = (DROPOUTS.get(), NORMS.get())
 NORM_OF_ONE = (nn.LayerNorm, nn.GroupNorm)
 DEAD_TOLD, SATURATED_TOLD, NEAR_END = 0.5, 0.5, 1e-3
 ROUTER_NAMES = ("router", "gate", "gating")
@@ -110,7 +111,7 @@ class Modules:
 
     def _read(self, module: nn.Module, args: Any, output: Any) -> None:
         key = id(module)
-        own = any(p.requires_grad for p in module._parameters.values() if p is not None)
+        own = any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
         if not torch.is_grad_enabled():
             if own and self._calls.in_forward and any(id(r) in self._roots for r in self._roots.values()):
                 self._without_gradients.add(key)
@@ -159,7 +160,7 @@ class Modules:
             id(module)
             for root in self._roots.values()
             for module in root.modules()
-            if any(p.requires_grad for p in module._parameters.values() if p is not None)
+            if any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
         }
         facts["modules_not_called"] = named(trainable - self._called - self._without_gradients)
         facts["modules_output_detached"] = named(key for key, gone in self._detached.items() if gone)
@@ -172,7 +173,7 @@ class Modules:
         facts["saturated_units"] = {
             known[key]: share for key, share in self._saturated.items() if share > SATURATED_TOLD and key in known
         }
-        norms = [m for r in self._roots.values() for m in r.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+        norms = [m for r in self._roots.values() for m in r.modules() if isinstance(m, NORMS.get())]
         facts["batch_norm_modules"] = named(id(module) for module in norms)
         variances = [m.running_var for m in norms if isinstance(m.running_var, Tensor)]
         if variances:

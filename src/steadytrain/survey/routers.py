@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from steadytrain.core.torch_private import BUFFERS
+
 SUMS = ("AddBackward0", "SubBackward0", "StackBackward0", "CatBackward0")
 NODES_MAX = 100_000
 TERMS_MAX = 64
@@ -88,5 +90,5 @@ def _is_leaf(node: Any) -> bool:
 
 def _has_bias_for(experts: int, modules: Sequence[nn.Module]) -> bool:
     return any(
-        buffer is not None and buffer.numel() == experts for module in modules for buffer in module._buffers.values()
+        buffer is not None and buffer.numel() == experts for module in modules for buffer in BUFFERS.of(module).values()
     )

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-_WRAPPERS = ("_orig_mod", "module")
+from steadytrain.core.torch_private import CHILDREN, ORIGINAL_MODULE, PARAMETERS, SPARSE_INDICES, SPARSE_VALUES
+
+_WRAPPERS = (ORIGINAL_MODULE.attribute, "module")
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Diary:
         gradient = parameter.grad
         assert gradient is not None
         values = gradient.detach()
-        values = values._values() if values.is_sparse else values
+        values = SPARSE_VALUES.of(values)() if values.is_sparse else values
         with torch.no_grad():
             values.view(-1)[0] = float("nan")
         self.planted += 1
@@ -187,7 +189,7 @@ def _feed(sha: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         sha.update(f"{value.dtype}{tuple(value.shape)}".encode())
         if value.layout != torch.strided:
-            _feed(sha, [value._indices(), value._values()])
+            _feed(sha, [SPARSE_INDICES.of(value)(), SPARSE_VALUES.of(value)()])
         elif value.device.type != "meta":
             data = value.detach().int_repr() if value.is_quantized else value.detach()
             sha.update(data.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -215,8 +217,8 @@ def _follow(module: Any, path: list[str]) -> Any:
     """What lies at ``path`` under ``module``, with and without the wrappers on the way."""
     if not path:
         return module
-    modules = module.__dict__.get("_modules") or {}
-    parameters = module.__dict__.get("_parameters") or {}
+    modules = module.__dict__.get(CHILDREN.attribute) or {}
+    parameters = module.__dict__.get(PARAMETERS.attribute) or {}
     if len(path) == 1 and path[0] in parameters:
         return parameters[path[0]]
     if path[0] in modules and modules[path[0]] is not None:

@@ -18,19 +18,19 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizer_module
 
+from steadytrain.core.torch_private import (
+    COMPILED_CALL,
+    HOOKS_OF_EVERY_MODULE,
+    HOOKS_OF_EVERY_OPTIMIZER,
+    HOOKS_OF_MODULES,
+    HOOKS_OF_OPTIMIZERS,
+    HOOKS_OF_TENSORS,
+    PARAMETERS,
+)
+
 KINDS_MAX = 10_000
 _PACKAGE = str(Path(__file__).parents[1])
 _TESTING = str(Path(__file__).parent)
-_HOOKS_OF_MODULES = (
-    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
-    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
-)
-_HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-_HOOKS_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-_HOOKS_OF_ALL = (
-    *("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks"),
-    *("_global_module_registration_hooks", "_global_parameter_registration_hooks", "_global_buffer_registration_hooks"),
-)
 
 
 def leftovers() -> list[str]:
@@ -54,30 +54,30 @@ def _patched() -> Iterator[str]:
 
 
 def _hooked() -> Iterator[str]:
-    for place in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):
+    for place in HOOKS_OF_EVERY_OPTIMIZER:
         yield from _ours_in(getattr(optimizer_module, place), f"every optimizer: {place}")
-    for place in _HOOKS_OF_ALL:
+    for place in HOOKS_OF_EVERY_MODULE:
         yield from _ours_in(getattr(nn.modules.module, place, None), f"every module: {place}")
     for thing in gc.get_objects():
         kind = type(thing)
         if issubclass(kind, nn.Module):
-            for place in (*_HOOKS_OF_MODULES, "_parameters", "_compiled_call_impl"):
+            for place in (*HOOKS_OF_MODULES, PARAMETERS.attribute, COMPILED_CALL.attribute):
                 held = thing.__dict__.get(place)
-                if place == "_parameters":
+                if place == PARAMETERS.attribute:
                     for name, parameter in (held or {}).items():
                         yield from _on_tensor(parameter, f"{kind.__name__}.{name}")
-                elif place == "_compiled_call_impl":
+                elif place == COMPILED_CALL.attribute:
                     if _is_ours(held):
                         yield f"{kind.__name__}: {place}"
                 else:
                     yield from _ours_in(held, f"{kind.__name__}: {place}")
         elif issubclass(kind, torch.optim.Optimizer):
-            for place in _HOOKS_OF_OPTIMIZERS:
+            for place in HOOKS_OF_OPTIMIZERS:
                 yield from _ours_in(thing.__dict__.get(place), f"{kind.__name__}: {place}")
 
 
 def _on_tensor(tensor: Any, name: str) -> Iterator[str]:
-    for place in _HOOKS_OF_TENSORS if isinstance(tensor, torch.Tensor) else ():
+    for place in HOOKS_OF_TENSORS if isinstance(tensor, torch.Tensor) else ():
         yield from _ours_in(getattr(tensor, place, None), f"{name}: {place}")
 
 

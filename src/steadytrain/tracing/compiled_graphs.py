@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import RandomState
+from steadytrain.core.torch_private import BACKEND_WRAPPER, INDUCTOR_PATCH, INDUCTOR_WRAPPER, LOOKUP_BACKEND
 
 CALLS_MAX = 64
 """Calls of compiled graphs kept in one step."""
@@ -76,7 +77,7 @@ class CompiledGraph:
         if backend == EAGER:
             return module
         if backend == AOT_EAGER:
-            made: Run = torch._dynamo.lookup_backend("aot_eager")(_copy(module), list(inputs))
+            made: Run = LOOKUP_BACKEND("aot_eager")(_copy(module), list(inputs))
             return made
         return self.again(_copy(module), list(inputs))
 
@@ -112,8 +113,8 @@ def intercept() -> Callable[[], None]:
 
     Returns what puts everything back.
     """
-    inductor = getattr(torch, "_TorchCompileInductorWrapper", None)
-    other = getattr(torch, "_TorchCompileWrapper", None)
+    inductor = INDUCTOR_WRAPPER.loaded()
+    other = BACKEND_WRAPPER.loaded()
     undo = [_put_between(inductor, lambda wrapper: INDUCTOR)] if inductor is not None else []
     undo += [_put_between(other, lambda wrapper: str(wrapper.compiler_name))] if other is not None else []
 
@@ -160,7 +161,7 @@ def _put_between(kind: type, name_of: Callable[[Any], str]) -> Callable[[], None
             if name != INDUCTOR:
                 made: Run = original(wrapper, part, values)
                 return made
-            with torch._inductor.config.patch(fallback_random=True):
+            with INDUCTOR_PATCH(fallback_random=True):
                 return original(wrapper, part, values)  # type: ignore[no-any-return]
 
         graph = CompiledGraph(len(graphs), kept, name, compiled, again)

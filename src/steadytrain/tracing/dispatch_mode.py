@@ -6,19 +6,18 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from steadytrain.core.torch_private import DISPATCH_MODE
 from steadytrain.tracing.tensor_summary import has_own_dispatch
 
 
-class EachOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class EachOperation(DISPATCH_MODE.get()):  # type: ignore[misc]
     """Hands each operation to :meth:`operation`, which has to run it, as it is."""
 
     supports_higher_order_operators = True
     """Without this torch refuses flex_attention and its like under any mode."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.operation_facts import Operation, operands_of, operation_of, written_by
 from steadytrain.tracing.tensor_summary import has_own_dispatch, storage_of, unseen
 from steadytrain.tracing.tracer import Observer
@@ -169,7 +170,7 @@ class Float64Shadows(Observer):
     def _of(self, tensor: Tensor) -> Tensor:
         storage = storage_of(tensor)
         assert storage is not None
-        shadow = self._by_storage.get(storage._cdata)
+        shadow = self._by_storage.get(STORAGE_ADDRESS.of(storage))
         if shadow is None or shadow.reference.expired() or shadow.element_bytes != tensor.element_size():
             count = storage.nbytes() // tensor.element_size()
             whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (count,), (1,))
@@ -191,9 +192,9 @@ class Float64Shadows(Observer):
         self._keep(storage, tensor.element_size(), flat)
 
     def _keep(self, storage: torch.UntypedStorage, element_bytes: int, values: Tensor) -> _Float64Shadow:
-        self._drop(storage._cdata)
+        self._drop(STORAGE_ADDRESS.of(storage))
         reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        shadow = self._by_storage[storage._cdata] = _Float64Shadow(reference, element_bytes, values)
+        shadow = self._by_storage[STORAGE_ADDRESS.of(storage)] = _Float64Shadow(reference, element_bytes, values)
         self._bytes += values.nbytes
         assert self._bytes_max is not None
         if len(self._by_storage) >= self._prune_at or self._bytes > self._bytes_max:
@@ -223,11 +224,13 @@ def _has_shadow(tensor: Tensor) -> bool:
 
 def _address(tensor: Tensor) -> int | None:
     storage = storage_of(tensor)
-    return None if storage is None else int(storage._cdata)
+    return None if storage is None else int(STORAGE_ADDRESS.of(storage))
 
 
 def _shares(one: Tensor, other: Tensor) -> bool:
-    return one.layout == torch.strided and one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    return one.layout == torch.strided and STORAGE_ADDRESS.of(one.untyped_storage()) == STORAGE_ADDRESS.of(
+        other.untyped_storage()
+    )
 
 
 def _flat(value: object) -> list[object]:

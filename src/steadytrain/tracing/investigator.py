@@ -30,6 +30,7 @@ from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, R
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
 from steadytrain.core.incident import Finding
+from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record
@@ -267,9 +268,9 @@ def call_again(batch: MicroBatch) -> Any:
     batch.random.restore()
     module = plain_module(batch.module)
     # An in-place compiled module is called past its compiled code, which a dispatch mode could not look into.
-    call = module._call_impl if getattr(module, "_compiled_call_impl", None) is not None else module
+    call = CALL.of(module) if COMPILED_CALL.on(module) is not None else module
     with autocast_as(batch.autocast):
-        return call(*batch.args, **batch.kwargs)  # type: ignore[no-untyped-call]
+        return call(*batch.args, **batch.kwargs)
 
 
 @contextlib.contextmanager
@@ -295,7 +296,7 @@ def untouched(incident_context: IncidentContext) -> Iterator[None]:
     with contextlib.ExitStack() as versions:
         # The script's graph may have saved a buffer for a backward still to come: the same values, the same version.
         for kept in buffers:
-            versions.enter_context(torch.autograd.grad_mode._unsafe_preserve_version_counter(kept.buffer))
+            versions.enter_context(KEEP_VERSION(kept.buffer))
         try:
             for parameter, _ in gradients:
                 parameter.grad = None
@@ -325,7 +326,7 @@ def _tracer(incident_context: IncidentContext, method: str, observer: Observer |
 def plain_module(module: nn.Module) -> nn.Module:
     """The model inside wrappers that compile it or reduce its gradients."""
     while type(module).__name__ in ("OptimizedModule", "DistributedDataParallel", "DataParallel"):
-        inner = module._orig_mod if type(module).__name__ == "OptimizedModule" else module.module
+        inner = ORIGINAL_MODULE.of(module) if type(module).__name__ == "OptimizedModule" else module.module
         assert isinstance(inner, nn.Module)
         module = inner
     return module

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from steadytrain.core.torch_private import SCHEMA
 from steadytrain.tracing.tensor_summary import Kinds, kinds_of_number
 
 
@@ -87,7 +88,7 @@ class Operand:
 @lru_cache(maxsize=4096)  # about twice the number of ATen overloads
 def operation_of(function: Any) -> Operation:
     """The facts about ``function``, an ``OpOverload`` or a higher-order operator (which has no schema)."""
-    schema = getattr(function, "_schema", None)
+    schema = SCHEMA.on(function)
     arguments = schema.arguments if schema is not None else []
     returns = schema.returns if schema is not None else []
     short = str(schema.name).partition("::")[2] if schema is not None else str(function)

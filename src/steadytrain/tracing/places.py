@@ -20,6 +20,8 @@ from typing import Any, Literal
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from steadytrain.core.torch_private import BACKWARD_NODE, CALL, ENGINE, GRAPH_TASK, NEXT_SEQUENCE, SEQUENCE
+
 CODE_CHARACTERS_MAX = 200
 """A longer line of source is cut: it is generated code, and no person reads it."""
 
@@ -33,7 +35,7 @@ _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_ENGINE = "_engine_run_backward"
+_ENGINE = ENGINE.attribute
 _OPTIMIZER = os.path.join(_TORCH, "optim", "optimizer.py")
 _STEP = "wrapper"
 """The function in that file that stands around the ``step`` of every optimizer, a hand-written one too."""
@@ -146,7 +148,7 @@ def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
         return Place("module", running, None, line, losses_before)
     if _graph_task() == -1:
         return Place("outside", None, None, line, losses_before, _in_update())
-    sequence, forward_line = _forward_of(torch._C._current_autograd_node())
+    sequence, forward_line = _forward_of(BACKWARD_NODE())
     if recomputing:
         return Place("recomputation", None, sequence, line, losses_before)
     # A line found here is a hook or the user's own backward function: nearer than the forward it differentiates.
@@ -156,9 +158,10 @@ def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
 def _running_calls(modules: Mapping[torch.nn.Module, str]) -> list[str]:
     """The paths of those of ``modules`` whose call is on the Python stack of this thread, outermost first."""
     paths: list[str] = []
+    call = CALL.now().__code__
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is torch.nn.Module._call_impl.__code__:
+        if frame.f_code is call:
             path = modules.get(frame.f_locals["self"])
             paths += [] if path is None else [path]
         frame = frame.f_back
@@ -208,7 +211,7 @@ def _forward_of(node: Any) -> tuple[int | None, Line | None]:
     for _ in range(PARENTS_MAX):
         if node is None:
             break
-        sequence, line = int(node._sequence_nr()), line_in("".join(node.metadata.get("traceback_", ())))
+        sequence, line = int(SEQUENCE.of(node)()), line_in("".join(node.metadata.get("traceback_", ())))
         if line is not None:
             return sequence, line
         node = node.metadata.get("parent_")
@@ -231,8 +234,8 @@ def _is_foreign(file: str) -> bool:
 
 def _graph_task() -> int:
     """The number of the backward that this thread is inside of, -1 for none."""
-    return int(torch._C._current_graph_task_id())
+    return int(GRAPH_TASK())
 
 
 def _next_sequence_number() -> int:
-    return int(torch._C._autograd._get_sequence_nr())
+    return int(NEXT_SEQUENCE())

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from steadytrain.core.incident import OperandRange
+from steadytrain.core.torch_private import LOCAL_TENSOR, NO_DISPATCH, NO_TORCH_FUNCTION, PLAIN_DISPATCH, SPARSE_VALUES
 
 TEXT_CHARACTERS_MAX = 80
 """A scalar or list argument is shown up to here: enough for a shape or a dimension list."""
@@ -37,7 +38,7 @@ WORDS: Mapping[Kinds, str] = {Kinds.NAN: "NaN", Kinds.POSITIVE_INF: "+Inf", Kind
 @contextmanager
 def unseen() -> Iterator[None]:
     """What runs inside is seen by no dispatch mode, function mode, tensor subclass, autocast or gradient tape."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+    with NO_DISPATCH(), NO_TORCH_FUNCTION(), torch.no_grad():
         yield
 
 
@@ -146,20 +147,21 @@ def fills_its_storage(tensor: torch.Tensor) -> bool:
 
 def has_own_dispatch(kind: type) -> bool:
     """Whether a tensor class brings a ``__torch_dispatch__`` of its own (DTensor, FakeTensor, quantized wrappers)."""
-    return getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+    return getattr(kind, "__torch_dispatch__", None) is not PLAIN_DISPATCH.get()
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor | None:
     """The plain dense tensor that holds the values: the local shard of a DTensor, the values of a sparse tensor."""
     if has_own_dispatch(type(tensor)):
-        local: Any = getattr(tensor, "_local_tensor", None)
+        local: Any = LOCAL_TENSOR.on(tensor, None)
         if not isinstance(local, torch.Tensor) or has_own_dispatch(type(local)):
             return None
         tensor = local
     if tensor.is_meta or tensor.is_quantized or tensor.is_mkldnn or tensor.is_nested:
         return None
     if tensor.layout == torch.sparse_coo:
-        return tensor._values()
+        values: torch.Tensor = SPARSE_VALUES.of(tensor)()
+        return values
     if tensor.layout != torch.strided:
         return None
     return tensor

@@ -21,7 +21,6 @@ torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +30,7 @@ from typing import Any
 import torch
 
 from steadytrain.core.incident import Finding, Located, Phase
+from steadytrain.core.torch_private import BUFFERS, compiler_is_loaded
 from steadytrain.tracing.dispatch_mode import EachOperation
 from steadytrain.tracing.places import ModuleCalls, Place, code_at
 from steadytrain.tracing.tensor_summary import WORDS, Kinds
@@ -93,18 +93,18 @@ class OperationTracer:
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
         # Only for the stacks that it stores in backward nodes: it must not raise at the NaN that we came to see.
         torch.set_anomaly_enabled(True, False)
-        if "torch._dynamo" in sys.modules:
+        if compiler_is_loaded():
             # Compiled code cannot be looked into, and with fullgraph=True it refuses to run under a dispatch mode.
             self._eager = torch.compiler.set_stance("force_eager")
         self._watch.calls.watch(self._modules)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._mode.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._mode.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+            self._mode.__exit__(kind, error, traceback)
         finally:
             self._eager.__exit__(None, None, None)
             torch.set_anomaly_enabled(*self._anomaly)
@@ -154,7 +154,7 @@ class OperationTracer:
         buffers = {
             f"{path}.{name}" if path else name: buffer
             for module, path in self._modules.items()
-            for name, buffer in module._buffers.items()
+            for name, buffer in BUFFERS.of(module).items()
             if buffer is not None
         }
         self._watch.note(self._parameters, "the parameter")
@@ -169,7 +169,7 @@ class OperationTracer:
                 yield Target(f"gradient of {name}", records)
 
 
-class _Mode(EachOperation):  # type: ignore[no-untyped-call]
+class _Mode(EachOperation):
     """Runs each operation as it is, with a look before and after."""
 
     def __init__(self, watch: Watch, observer: Observer | None) -> None:

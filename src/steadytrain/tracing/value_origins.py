@@ -16,6 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steadytrain.core.incident import OperandRange
+from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.places import Place
 from steadytrain.tracing.tensor_summary import EACH_KIND, Kinds, fills_its_storage, storage_of
 
@@ -67,7 +68,7 @@ class Holdings:
     def origins(self, tensor: torch.Tensor, kind: Kinds) -> tuple[Record, ...]:
         """Who put values of ``kind`` into the storage of ``tensor``; empty if nobody was seen doing it."""
         storage = storage_of(tensor)
-        holding = None if storage is None else self.by_storage.get(storage._cdata)
+        holding = None if storage is None else self.by_storage.get(STORAGE_ADDRESS.of(storage))
         return () if holding is None else holding.origins.get(kind, ())
 
     def write(self, tensor: torch.Tensor, records: Iterable[Record]) -> None:
@@ -76,7 +77,7 @@ class Holdings:
         if storage is None:
             return
         if fills_its_storage(tensor):
-            self.by_storage.pop(storage._cdata, None)
+            self.by_storage.pop(STORAGE_ADDRESS.of(storage), None)
         self.add(tensor, records)
 
     def add(self, tensor: torch.Tensor, records: Iterable[Record]) -> None:
@@ -85,7 +86,7 @@ class Holdings:
         if storage is None:
             return
         for record in records:
-            holding = self.by_storage.setdefault(storage._cdata, _Holding(_weak(storage)))
+            holding = self.by_storage.setdefault(STORAGE_ADDRESS.of(storage), _Holding(_weak(storage)))
             holding.origins[record.kind] = (*holding.origins.get(record.kind, ()), record)[:ORIGINS_MAX]
         if len(self.by_storage) >= self.prune_at:
             self._prune()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from steadytrain.core.incident import OperandRange
+from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.operation_facts import (
     C10D,
     Operand,
@@ -327,4 +328,4 @@ def _distinct(groups: Iterable[Sequence[Record]]) -> tuple[Record, ...]:
 
 def _address(value: object) -> int | None:
     storage = storage_of(value) if isinstance(value, torch.Tensor) else None
-    return None if storage is None else int(storage._cdata)
+    return None if storage is None else int(STORAGE_ADDRESS.of(storage))

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.tensors.statistics import TensorState, dense_values, exact_state, fetch, l2_norms
+from steadytrain.core.torch_private import FOREACH_NORM, NO_TORCH_FUNCTION, VERSION
 
 _COEFFICIENT_EPSILON = 1e-6  # clip_grad_norm_ divides by the norm plus this
 
@@ -45,7 +46,7 @@ class Clipping:
         gradient = parameter.grad
         if self.clips != 1 or self.total is None or gradient is None:
             return False
-        return self._left.get(id(parameter)) == (id(gradient), gradient._version)
+        return self._left.get(id(parameter)) == (id(gradient), VERSION.of(gradient))
 
     def coefficient(self, total: float) -> float:
         """What the last clip multiplied the gradients with, given its ``total`` as a number."""
@@ -66,7 +67,7 @@ class Clipping:
         owners = {id(gradient): parameter for parameter, gradient in self._clipped}
 
         def read(tensors: Sequence[Any], norms: Sequence[Tensor]) -> None:
-            with guard.part("reading the gradients before clipping"), torch._C.DisableTorchFunction():
+            with guard.part("reading the gradients before clipping"), NO_TORCH_FUNCTION():
                 known = [(tensor, norm) for tensor, norm in zip(tensors, norms, strict=True) if id(tensor) in owners]
                 self._keep([(owners[id(tensor)], tensor) for tensor, _ in known], [norm for _, norm in known])
 
@@ -79,7 +80,7 @@ class Clipping:
             return
         if all(id(parameter) in self.norms for parameter, _ in clipped):
             self.total = total.detach()
-            self._left = {id(parameter): (id(gradient), gradient._version) for parameter, gradient in clipped}
+            self._left = {id(parameter): (id(gradient), VERSION.of(gradient)) for parameter, gradient in clipped}
 
     def _keep(self, gradients: Sequence[tuple[Tensor, Tensor]], norms: Sequence[Tensor | None]) -> None:
         known = [(pair, norm.detach()) for pair, norm in zip(gradients, norms, strict=True) if norm is not None]
@@ -131,7 +132,7 @@ class NormsTaken(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func is torch._foreach_norm and args:
+        if func is FOREACH_NORM.get() and args:
             self._read(args[0], result)
         elif func is torch.linalg.vector_norm and args and isinstance(args[0], Tensor):
             self._read([args[0]], [result])

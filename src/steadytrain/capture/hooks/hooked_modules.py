@@ -12,6 +12,7 @@ from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import Model
 from steadytrain.capture.hooks.patches import Events, hook_module
+from steadytrain.core.torch_private import COMPILED_CALL
 
 
 class HookedModules:
@@ -41,7 +42,7 @@ class HookedModules:
 
     def watch(self, module: nn.Module) -> None:
         key = self._key(module)
-        if key not in self._hooks and getattr(module, "_compiled_call_impl", None) is None:
+        if key not in self._hooks and COMPILED_CALL.on(module) is None:
             self._hooks[key] = hook_module(module, self._events)
 
     def note_call(self, module: nn.Module, *, outermost: bool) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-_WRAPPER_PREFIXES = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, WRAPPER_PREFIXES
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def find_model(parameters: Sequence[Tensor]) -> Model:
     roots = [module for module in tops if any(id(parameter) in wanted for parameter in _parameters(module))]
     if not roots:
         # Every candidate is the child of something, a cycle of modules for instance: take the holders themselves.
-        roots = [m for m in modules if any(id(p) in wanted for p in m._parameters.values() if p is not None)]
+        roots = [m for m in modules if any(id(p) in wanted for p in PARAMETERS.of(m).values() if p is not None)]
     places = {id(parameter): place for place, parameter in reversed(list(enumerate(parameters)))}
     roots.sort(key=lambda root: min(places.get(id(parameter), len(places)) for parameter in _parameters(root)))
     return name_parameters(roots, parameters)
@@ -69,7 +69,7 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
         seen[kind] += 1
         lead = "" if not several else f"{kind}." if seen[kind] == 1 else f"{kind}{seen[kind]}."
         for path, module in root.named_modules():  # each module once, so that a cycle of modules ends
-            for name, parameter in module._parameters.items():
+            for name, parameter in PARAMETERS.of(module).items():
                 if parameter is not None:
                     names.setdefault(id(parameter), lead + plain_name(f"{path}.{name}" if path else name))
     nameless = 0
@@ -83,7 +83,7 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
 
 def plain_name(name: str) -> str:
     """``name`` without what wrappers (compile, data parallel, checkpointing) put into it."""
-    for prefix in _WRAPPER_PREFIXES:
+    for prefix in WRAPPER_PREFIXES:
         while name.startswith(prefix):
             name = name[len(prefix) :]
         name = name.replace("." + prefix, ".")
@@ -101,7 +101,7 @@ def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:
 
 def _children(module: nn.Module) -> list[nn.Module]:
     # A module whose __init__ has not run yet has no _modules; it must not break the scan.
-    modules = module.__dict__.get("_modules") or {}
+    modules = module.__dict__.get(CHILDREN.attribute) or {}
     return [child for child in modules.values() if child is not None]
 
 
@@ -121,7 +121,7 @@ def named_places(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     def walk(module: nn.Module, path: str, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
         yield path, module
         here = above | {id(module)}
-        for name, child in module._modules.items():
+        for name, child in CHILDREN.of(module).items():
             if child is not None and id(child) not in here:
                 yield from walk(child, f"{path}.{name}" if path else name, here)
 
@@ -131,8 +131,8 @@ def named_places(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def named_tensors(root: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters, then buffers, each under every name that leads to it."""
     places = list(named_places(root))
-    for held in ("_parameters", "_buffers"):
+    for held in (PARAMETERS, BUFFERS):
         for path, module in places:
-            for name, tensor in getattr(module, held).items():
+            for name, tensor in held.of(module).items():
                 if tensor is not None:
                     yield f"{path}.{name}" if path else name, tensor

@@ -17,6 +17,7 @@ No global module hooks: torch.compile guards on them (a recompile when they go) 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import weakref
@@ -26,15 +27,27 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.data import dataloader
 
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
+from steadytrain.core.torch_private import (
+    CALL,
+    COMPILED_CALL,
+    COMPILER,
+    ENGINE,
+    NEXT_BATCH,
+    NEXT_INDEX,
+    SKIP_RULES,
+    TRACING,
+    MissingNameError,
+    require,
+)
 
 _SKIPPED_BY_COMPILER = (
     *("capture.settings", "capture.step.history", "capture.step.recording"),
     *(
+        "core.torch_private",
         "capture.hooks.patches",
         "capture.step.watcher",
         "capture.hooks.hooked_modules",
@@ -119,10 +132,22 @@ class Events(StateEvents, Protocol):
 
 
 class Patches:
-    """Puts the patches in on construction; :meth:`remove` takes every one out."""
+    """Puts the patches in on construction, all or none; :meth:`remove` takes every one out.
+
+    Raises:
+        MissingNameError: this torch lacks a name that one of them needs; none was put in.
+    """
 
     def __init__(self, events: Events) -> None:
         self._undo: list[Callable[[], None]] = []
+        try:
+            self._put_all(events)
+        except Exception:
+            self.remove()
+            raise
+
+    def _put_all(self, events: Events) -> None:
+        require()
         self._put_hooks(events)
         self._put_backward(events)
         self._put_optimizer_init(events)
@@ -133,7 +158,7 @@ class Patches:
         self._put_compile(events)
         for owner, name, wrapper in state_wrappers(events):
             self._replace(owner, name, wrapper)
-        after_import("torch._dynamo", keep_compiler_out)
+        after_import(COMPILER, keep_compiler_out)
 
     def remove(self) -> None:
         for undo in reversed(self._undo):
@@ -157,7 +182,7 @@ class Patches:
         self._undo += [before.remove, after.remove]
 
     def _put_backward(self, events: Events) -> None:
-        original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+        original = ENGINE.now()
 
         @functools.wraps(original)
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +195,7 @@ class Patches:
                 if outermost:
                     events.backward_ends()
 
-        self._replace(torch.autograd, "_engine_run_backward", run_backward)
+        self._replace(ENGINE.owner(), ENGINE.attribute, run_backward)
 
     def _put_optimizer_init(self, events: Events) -> None:
         original = torch.optim.Optimizer.__init__
@@ -183,7 +208,7 @@ class Patches:
         self._replace(torch.optim.Optimizer, "__init__", init)
 
     def _put_fetch(self, events: Events) -> None:
-        original = dataloader._BaseDataLoaderIter.__next__
+        original = NEXT_BATCH.now()
 
         @functools.wraps(original)
         def fetch(self: Any) -> Any:
@@ -194,16 +219,16 @@ class Patches:
             other = events.fetch_ends(self, batch)
             return batch if other is MISSING else other
 
-        draw = dataloader._BaseDataLoaderIter._next_index
+        draw = NEXT_INDEX.now()
 
         @functools.wraps(draw)
         def next_index(self: Any) -> Any:
-            indices = draw(self)  # type: ignore[no-untyped-call]
+            indices = draw(self)
             events.samples_drawn(self, indices)
             return indices
 
-        self._replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
-        self._replace(dataloader._BaseDataLoaderIter, "_next_index", next_index)
+        self._replace(NEXT_BATCH.owner(), NEXT_BATCH.attribute, fetch)
+        self._replace(NEXT_INDEX.owner(), NEXT_INDEX.attribute, next_index)
 
     def _put_scaler(self, events: Events) -> None:
         step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
@@ -243,7 +268,7 @@ class Patches:
             result = original(model, *args, **kwargs)
             events.compile_called(model, result, kwargs)
             owner = getattr(model, "__self__", None)
-            if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == "_call_impl":
+            if isinstance(owner, nn.Module) and getattr(model, "__name__", "") == CALL.attribute:
                 call = _watched_call(owner, result, events)  # module.compile() keeps it as its call
                 self._undo.append(functools.partial(_unwatch_call, weakref.ref(owner), weakref.ref(call)))
                 return call
@@ -267,7 +292,7 @@ def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
 def being_traced(roots: Any) -> bool:
     """Whether a compiler is tracing: its backward runs on fake tensors and must not be touched (a wrapper that does
     makes torch.compile fall back to eager without a word)."""
-    if torch.compiler.is_compiling() or torch._guards.TracingContext.try_get() is not None:
+    if torch.compiler.is_compiling() or TRACING() is not None:
         return True
     first = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
     return type(first).__name__ in ("FakeTensor", "FunctionalTensor")
@@ -279,19 +304,16 @@ def keep_compiler_out() -> None:
 
     Once a process: the compiler's list only grows, and each entry makes it compile one long regular expression again.
     """
-    from torch._dynamo import trace_rules
-
-    for name in _SKIPPED_BY_COMPILER:
-        trace_rules.add(f"steadytrain.{name}")
-    trace_rules.add("steadytrain.exporters")
-    trace_rules.add("steadytrain.integrations")
+    with contextlib.suppress(MissingNameError):  # this may be called inside the script's own import of the compiler
+        for name in (*_SKIPPED_BY_COMPILER, "exporters", "integrations"):
+            SKIP_RULES(f"steadytrain.{name}")
 
 
 def _unwatch_call(module: weakref.ref[nn.Module], watched: weakref.ref[Callable[..., Any]]) -> None:
     """Let ``module`` call what it compiled itself, if it still calls ours."""
     owner, call = module(), watched()
-    if owner is not None and call is not None and owner._compiled_call_impl is call:
-        owner._compiled_call_impl = inspect.unwrap(call, stop=lambda one: one is not call)
+    if owner is not None and call is not None and COMPILED_CALL.on(owner) is call:
+        COMPILED_CALL.put(owner, inspect.unwrap(call, stop=lambda one: one is not call))
 
 
 def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from steadytrain.capture.hooks.model_discovery import named_tensors, plain_name
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Window
+from steadytrain.core.torch_private import IS_WRAPPER
 from steadytrain.storage.bundle import SCALARS_NAME, seal, write_json
 from steadytrain.storage.segments import write_window
 from steadytrain.storage.tree import encode, opaque_types
@@ -231,7 +231,7 @@ def savable(tensor: Tensor) -> Tensor:
 def is_tensor(value: Any) -> bool:
     if not isinstance(value, Tensor) or value.device.type == "meta" or value.is_quantized or is_lazy(value):
         return False
-    return hasattr(value, "to_local") or not is_traceable_wrapper_subclass(value)
+    return hasattr(value, "to_local") or not IS_WRAPPER(value)
 
 
 def _numpy_tree(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.model_discovery import find_model, named_tensors, optimizer_parameters, plain_name
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
+from steadytrain.core.torch_private import INNER_SCHEDULERS
 from steadytrain.storage.bundle import write_json
 
 LOADS_MAX = 32
@@ -288,7 +289,7 @@ def _schedulers(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The schedulers that move this optimizer, found as a model is: a script need not hand them over."""
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)]
     mine = [thing for thing in found if _moves(getattr(thing, "optimizer", None), optimizer)]
-    inner = {id(part) for thing in mine for part in getattr(thing, "_schedulers", ())}
+    inner = {id(part) for thing in mine for part in INNER_SCHEDULERS.on(thing, ())}
     return [thing for thing in mine if id(thing) not in inner]
 
 

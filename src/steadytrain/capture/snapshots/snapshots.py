@@ -33,6 +33,7 @@ from steadytrain.capture.incident.freeze import free_bytes, is_tensor, left_out,
 from steadytrain.capture.snapshots.buffer import StateBuffer, size_bytes
 from steadytrain.capture.snapshots.safetensors_writer import GivenUp, can_be_written, write_tensors
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
     MODEL_LEAD,
     PART,
@@ -110,7 +111,7 @@ class _Job:
     @property
     def were_changed(self) -> bool:
         """Whether training has written to one of the live tensors."""
-        return any(tensor._version != version for tensor, version in self.versions)
+        return any(VERSION.of(tensor) != version for tensor, version in self.versions)
 
 
 class Snapshots:
@@ -192,7 +193,7 @@ class Snapshots:
                 tensors[name] = self._slot.copied(name, tensor)
             else:
                 live[name] = tensor
-        versions = [(tensor, tensor._version) for tensor in live.values()]
+        versions = [(tensor, VERSION.of(tensor)) for tensor in live.values()]
         job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, had_slot, versions)
         self.asked += 1
         job.stalled_s = time.perf_counter() - started

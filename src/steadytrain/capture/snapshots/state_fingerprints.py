@@ -19,6 +19,7 @@ from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.compare.checkpoint_contents import CheckpointContents, Held, plain_state
+from steadytrain.core.torch_private import BUFFERS, INNER_SCHEDULERS, PARAMETERS, TRANSIENT_BUFFERS
 
 CHUNK_BYTES = 8 << 20
 """Of a tensor on a device looked at at once: what the look takes of memory is a few times this."""
@@ -29,7 +30,7 @@ HOST_CHUNK_BYTES = 256 << 10
 SAMPLE_MAX = 1 << 16
 """Elements of which it is seen whether they fit a shorter format."""
 
-SCHEDULER_UNTOLD = ("optimizer", "lr_lambdas", "_schedulers", "step", "_initial_step")
+SCHEDULER_UNTOLD = ("optimizer", "lr_lambdas", INNER_SCHEDULERS.attribute, "step", "_initial_step")
 """Functions and other objects: what of them is state is saved by schedulers in ways of their own."""
 
 
@@ -142,9 +143,9 @@ def saved_tensors(roots: Iterable[nn.Module]) -> dict[str, Tensor]:
     for root in several:
         lead = f"{type(root).__name__}." if len(several) > 1 else ""
         for path, module in named_places(root):
-            transient = module._non_persistent_buffers_set
-            kept = {name: buffer for name, buffer in module._buffers.items() if name not in transient}
-            for name, tensor in (*module._parameters.items(), *kept.items()):
+            transient = TRANSIENT_BUFFERS.of(module)
+            kept = {name: buffer for name, buffer in BUFFERS.of(module).items() if name not in transient}
+            for name, tensor in (*PARAMETERS.of(module).items(), *kept.items()):
                 if tensor is not None and _is_plain(tensor):
                     found[lead + plain_name(f"{path}.{name}" if path else name)] = tensor
     return found

@@ -30,6 +30,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.incident import Samples
+from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
     PART,
     TAPE_FOLDER,
@@ -89,7 +90,7 @@ class Fetch:
 
     @property
     def changed_since(self) -> bool:
-        return any(tensor._version != version for tensor, version in self.references)
+        return any(VERSION.of(tensor) != version for tensor, version in self.references)
 
 
 @dataclass
@@ -535,7 +536,7 @@ def _copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None
     def keep(tensor: Tensor) -> Tensor:
         if size_bytes <= STEP_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
             return tensor.clone()
-        references.append((tensor, tensor._version))
+        references.append((tensor, VERSION.of(tensor)))
         return tensor
 
     return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references), samples)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from steadytrain.core.torch_private import DATASET
+
 HELD_MAX = 16
 """Data sets that cannot be referred to weakly (a list of samples) and so are held: the last ones that were read."""
 
@@ -22,7 +24,7 @@ class DatasetNumbers:
 
     def number_of(self, iterator: Any) -> int:
         """The number of the data set that ``iterator``, one of torch's DataLoader, reads from."""
-        dataset = getattr(iterator, "_dataset", None)
+        dataset = DATASET.on(iterator)
         key = id(dataset)
         known, number = self._numbers.get(key, (None, -1))
         if known is None or known() is not dataset:

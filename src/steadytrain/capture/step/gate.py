@@ -32,6 +32,7 @@ from steadytrain.capture.tensors.statistics import (
 )
 from steadytrain.core.incident import BadTensor
 from steadytrain.core.model import GRADIENT_ABSENT
+from steadytrain.core.torch_private import SCALE
 from steadytrain.storage.segments import StepRecord
 
 
@@ -96,7 +97,7 @@ def measure(
     look = _Look()
     roots_of = look.ask([term.root for term in seen.losses])
     factors_of = look.ask([factor.value for term in seen.losses for factor in term.factors])
-    scales_of = look.ask([scale for scaler in scalers if (scale := scaler._scale) is not None])
+    scales_of = look.ask([scale for scaler in scalers if (scale := SCALE.of(scaler)) is not None])
     found_inf_of, grad_scale_of = look.ask(found_inf), look.ask(grad_scale)
     total_of = look.ask([clipping.total] if clipping.total is not None else [])
     own_of, small_of = look.ask(own), look.ask(small.tensors)

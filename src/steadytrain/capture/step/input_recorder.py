@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
+from steadytrain.core.torch_private import BUFFERS, FOREACH_COPY, VERSION
 
 COPIED_BYTES_MAX = 16 << 20
 RING_STEPS = 4
@@ -95,7 +96,7 @@ class MicroBatch:
 
     def changed_since(self) -> bool:
         """Whether an input held by reference was modified in place after it was recorded."""
-        return any(tensor._version != version for tensor, version in self.references)
+        return any(VERSION.of(tensor) != version for tensor, version in self.references)
 
 
 def record_call(
@@ -113,7 +114,7 @@ def record_call(
     def keep(tensor: Tensor) -> Tensor:
         if size_bytes <= COPIED_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
             return tensor.clone()
-        references.append((tensor, tensor._version))
+        references.append((tensor, VERSION.of(tensor)))
         return tensor
 
     kept_args, kept_kwargs = map_tensors((tuple(args), dict(kwargs)), keep)
@@ -171,10 +172,10 @@ class KeptBuffer:
 
     @staticmethod
     def take(owner: nn.Module, name: str, buffer: Tensor) -> KeptBuffer:
-        return KeptBuffer(owner, name, buffer, buffer._version, buffer.detach().clone())
+        return KeptBuffer(owner, name, buffer, VERSION.of(buffer), buffer.detach().clone())
 
     def restore(self) -> None:
-        self.owner._buffers[self.name] = self.buffer
+        BUFFERS.of(self.owner)[self.name] = self.buffer
         if not torch.equal(self.buffer, self.values):
             # Past the version counter: a graph that saved the buffer finds what it saved.
             self.buffer.data.copy_(self.values)
@@ -200,7 +201,7 @@ class BufferKeeper:
         self._roots.add(id(root))
         moving: list[KeptBuffer] = []
         for owner in root.modules():
-            for name, buffer in owner._buffers.items():
+            for name, buffer in BUFFERS.of(owner).items():
                 key = (id(owner), name)
                 if buffer is None or key in self._this_step or not _can_be_kept(buffer):
                     continue
@@ -210,13 +211,13 @@ class BufferKeeper:
                 kept = self._kept.get(key)
                 if kept is None or kept.buffer is not buffer or kept.values.shape != buffer.shape:
                     kept = self._kept[key] = KeptBuffer.take(owner, name, buffer)
-                elif buffer.is_floating_point() or kept.version != buffer._version:
+                elif buffer.is_floating_point() or kept.version != VERSION.of(buffer):
                     moving.append(kept)
                 self._this_step[key] = kept
         if moving:
-            torch._foreach_copy_([kept.values for kept in moving], [kept.buffer.detach() for kept in moving])
+            FOREACH_COPY([kept.values for kept in moving], [kept.buffer.detach() for kept in moving])
         for kept in moving:
-            kept.version = kept.buffer._version
+            kept.version = VERSION.of(kept.buffer)
 
     def step_ends(self) -> None:
         """The next call of a module begins a new step."""
@@ -230,7 +231,7 @@ class BufferKeeper:
 
     def as_now(self) -> list[KeptBuffer]:
         """The same buffers as they are now, for putting them back to this."""
-        now = ((kept, kept.owner._buffers.get(kept.name)) for kept in self._this_step.values())
+        now = ((kept, BUFFERS.of(kept.owner).get(kept.name)) for kept in self._this_step.values())
         return [KeptBuffer.take(kept.owner, kept.name, buffer) for kept, buffer in now if buffer is not None]
 
     def restore(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
+from steadytrain.core.torch_private import SAVED_OTHER, SAVED_SELF, SEQUENCE
 
 FACTORS_MAX = 8
 
@@ -86,9 +87,9 @@ def _factor_of(node: Any) -> Factor | None:
     name = type(node).__name__
     if name not in ("DivBackward0", "MulBackward0"):
         return None
-    other = getattr(node, "_saved_other", None)
+    other = SAVED_OTHER.on(node)
     if not isinstance(other, Tensor):
-        other = getattr(node, "_saved_self", None) if name == "MulBackward0" else None
+        other = SAVED_SELF.on(node) if name == "MulBackward0" else None
     if not isinstance(other, Tensor) or other.numel() != 1 or other.requires_grad:
         return None
     # Not detached, which it is: under a dispatch mode a plain number would be handed to that operation as no tensor.
@@ -101,7 +102,7 @@ def _only_input(node: Any) -> Any:
 
 
 def _sequence(node: Any) -> int:
-    return int(node._sequence_nr()) if node is not None else -1
+    return int(SEQUENCE.of(node)()) if node is not None else -1
 
 
 def scalar_outputs(output: Any) -> dict[int, tuple[Any, ...]]:
@@ -111,7 +112,7 @@ def scalar_outputs(output: Any) -> dict[int, tuple[Any, ...]]:
     def walk(value: Any, path: tuple[Any, ...]) -> None:
         if isinstance(value, Tensor):
             if value.numel() == 1 and value.grad_fn is not None:
-                found[int(value.grad_fn._sequence_nr())] = path
+                found[int(SEQUENCE.of(value.grad_fn)())] = path
         elif isinstance(value, dict):
             for key, entry in value.items():
                 walk(entry, (*path, key))

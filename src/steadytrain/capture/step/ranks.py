@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from steadytrain.core.torch_private import JOIN
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -51,7 +53,7 @@ class JointSteps:
         Not under ``join()``: a rank that is out of inputs shadows the wrapper's collectives and knows none of ours.
         Nor where the last forward was under ``no_sync``: ranks may then step as often as they like.
         """
-        if any(getattr(getattr(module, "_join_config", None), "enable", False) for module in self.wrappers):
+        if any(getattr(JOIN.on(module), "enable", False) for module in self.wrappers):
             return False
         synchronised = [module.require_forward_param_sync for module in self.wrappers if _is_ddp(module)]
         return not synchronised or any(synchronised)

@@ -25,6 +25,7 @@ from torch.utils.data import Subset
 from steadytrain.capture.snapshots.digests import bytes_of
 from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
 from steadytrain.core.incident import Samples
+from steadytrain.core.torch_private import DATASET, IN_ORDER, RECEIVED, SENT
 from steadytrain.storage.recorded_samples import sharing_most
 
 AHEAD_MAX = 4096
@@ -65,7 +66,7 @@ class DrawnSamples:
         ahead = self._ahead.setdefault(iterator, {})
         found = _indices(indices)
         if found is not None and len(ahead) < AHEAD_MAX:
-            ahead[getattr(iterator, "_send_idx", 0)] = found
+            ahead[SENT.on(iterator, 0)] = found
 
     def given(self, iterator: Any, batch: Any) -> Samples | None:
         """``iterator`` gave ``batch``; returns of what it is made, where that is known."""
@@ -77,7 +78,7 @@ class DrawnSamples:
         if indices is None:
             return None
         tensors = dict(islice(named_tensors_in(batch), TENSORS_MAX))
-        samples = _within(iterator._dataset, indices)
+        samples = _within(DATASET.of(iterator), indices)
         self._recent.append(
             Drawn(
                 number=self._given,
@@ -115,10 +116,10 @@ class DrawnSamples:
         ahead = self._ahead.get(iterator)
         if not ahead:
             return None
-        if not hasattr(iterator, "_rcvd_idx"):
+        if not hasattr(iterator, RECEIVED.attribute):
             return ahead.pop(0, None)
-        number = iterator._rcvd_idx - 1
-        for older in [one for one in ahead if one < number or not getattr(iterator, "_in_order", True)]:
+        number = RECEIVED.of(iterator) - 1
+        for older in [one for one in ahead if one < number or not IN_ORDER.on(iterator, True)]:
             del ahead[older]
         return ahead.pop(number, None)
 

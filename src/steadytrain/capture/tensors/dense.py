@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from steadytrain.core.torch_private import FAKE_TENSOR, IS_WRAPPER, SPARSE_VALUES
 
 
 def dense_values(tensor: Tensor) -> Tensor | None:
@@ -26,7 +26,7 @@ def dense_values(tensor: Tensor) -> Tensor | None:
         return None
     tensor = tensor.detach()
     if tensor.layout == torch.sparse_coo:
-        tensor = tensor._values()
+        tensor = SPARSE_VALUES.of(tensor)()
     elif tensor.layout != torch.strided:
         tensor = tensor.values()
     if tensor.is_complex():
@@ -35,4 +35,4 @@ def dense_values(tensor: Tensor) -> Tensor | None:
 
 
 def _keeps_no_values(tensor: object) -> bool:
-    return isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)
+    return isinstance(tensor, FAKE_TENSOR.get()) or IS_WRAPPER(tensor)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import OptState
 
 from steadytrain.capture.tensors.statistics import exact_state, global_norm
+from steadytrain.core.torch_private import FUSED_UNSCALES, SCALE, SCALER_STATES
 
 CLIPS_MAX = 256
 """Clips of a step whose order is followed; of a script that clips each tensor by itself, the last ones."""
@@ -83,7 +84,7 @@ class Scaling:
         unscaled = frozenset(
             (id(scaler), optimizer)
             for scaler in scalers
-            for optimizer, state in scaler._per_optimizer_states.items()
+            for optimizer, state in SCALER_STATES.of(scaler).items()
             if state["stage"] is not OptState.READY
         )
         self._clips[Clip(clipped, unscaled, limit)] = None
@@ -97,8 +98,8 @@ class Scaling:
             return
         own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         key = (id(scaler), id(optimizer))
-        state = scaler._per_optimizer_states.get(id(optimizer))
-        fused = getattr(optimizer, "_step_supports_amp_scaling", False)
+        state = SCALER_STATES.of(scaler).get(id(optimizer))
+        fused = FUSED_UNSCALES.on(optimizer, False)
         self._stepping = Stepping(
             scaler,
             tuple(clip for clip in self._clips if clip.parameters & own and key not in clip.unscaled),
@@ -111,7 +112,7 @@ class Scaling:
 
     def tensors(self) -> list[Tensor]:
         """What :meth:`scalars` needs on the host: 0-d, on any device, none where no scaler is at work."""
-        scale = self._stepping.scaler._scale if self._stepping is not None else None
+        scale = SCALE.of(self._stepping.scaler) if self._stepping is not None else None
         return [scale] if isinstance(scale, Tensor) else []
 
     def norm_factor(self, values: Sequence[float]) -> float:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.core.torch_private import STATIC_ADDRESS
+
 IN_SLOT = ("nonfinite", "mean", "std", "abs_max", "kurtosis", "zero_share", "dtype")
 """What a slot holds, in this order, as float32: of all elements; mean to kurtosis of the finite ones. ``dtype`` is one
 more than a position in :data:`DTYPES_IN_GRAPH`, 0 if nothing was written."""
@@ -54,7 +56,7 @@ class SlotHook:
 def new_slot(device: torch.device) -> Tensor:
     """An empty slot. Its address never changes, which graphs that are replayed need to know."""
     slot = torch.zeros(len(IN_SLOT), dtype=torch.float32, device=device)
-    torch._dynamo.mark_static_address(slot)
+    STATIC_ADDRESS(slot)
     return slot
 
 

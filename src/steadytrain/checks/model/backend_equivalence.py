@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
@@ -24,6 +23,7 @@ from steadytrain.checks.subject.model_check import (
     tensors_of,
 )
 from steadytrain.checks.subject.own_steps import few_rows
+from steadytrain.core.torch_private import COUNTERS, INDUCTOR_PATCH
 
 FLOOR = {torch.float32: 1e-5, torch.float64: 1e-12}
 FLOOR_LOW = 1e-2
@@ -125,8 +125,7 @@ def _variants(module: nn.Module, *, uses_attention: bool) -> Iterator[tuple[str,
 
 def _compiles(module: nn.Module) -> bool:
     """Whether the script compiles, or the model is on a GPU: C++ for a CPU takes minutes, and is used by few."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return bool(dynamo is not None and dynamo.counters["frames"]) or any(p.is_cuda for p in module.parameters())
+    return bool((COUNTERS.loaded() or {}).get("frames")) or any(p.is_cuda for p in module.parameters())
 
 
 def _with_own_attention(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Tensor]:
@@ -144,18 +143,14 @@ def _with_own_attention(module: nn.Module, args: Any, kwargs: Any) -> dict[str, 
 @contextlib.contextmanager
 def _compiled(module: nn.Module, compiler: str) -> Iterator[Any]:
     """The module compiled, in this process only; what was compiled is forgotten afterwards."""
-    import torch._dynamo.utils
-    import torch._inductor.config
-
-    patch: Any = torch._inductor.config.patch
-    before = bool(torch._dynamo.utils.counters["frames"])
+    before = bool(COUNTERS.now()["frames"])
     try:
-        with patch(compile_threads=1):
+        with INDUCTOR_PATCH(compile_threads=1):
             yield torch.compile(module, backend=compiler, dynamic=False)
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()
         if not before:
-            torch._dynamo.utils.counters.clear()  # they say whether the script compiles
+            COUNTERS.now().clear()  # they say whether the script compiles
 
 
 def _ran(code: Any, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:

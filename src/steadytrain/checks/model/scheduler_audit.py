@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final
 from torch.optim import lr_scheduler
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.torch_private import INNER_SCHEDULERS, MILESTONES
 
 STEPS_MIN = 2
 """Optimizer steps that must have been seen, to tell a schedule by steps from one by epochs."""
@@ -55,7 +56,7 @@ class SchedulerAudit(Check):
         counted = [s for s in subject.schedulers if not isinstance(s, lr_scheduler.ReduceLROnPlateau)]
         if plateau and not counted:
             return not_run("ReduceLROnPlateau follows the loss: it has no length")
-        outer = max(counted, key=lambda scheduler: len(getattr(scheduler, "_schedulers", ())))
+        outer = max(counted, key=lambda scheduler: len(INNER_SCHEDULERS.on(scheduler, ())))
         stepped = int(getattr(outer, "last_epoch", 0))
         length, planned = _length(outer, 0), subject.planned_steps
         processes = _processes(subject)
@@ -115,8 +116,8 @@ def _length(scheduler: Any, depth: int) -> int | None:
         value = getattr(scheduler, name, None)
         if isinstance(value, (int, float)) and value > 0:
             return int(value)
-    milestones = getattr(scheduler, "_milestones", None)
-    parts: Sequence[Any] = getattr(scheduler, "_schedulers", ())
+    milestones = MILESTONES.on(scheduler)
+    parts: Sequence[Any] = INNER_SCHEDULERS.on(scheduler, ())
     if milestones and parts and depth < _DEPTH:
         last = _length(parts[-1], depth + 1)
         return int(milestones[-1]) + last if last is not None else None

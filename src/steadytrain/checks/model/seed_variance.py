@@ -13,6 +13,7 @@ from torch import nn
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.own_steps import Point, at_peak, few_rows, peak_rate, train
+from steadytrain.core.torch_private import PARAMETERS
 
 SEEDS = (1, 2, 3)
 STEPS_MAX = 200
@@ -112,10 +113,10 @@ class SeedVariance(Check):
 
 def _initialise_anew(model: nn.Module) -> bool:
     """First weights of another seed, where every module with weights of its own can make them; tells whether."""
-    own = [m for m in model.modules() if any(p is not None for p in m._parameters.values())]
+    own = [m for m in model.modules() if any(p is not None for p in PARAMETERS.of(m).values())]
     if any(not callable(getattr(module, "reset_parameters", None)) for module in own) or hasattr(model, "config"):
         return False  # weights that were loaded, or made by other code, stay
-    tied = [id(p) for m in own for p in m._parameters.values() if p is not None]
+    tied = [id(p) for m in own for p in PARAMETERS.of(m).values() if p is not None]
     if len(tied) != len(set(tied)):
         return False
     for module in own:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
+from steadytrain.core.torch_private import BUFFERS
 
 ROWS_MAX = {"fast": 4, "full": 16}
 PLAIN = (int, float, str, bool, type(None))
@@ -34,7 +35,7 @@ class Point:
         buffers = [
             (module, name, buffer, buffer.detach().clone())
             for module in model.modules()
-            for name, buffer in module._buffers.items()
+            for name, buffer in BUFFERS.of(module).items()
             if buffer is not None
         ]
         attributes = []
@@ -56,7 +57,7 @@ class Point:
                 tensor.copy_(value)
                 tensor.grad = None
             for module, name, buffer, value in self.buffers:
-                module._buffers[name] = buffer.copy_(value)  # a forward may have put another tensor there
+                BUFFERS.of(module)[name] = buffer.copy_(value)  # a forward may have put another tensor there
         self.restore_attributes()
         self.random_states.restore()
 

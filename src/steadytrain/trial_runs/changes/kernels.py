@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
+from steadytrain.core.torch_private import COMPILE_TIMES, COMPILED_CALL, COUNTERS, ORIGINAL_MODULE
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.function_stand_ins import ATTENTION
 from steadytrain.trial_runs.launched_script import Launched
@@ -82,11 +83,8 @@ class OneWorker(LiveChange):
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    return ORIGINAL_MODULE.on(module) is not None or COMPILED_CALL.on(module) is not None
 
 
 def _compiled_something() -> bool:
-    import sys
-
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(getattr(dynamo, "compilation_time_metrics", None) or dynamo.counters["frames"])
+    return bool(COMPILE_TIMES.loaded() or (COUNTERS.loaded() or {}).get("frames"))

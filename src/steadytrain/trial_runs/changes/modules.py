@@ -8,8 +8,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from steadytrain.core.torch_private import BATCH_NORMS, PARAMETERS
 from steadytrain.trial_runs.changes import LiveChange, at_least, one_of
 from steadytrain.trial_runs.launched_script import Launched
 
@@ -43,7 +43,7 @@ class LayerNorm(LiveChange):
     def begin(self, process: Launched) -> None:
         for root in process.roots:
             for module in root.modules():
-                if isinstance(module, _BatchNorm):
+                if isinstance(module, BATCH_NORMS.get()):
                     self._replace(module)
                     self.touch()
 
@@ -105,10 +105,10 @@ class Retie(LiveChange):
                 places = {
                     f"{path}.{name}" if path else name: (module, name)
                     for path, module in root.named_modules()
-                    for name in module._parameters
+                    for name in PARAMETERS.of(module)
                 }
                 if first in places and second in places:
                     (one, one_name), (other, other_name) = places[first], places[second]
-                    if one._parameters[one_name] is not other._parameters[other_name]:
-                        other._parameters[other_name] = one._parameters[one_name]
+                    if PARAMETERS.of(one)[one_name] is not PARAMETERS.of(other)[other_name]:
+                        PARAMETERS.of(other)[other_name] = PARAMETERS.of(one)[one_name]
                         self.touch()

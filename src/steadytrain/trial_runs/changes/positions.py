@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from steadytrain.core.torch_private import BUFFERS
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.function_stand_ins import ATTENTION
 from steadytrain.trial_runs.launched_script import Launched
@@ -64,13 +65,13 @@ class Float32Positions(LiveChange):
     def begin(self, process: Launched) -> None:
         for held, name, table in self._tables:
             module = held()
-            now = module._buffers.get(name) if module is not None else None
+            now = BUFFERS.of(module).get(name) if module is not None else None
             if module is None or now is None or now.shape != table.shape:
                 continue
             right = table.to(now.device)
             if now.dtype in HALVES or not torch.equal(now.float(), right):
                 self.touch()
-                module._buffers[name] = right
+                BUFFERS.of(module)[name] = right
         process.functions.replace(ATTENTION, _in_one_format)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.step.input_recorder import map_tensors
+from steadytrain.core.torch_private import BUFFERS
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
 
@@ -180,10 +181,10 @@ def _convert(
                     values[name] = value.to(to)
     for root in roots:
         for module in root.modules():
-            for name, buffer in module._buffers.items():
+            for name, buffer in BUFFERS.of(module).items():
                 if buffer is not None and buffer.dtype in formats:
                     change.touch()
-                    module._buffers[name] = buffer.to(to)
+                    BUFFERS.of(module)[name] = buffer.to(to)
 
 
 def _cast(value: Any, formats: tuple[torch.dtype, ...], to: torch.dtype) -> Any:

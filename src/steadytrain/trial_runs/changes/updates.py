@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from steadytrain.core.torch_private import SCALE, SCALER_STATES
 from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched, drop_gradients, named
 
@@ -202,7 +203,7 @@ class LossScale(LiveChange):
 
     def begin(self, process: Launched) -> None:
         for scaler in process.scalers.values():
-            scale: Any = scaler._scale
+            scale: Any = SCALE.of(scaler)
             if isinstance(scale, Tensor):
                 with torch.no_grad():
                     scale.fill_(self.value or float(scale) * self.factor)
@@ -251,7 +252,7 @@ class UnscaleFirst(LiveChange):
 def _still_scaled(process: Launched) -> bool:
     """Whether a scaler has scaled the loss and not yet unscaled the gradients of this step."""
     for scaler in process.scalers.values():
-        states = scaler._per_optimizer_states
+        states = SCALER_STATES.of(scaler)
         stages = [str(states[id(one)]["stage"]) for one in process.optimizers if id(one) in states]
         if scaler.is_enabled() and not any("UNSCALED" in stage for stage in stages):
             return True

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.core.torch_private import SINGLE_LEVEL
 from steadytrain.trial_runs.changes import LiveChange, is_one_of, modules_called, more_than
 from steadytrain.trial_runs.function_stand_ins import ATTENTION, MASKED, SOFTMAX
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
@@ -47,7 +48,7 @@ class ReferenceOperation(LiveChange):
             raise CannotApplyError(self._why)
 
     def _replace(self, kind: Any) -> None:
-        alone = kind.setup_context is torch.autograd.function._SingleLevelFunction.setup_context
+        alone = kind.setup_context is SINGLE_LEVEL.get()
 
         def apply(*args: Any) -> Any:
             self.touch()

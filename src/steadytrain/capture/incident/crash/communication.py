@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from steadytrain.capture.incident.crash.errors import chain, error_facts
+from steadytrain.core.torch_private import FLIGHT_RECORDER, NCCL_RECORDER
 from steadytrain.storage.redaction import redact_environment
 
 ENTRIES_MAX = 1_000
@@ -60,8 +61,8 @@ def flight_recorder() -> dict[str, Any] | None:
     """The collectives that torch has recorded in this process, None where it does not record."""
     if not torch.distributed.is_available():
         return None
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(torch._C._distributed_c10d, name, None)
+    for name in (NCCL_RECORDER, FLIGHT_RECORDER):
+        dump = name.loaded()
         text = dump() if dump is not None else b""
         if not text or len(text) > RECORDER_BYTES_MAX:
             continue

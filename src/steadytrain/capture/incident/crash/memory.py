@@ -23,6 +23,7 @@ from steadytrain.capture.incident.crash.errors import chain, error_facts, live_f
 from steadytrain.capture.machine import Sample
 from steadytrain.capture.machine.allocator import devices_in_use
 from steadytrain.capture.machine.host import HostProbe
+from steadytrain.core.torch_private import BUFFERS, MEMORY_SNAPSHOT, PARAMETERS
 
 TENSORS_MAX = 50
 BLOCKS_MAX = 50
@@ -112,7 +113,7 @@ def live_tensors(names: Mapping[int, str], *, error: BaseException, own: Collect
 
 
 def snapshot_facts(snapshot: Mapping[str, Any], device: int) -> dict[str, Any]:
-    """What ``torch.cuda.memory._snapshot()`` tells of one GPU: its largest blocks, and the last that happened.
+    """What ``MEMORY_SNAPSHOT()`` tells of one GPU: its largest blocks, and the last that happened.
 
     Blocks and events carry lines of Python where the script had switched on ``_record_memory_history``.
     """
@@ -162,11 +163,11 @@ def _labels(objects: Iterable[Any], names: Mapping[int, str]) -> dict[int, tuple
     for thing in objects:
         if issubclass(type(thing), nn.Module):
             own = vars(thing)
-            for name, parameter in own.get("_parameters", {}).items():
+            for name, parameter in own.get(PARAMETERS.attribute, {}).items():
                 if parameter is not None:
                     name = names.get(id(parameter), f"{type(thing).__name__}.{name}")
                     labels[id(parameter)] = ("parameter", name)
-            for name, buffer in own.get("_buffers", {}).items():
+            for name, buffer in own.get(BUFFERS.attribute, {}).items():
                 if buffer is not None:
                     labels[id(buffer)] = ("buffer", f"{type(thing).__name__}.{name}")
         elif issubclass(type(thing), torch.optim.Optimizer):
@@ -226,7 +227,7 @@ def _tensor_facts(tensors: Sequence[LiveTensor]) -> dict[str, Any]:
 def _accelerator_facts(tensors: Sequence[LiveTensor]) -> list[dict[str, Any]]:
     found = []
     devices = devices_in_use()
-    snapshot = torch.cuda.memory._snapshot() if devices else {}
+    snapshot = MEMORY_SNAPSHOT() if devices else {}
     for device in devices:
         seen = sum(tensor.size_bytes for tensor in tensors if tensor.device == device.row)
         allocated = device.values.get("allocated_bytes")

@@ -12,7 +12,6 @@ Why a module gets no hook is kept with it, so that the run can say what it did n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +20,17 @@ from torch import nn
 from torch.jit import ScriptModule
 
 from steadytrain.capture.hooks.model_discovery import plain_name
+from steadytrain.core.torch_private import (
+    BACKENDS_USED,
+    CALL,
+    CHILDREN,
+    COMPILED_CALL,
+    COUNTERS,
+    FORWARD_HOOKS,
+    FORWARD_PRE_HOOKS,
+    HOOK_GUARDS,
+    ORIGINAL_MODULE,
+)
 
 MODULES_MAX = 4096
 """Modules that are looked at; of a larger model the first ones."""
@@ -51,7 +61,7 @@ class CompiledCode:
         """``torch.compile(subject)``: a module, a method of one, or a function."""
         module = compiled_module(subject)
         if module is not None:
-            called = module is subject or getattr(subject, "__name__", "") == "_call_impl"
+            called = module is subject or getattr(subject, "__name__", "") == CALL.attribute
             (self._compiled if called else self._with_compiled_method).add(id(module))
 
     def survey(self, roots: Sequence[nn.Module], *, traced: Collection[int] = ()) -> list[Place]:
@@ -71,12 +81,12 @@ class CompiledCode:
                 continue
             seen.add(id(module))
             closed = around or self._closed(module)
-            hooked = careful and bool(module._forward_hooks or module._forward_pre_hooks)
+            hooked = careful and bool(FORWARD_HOOKS.of(module) or FORWARD_PRE_HOOKS.of(module))
             own: Hidden | None = "guarded" if guarded else "hooked" if hooked else None
             hidden = closed or ("traced" if id(module) in traced else own)
             found.append(Place(plain_name(path + ".").rstrip("."), module, hidden))
             closed = closed or self._hides_children(module)
-            children = [(_join(path, name), child) for name, child in module._modules.items() if child is not None]
+            children = [(_join(path, name), child) for name, child in CHILDREN.of(module).items() if child is not None]
             waiting += [(child, path, closed) for path, child in reversed(children)]
         return found
 
@@ -84,7 +94,7 @@ class CompiledCode:
         """Why its call is no Python that runs our hooks."""
         if id(module) in self._compiled:
             return "compiled"
-        if getattr(module, "_compiled_call_impl", None) is not None:
+        if COMPILED_CALL.on(module) is not None:
             return "compiled-before"
         return "scripted" if isinstance(module, ScriptModule) else None
 
@@ -94,7 +104,7 @@ class CompiledCode:
             return "compiled"
         if not is_wrapper(module):
             return None
-        return "compiled" if id(module._orig_mod) in self._compiled else "compiled-before"
+        return "compiled" if id(ORIGINAL_MODULE.of(module)) in self._compiled else "compiled-before"
 
 
 def compiled_module(subject: Any) -> nn.Module | None:
@@ -110,19 +120,18 @@ def can_be_called(module: nn.Module) -> bool:
 
 def is_wrapper(module: nn.Module) -> bool:
     """Whether it is what ``torch.compile(module)`` gives."""
-    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+    return type(module).__name__ == "OptimizedModule" and ORIGINAL_MODULE.on(module) is not None
 
 
 def something_was_compiled() -> bool:
     """Whether ``torch.compile`` was called in this process, also before we came."""
-    frame = sys.modules.get("torch._dynamo.eval_frame")
-    backends = getattr(frame, "cached_backends", None) or {}
+    backends = BACKENDS_USED.loaded() or {}
     return any(backend is not None for backend in list(backends.values())) or graphs_traced() > 0
 
 
 def graphs_traced() -> int:
     """A number that grows with every graph that is traced in this process."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
+    counters = COUNTERS.loaded() or {}
     stats = counters.get("stats") or {}
     frames = counters.get("frames") or {}
     return int(stats.get("unique_graphs", 0)) + int(frames.get("total", 0))
@@ -130,8 +139,7 @@ def graphs_traced() -> int:
 
 def guards_on_hooks() -> bool:
     """Whether the script made torch.compile look at hooks in every call: then none may come and go."""
-    config = sys.modules.get("torch._dynamo.config")
-    return config is not None and not getattr(config, "skip_nnmodule_hook_guards", True)
+    return HOOK_GUARDS.loaded() is False
 
 
 def _join(path: str, name: str) -> str:

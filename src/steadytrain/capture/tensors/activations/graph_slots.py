@@ -13,6 +13,7 @@ from torch.jit import ScriptModule
 from steadytrain.capture.tensors.activations.compiled import MODULES_MAX, can_be_called
 from steadytrain.capture.tensors.activations.module_columns import DTYPES
 from steadytrain.capture.tensors.in_graph import DTYPES_IN_GRAPH, IN_SLOT, SlotHook, new_slot
+from steadytrain.core.torch_private import CUDA_GRAPHS, FOREACH_ZERO
 
 
 class Slots:
@@ -52,7 +53,7 @@ class Slots:
         """Forget what was written."""
         slots = list(self._slots.values())
         if slots:
-            torch._foreach_zero_(slots)
+            FOREACH_ZERO(slots)
 
     def written(self, paths: Mapping[int, str]) -> dict[str, Tensor]:
         """The slots themselves, by path; ``paths`` is by the id of the module. The next forward writes them again."""
@@ -88,8 +89,6 @@ def _device(module: nn.Module, otherwise: torch.device) -> torch.device:
 
 def replays(how: Mapping[str, Any]) -> bool:
     """Whether these arguments of ``torch.compile`` ask for CUDA graphs."""
-    from torch._inductor import config
-
     options = how.get("options") or {}
     asked = how.get("mode") in ("reduce-overhead", "max-autotune") or how.get("backend") == "cudagraphs"
-    return bool(asked or options.get("triton.cudagraphs") or config.triton.cudagraphs)
+    return bool(asked or options.get("triton.cudagraphs") or CUDA_GRAPHS.now())

@@ -19,6 +19,7 @@ from steadytrain.capture.tensors.activations.module_rows import Call, Heads, hea
 from steadytrain.capture.tensors.activations.outputs import Look, first_floating, plain_values
 from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, Readback
 from steadytrain.core.model import Reading
+from steadytrain.core.torch_private import IS_FUNCTORCH, VERSION
 
 CALLS_MAX = 8
 """Calls of one module that are looked at: a cell that runs once a token would cost as many looks."""
@@ -181,13 +182,13 @@ class Measurement:
 
     def _look(self, tensor: Tensor) -> Look | None:
         """A container often hands on the very tensor of its last child: that is looked at once."""
-        if self._last is not None and self._last[0]() is tensor and self._last[1] == tensor._version:
+        if self._last is not None and self._last[0]() is tensor and self._last[1] == VERSION.of(tensor):
             return self._last[2]
         values = plain_values(tensor)
         if values is None or not values.numel():
             return None
         look = outputs.look(values, histogram=self._histograms)
-        self._last = (weakref.ref(tensor), tensor._version, look)
+        self._last = (weakref.ref(tensor), VERSION.of(tensor), look)
         return look
 
     def _keep_heads(self, path: str, heads: Tensor | None) -> None:
@@ -204,7 +205,7 @@ def _is_plain(tensor: Any) -> bool:
     """Whether it is torch's own kind of tensor with numbers in it: of no other is it known what its numbers mean."""
     if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
-    return tensor.device.type != "meta" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.device.type != "meta" and not IS_FUNCTORCH(tensor)
 
 
 def sum_of(calls: Sequence[Look]) -> Tensor:

@@ -38,6 +38,7 @@ from steadytrain.capture.tensors.activations.outputs import first_floating
 from steadytrain.capture.tensors.activations.unseen_modules import FUNCTIONS_LEFT, NOTHING_SEEN, Unseen
 from steadytrain.capture.tensors.statistics import Readback
 from steadytrain.capture.tensors.statistics.quiet import quiet
+from steadytrain.core.torch_private import DISPATCH_DEPTH, GRAPH_TASK, NO_TORCH_FUNCTION, TRACE_STATE
 
 PART = "measuring the outputs of modules"
 
@@ -260,9 +261,9 @@ class Activations:
         call whose numbers are there to be read."""
         return (
             threading.get_ident() != self._thread
-            or torch._C._current_graph_task_id() != -1
-            or torch._C._len_torch_dispatch_stack() > 0
-            or torch._C._get_tracing_state() is not None
+            or GRAPH_TASK() != -1
+            or DISPATCH_DEPTH() > 0
+            or TRACE_STATE() is not None
             or _capturing()
         )
 
@@ -271,7 +272,7 @@ class Activations:
         takes part. ``values`` tell on which device."""
         self._looking = True
         try:
-            with self._own_time, self._guard.part(PART), torch._C.DisableTorchFunction(), quiet(_first(values)):
+            with self._own_time, self._guard.part(PART), NO_TORCH_FUNCTION(), quiet(_first(values)):
                 work()
         finally:
             self._looking = False

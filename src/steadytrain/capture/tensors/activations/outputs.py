@@ -22,6 +22,7 @@ from steadytrain.capture.tensors.statistics.histogram import count_bins
 from steadytrain.capture.tensors.statistics.numpy_pass import PARTS
 from steadytrain.capture.tensors.statistics.passes import kernel_for
 from steadytrain.capture.tensors.statistics.sample_chunks import is_dense, plan_for
+from steadytrain.core.torch_private import IS_FUNCTORCH
 
 SAMPLE_MAX = 1 << 13
 """Elements looked at for kurtosis and zero share: a zero share of one half is then known to 0.006."""
@@ -70,7 +71,7 @@ def entries(output: Any) -> list[Any]:
 
 def plain_values(tensor: Tensor) -> Tensor | None:
     """The numbers of ``tensor`` as :func:`dense_values` gives them; None also inside vmap, where there are none yet."""
-    return None if torch._C._functorch.is_functorch_wrapped_tensor(tensor) else dense_values(tensor)
+    return None if IS_FUNCTORCH(tensor) else dense_values(tensor)
 
 
 def look(values: Tensor, *, histogram: bool = False) -> Look:

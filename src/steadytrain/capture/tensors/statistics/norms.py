@@ -17,6 +17,7 @@ from torch import Tensor
 from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.capture.tensors.statistics.quiet import quiet
 from steadytrain.capture.tensors.statistics.sample_chunks import in_memory_order, is_dense
+from steadytrain.core.torch_private import FOREACH_NORM
 
 FLOAT32_MAX = 3.4028235e38
 
@@ -66,7 +67,7 @@ def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
             else:
                 groups.setdefault((tensor.device, tensor.dtype), []).append(position)
         for (_, dtype), positions in groups.items():
-            norms = torch._foreach_norm([tensors[position] for position in positions], 2, dtype=_accumulator(dtype))
+            norms = FOREACH_NORM([tensors[position] for position in positions], 2, dtype=_accumulator(dtype))
             for position, norm in zip(positions, norms, strict=True):
                 out[position] = norm
         return [norm for norm in out if norm is not None]

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
+
+from steadytrain.core.torch_private import NO_MODES, NO_TORCH_FUNCTION
 
 
 @contextmanager
@@ -17,8 +18,8 @@ def quiet(tensors: Iterable[Tensor] = ()) -> Iterator[None]:
     Inference mode is left, so that what we keep can be written to later whatever mode that happens in.
     """
     with ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(_disable_current_modes())
+        stack.enter_context(NO_TORCH_FUNCTION())
+        stack.enter_context(NO_MODES())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
         for device_type in {"cpu", *(tensor.device.type for tensor in tensors)}:

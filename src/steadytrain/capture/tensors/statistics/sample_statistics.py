@@ -17,6 +17,7 @@ from torch import Tensor
 
 from steadytrain.capture.tensors.statistics import numpy_pass
 from steadytrain.capture.tensors.statistics import torch_pass as by_torch
+from steadytrain.core.torch_private import FOREACH_COPY
 
 SAMPLED = (
     *("gradient_zero_share", "gradient_subnormal_share", "unchanged_share"),
@@ -166,7 +167,7 @@ def _where(columns: Sequence[Tensor], defined: Sequence[bool]) -> list[Tensor]:
 
 def _matrix(rows: Sequence[Tensor], length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     matrix = torch.empty((len(rows), length), dtype=dtype, device=device)
-    torch._foreach_copy_([target.view(row.shape) for target, row in zip(matrix, rows, strict=True)], list(rows))
+    FOREACH_COPY([target.view(row.shape) for target, row in zip(matrix, rows, strict=True)], list(rows))
     return matrix
 
 

@@ -32,6 +32,7 @@ from steadytrain.capture.tensors.statistics.sample_chunks import SAMPLE_MAX
 from steadytrain.capture.tensors.statistics.sample_statistics import Samples, SecondMoment
 from steadytrain.capture.tensors.statistics.tensor_columns import KINDS
 from steadytrain.core.model import Reading
+from steadytrain.core.torch_private import FOREACH_COPY
 
 NOTES_MAX = 64
 """Different notes; whatever comes after them is not told."""
@@ -153,7 +154,7 @@ class TensorWatch:
                 targets.append(held_gradient)
                 sources.append(plans[row].view(gradient))
         shaped = [target.view(source.shape) for target, source in zip(targets, sources, strict=True)]
-        torch._foreach_copy_(shaped, sources)
+        FOREACH_COPY(shaped, sources)
 
     def _moments(self, optimizers: Sequence[torch.optim.Optimizer]) -> dict[int, Moments]:
         by_id: dict[int, Moments] = {}

@@ -1,0 +1,397 @@
+"""Every name of torch that is not part of its public interface, what it is used for, and what is lost without it.
+
+A test forbids such names in every other file. Nothing here imports torch before the script does: a name is looked up
+when it is first used. ``steadytrain doctor`` prints which names this torch has; a watch that lacks a name that it
+needs (``needed``) does not begin, because it would see the training only in part.
+
+    GRAPH_TASK()              call it; MissingNameError where this torch has it no more
+    COUNTERS.loaded()         the object, or None while its module is not imported
+    VERSION.of(tensor)        an attribute of an object; VERSION.on(tensor): None where the object lacks it
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+
+class MissingNameError(AttributeError):
+    """This version of torch does not have a private name; the text says which, and what is lost."""
+
+
+class TorchName:
+    """One private name, as ``module:attribute.path``.
+
+    Args:
+        place: where it lies.
+        lost: what does not work without it, one sentence.
+        needed: a watch does not begin without it.
+    """
+
+    def __init__(self, place: str, lost: str, *, needed: bool = False) -> None:
+        self.module, _, self.path = place.partition(":")
+        self.attribute = self.path.rpartition(".")[2]
+        self.lost = lost
+        self.needed = needed
+        self._found: Any = None
+        NAMES.append(self)
+
+    @property
+    def full(self) -> str:
+        """The name in one piece: ``torch.autograd._engine_run_backward``."""
+        return f"{self.module}.{self.path}"
+
+    @property
+    def of_compiler(self) -> bool:
+        """Whether a look at it imports the compiler, which takes seconds."""
+        return self.module.startswith(("torch._dynamo", "torch._inductor"))
+
+    def owner(self) -> Any:
+        """What holds the name now: the module, or the class. MissingNameError: this torch has none such."""
+        try:
+            thing: Any = sys.modules.get(self.module) or importlib.import_module(self.module)
+            for part in self.path.split(".")[:-1]:
+                thing = getattr(thing, part)
+        except (ImportError, AttributeError) as error:
+            raise MissingNameError(self.why()) from error
+        return thing
+
+    def now(self) -> Any:
+        """The object that the name means at this moment.
+
+        Raises:
+            MissingNameError: this torch has no such name.
+        """
+        try:
+            return getattr(self.owner(), self.attribute)
+        except AttributeError as error:
+            raise MissingNameError(self.why()) from error
+
+    def get(self) -> Any:
+        """The object that the name meant when it was first asked for: this one is quick."""
+        if self._found is None:
+            self._found = self.now()
+        return self._found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.get()(*args, **kwargs)
+
+    def loaded(self) -> Any:
+        """The object, or None where its module is not imported (which this does not do) or lacks it."""
+        thing = sys.modules.get(self.module)
+        for part in self.path.split("."):
+            thing = getattr(thing, part, None)
+        return thing
+
+    def works(self) -> bool:
+        """The feature test: whether this torch has the name. Imports its module."""
+        try:
+            self.now()
+        except MissingNameError:
+            return False
+        return True
+
+    def why(self) -> str:
+        """What is missing and what that means, in one sentence."""
+        version = getattr(sys.modules.get("torch"), "__version__", "")
+        return f"torch {version} has no {self.full}: {self.lost}"
+
+
+class TorchAttribute(TorchName):
+    """A private attribute of every object of a class, as ``module:Class.attribute``.
+
+    Args:
+        made: makes an object of the class, for the feature test. Without it the class itself is asked: for a method,
+            a slot, or a name in the code of its methods.
+    """
+
+    def __init__(self, place: str, lost: str, *, needed: bool = False, made: Callable[[], Any] | None = None) -> None:
+        super().__init__(place, lost, needed=needed)
+        self.of: Callable[[Any], Any] = attrgetter(self.attribute)
+        """The attribute of an object."""
+        self._made = made
+
+    def on(self, thing: Any, default: Any = None) -> Any:
+        """The attribute of ``thing``, or ``default`` where it has none."""
+        return getattr(thing, self.attribute, default)
+
+    def put(self, thing: Any, value: Any) -> None:
+        """Set the attribute of ``thing``."""
+        setattr(thing, self.attribute, value)
+
+    def works(self) -> bool:
+        try:
+            owner = self.owner()
+            if self._made is not None:
+                return hasattr(self._made(), self.attribute)
+        except MissingNameError:
+            return False
+        return hasattr(owner, self.attribute) or any(self.attribute in names for names in _names_in_code(owner))
+
+
+def require() -> None:
+    """See that this torch has every name that a watch needs. Cheap; imports no compiler.
+
+    Raises:
+        MissingNameError: the first one that it lacks.
+    """
+    for name in NAMES:
+        if name.needed and not name.works():
+            raise MissingNameError(name.why())
+
+
+def _names_in_code(kind: Any) -> Iterable[tuple[str, ...]]:
+    for part in kind.__mro__:
+        for value in vars(part).values():
+            code = getattr(value, "__code__", None)
+            if code is not None:
+                yield code.co_names
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")
+
+
+def _module() -> Any:
+    return _torch().nn.Module()
+
+
+def _sparse() -> Any:
+    return _torch().eye(1).to_sparse()
+
+
+def _node(operation: str) -> Any:
+    one = _torch().ones((), requires_grad=True)
+    return getattr(one, operation)(_torch().ones(())).grad_fn
+
+
+def _loader_iterator() -> Any:
+    return iter(_torch().utils.data.DataLoader([0]))
+
+
+def _optimizer() -> Any:
+    return _torch().optim.SGD([_torch().zeros(1)], lr=0.1)
+
+
+def _scaler() -> Any:
+    return _torch().amp.GradScaler("cpu")
+
+
+def _schedule() -> Any:
+    scheduling = importlib.import_module("torch.optim.lr_scheduler")
+    optimizer = _optimizer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return scheduling.SequentialLR(optimizer, [scheduling.ConstantLR(optimizer)] * 2, milestones=[1])
+
+
+COMPILER = "torch._dynamo"
+"""The module that comes with the first use of the compiler."""
+
+
+def compiler_is_loaded() -> bool:
+    """Whether anything has imported the compiler yet: before that nothing is compiled."""
+    return COMPILER in sys.modules
+
+
+NAMES: list[TorchName] = []
+"""All of them, in the order below."""
+
+# -- what a watch stands on ------------------------------------------------------------------------------------------
+
+ENGINE = TorchName("torch.autograd:_engine_run_backward", "no loss is seen", needed=True)
+NEXT_BATCH = TorchName(
+    "torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", "no batch of a data loader is seen", needed=True
+)
+NEXT_INDEX = TorchName(
+    "torch.utils.data.dataloader:_BaseDataLoaderIter._next_index",
+    "of which samples a batch is made is not known",
+    needed=True,
+)
+TRACING = TorchName(
+    "torch._guards:TracingContext.try_get", "our code would run while a compiler traces the script", needed=True
+)
+FAKE_TENSOR = TorchName(
+    "torch._subclasses.fake_tensor:FakeTensor", "a tensor without values is not told from one with", needed=True
+)
+IS_WRAPPER = TorchName(
+    "torch.utils._python_dispatch:is_traceable_wrapper_subclass",
+    "a tensor that wraps others is not told from a plain one",
+    needed=True,
+)
+NO_MODES = TorchName(
+    "torch.utils._python_dispatch:_disable_current_modes", "our operations would run in the script's modes", needed=True
+)
+NO_TORCH_FUNCTION = TorchName(
+    "torch._C:DisableTorchFunction", "our operations would run in the script's subclasses", needed=True
+)
+
+# -- tensors, storages, graph nodes ----------------------------------------------------------------------------------
+
+VERSION = TorchAttribute(
+    "torch:Tensor._version", "no batch is recorded: a change in place would pass unseen", made=lambda: _torch().ones(1)
+)
+SPARSE_VALUES = TorchAttribute("torch:Tensor._values", "sparse gradients are not looked at", made=_sparse)
+SPARSE_INDICES = TorchAttribute(
+    "torch:Tensor._indices", "`steadytrain.testing` compares no sparse tensors", made=_sparse
+)
+STORAGE_ADDRESS = TorchAttribute(
+    "torch:UntypedStorage._cdata", "`locate`, `replay` and `repro` do not follow values through memory"
+)
+LOCAL_TENSOR = TorchAttribute(
+    "torch.distributed.tensor:DTensor._local_tensor", "`locate` and `repro` do not look into sharded tensors"
+)
+SEQUENCE = TorchAttribute(
+    "torch.autograd.graph:Node._sequence_nr",
+    "an operation of the backward is not led back to its line in the forward",
+    made=lambda: _node("mul"),
+)
+SAVED_OTHER = TorchAttribute(
+    "torch.autograd.graph:Node._saved_other",
+    "a loss divided for accumulation is shown divided",
+    made=lambda: _node("div"),
+)
+SAVED_SELF = TorchAttribute(
+    "torch.autograd.graph:Node._saved_self",
+    "a loss multiplied for accumulation is shown multiplied",
+    made=lambda: _node("mul"),
+)
+SINGLE_LEVEL = TorchName(
+    "torch.autograd.function:_SingleLevelFunction.setup_context", "the trial `reference-operation` does not run"
+)
+KEEP_VERSION = TorchName(
+    "torch.autograd.grad_mode:_unsafe_preserve_version_counter", "a stopped step is not run again to find the operation"
+)
+
+# -- modules ---------------------------------------------------------------------------------------------------------
+
+PARAMETERS = TorchAttribute("torch.nn:Module._parameters", "models are not read", made=_module)
+BUFFERS = TorchAttribute("torch.nn:Module._buffers", "buffers are not kept or put back", made=_module)
+CHILDREN = TorchAttribute("torch.nn:Module._modules", "outputs of modules are not measured", made=_module)
+TRANSIENT_BUFFERS = TorchAttribute(
+    "torch.nn:Module._non_persistent_buffers_set", "what a checkpoint restores is not compared", made=_module
+)
+FORWARD_HOOKS = TorchAttribute("torch.nn:Module._forward_hooks", "outputs of modules are not measured", made=_module)
+FORWARD_PRE_HOOKS = TorchAttribute(
+    "torch.nn:Module._forward_pre_hooks", "outputs of modules are not measured", made=_module
+)
+CALL = TorchAttribute("torch.nn:Module._call_impl", "the line that called a module is not named")
+COMPILED_CALL = TorchAttribute(
+    "torch.nn:Module._compiled_call_impl", "a module compiled by `module.compile()` is taken for an eager one"
+)
+DROPOUTS = TorchName("torch.nn.modules.dropout:_DropoutNd", "`diagnose` surveys no modules")
+NORMS = TorchName("torch.nn.modules.batchnorm:_NormBase", "`diagnose` surveys no modules")
+BATCH_NORMS = TorchName("torch.nn.modules.batchnorm:_BatchNorm", "trials that change modules do not run")
+
+# -- optimizers, gradient scalers, schedulers, data loaders ----------------------------------------------------------
+
+SCALE = TorchAttribute("torch.amp:GradScaler._scale", "no step under a gradient scaler is guarded", made=_scaler)
+SCALER_STATES = TorchAttribute(
+    "torch.amp:GradScaler._per_optimizer_states", "clipping before unscaling is not seen", made=_scaler
+)
+FUSED_UNSCALES = TorchAttribute(
+    "torch.optim:Adam._step_supports_amp_scaling", "gradients of a fused optimizer are shown scaled"
+)
+INNER_SCHEDULERS = TorchAttribute(
+    "torch.optim.lr_scheduler:SequentialLR._schedulers", "a chain of schedulers counts as several", made=_schedule
+)
+MILESTONES = TorchAttribute(
+    "torch.optim.lr_scheduler:SequentialLR._milestones",
+    "the length of a chain of schedulers is not checked",
+    made=_schedule,
+)
+DATASET = TorchAttribute(
+    "torch.utils.data.dataloader:_BaseDataLoaderIter._dataset", "data sets are not told apart", made=_loader_iterator
+)
+SENT = TorchAttribute(
+    "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._send_idx",
+    "samples of loaders with workers are not known",
+)
+RECEIVED = TorchAttribute(
+    "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._rcvd_idx",
+    "samples of loaders with workers are not known",
+)
+IN_ORDER = TorchAttribute(
+    "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._in_order",
+    "samples of a loader with `in_order=False` may be the wrong ones",
+)
+LOADER_ITERATOR = TorchName("torch.utils.data.dataloader:_BaseDataLoaderIter", "`preflight` does not find the data set")
+JOIN = TorchAttribute(
+    "torch.distributed.algorithms.join:Joinable._join_config", "ranks may ask each other under `join()`"
+)
+
+# -- where operations and backward passes are seen -------------------------------------------------------------------
+
+GRAPH_TASK = TorchName("torch._C:_current_graph_task_id", "outputs of modules are not measured, `locate` does not run")
+DISPATCH_DEPTH = TorchName("torch._C:_len_torch_dispatch_stack", "outputs of modules are not measured")
+TRACE_STATE = TorchName("torch._C:_get_tracing_state", "outputs of modules are not measured")
+IS_FUNCTORCH = TorchName("torch._C:_functorch.is_functorch_wrapped_tensor", "outputs of modules are not measured")
+BACKWARD_NODE = TorchName("torch._C:_current_autograd_node", "`locate` does not name operations of the backward")
+NEXT_SEQUENCE = TorchName("torch._C:_autograd._get_sequence_nr", "`locate` does not name operations of the backward")
+DISPATCH_MODE = TorchName("torch.utils._python_dispatch:TorchDispatchMode", "`locate`, `replay` and `repro` do not run")
+NO_DISPATCH = TorchName("torch._C:_DisableTorchDispatch", "`locate` does not summarise tensors")
+PLAIN_DISPATCH = TorchName("torch._C:_disabled_torch_dispatch_impl", "`locate` does not tell plain tensors from others")
+FUNCTION_MODE = TorchName("torch.overrides:_get_current_function_mode", "`diagnose` does not survey a step's calls")
+SCHEMA = TorchAttribute(
+    "torch._ops:OpOverload._schema",
+    "`locate`, `replay` and `repro` know no operation",
+    made=lambda: _torch().ops.aten.log.default,
+)
+OPERATOR = TorchName("torch._ops:OpOverload", "`repro` writes no scripts")
+FILE_WRITER = TorchName("torch._C:PyTorchFileWriter", "`replay` does not keep checkpoints from being overwritten")
+FILE_READER = TorchName("torch._C:PyTorchFileReader", "`replay` does not read back what it redirected")
+FOREACH_NORM = TorchName("torch:_foreach_norm", "gradient norms are not measured")
+FOREACH_COPY = TorchName("torch:_foreach_copy_", "tensor statistics and buffers are not taken")
+FOREACH_ZERO = TorchName("torch:_foreach_zero_", "`compiled inside` does not run")
+
+# -- the compiler ----------------------------------------------------------------------------------------------------
+
+SKIP_RULES = TorchName("torch._dynamo.trace_rules:add", "compiled code may break its graphs at our hooks")
+COUNTERS = TorchName("torch._dynamo.utils:counters", "it is not known whether the script compiles")
+COMPILE_TIMES = TorchName("torch._dynamo.utils:compilation_time_metrics", "trials may take a compiled script for eager")
+BACKENDS_USED = TorchName("torch._dynamo.eval_frame:cached_backends", "code that was compiled before us is not noticed")
+HOOK_GUARDS = TorchName(
+    "torch._dynamo.config:skip_nnmodule_hook_guards", "a script that guards on hooks compiles its modules again"
+)
+OPTIMIZED_MODULE = TorchName(
+    "torch._dynamo.eval_frame:OptimizedModule", "`diagnose` does not compare compiled with eager"
+)
+ORIGINAL_MODULE = TorchAttribute(
+    "torch._dynamo.eval_frame:OptimizedModule._orig_mod", "a compiled model is not looked into"
+)
+LOOKUP_BACKEND = TorchName("torch._dynamo:lookup_backend", "`locate` does not compare compilers")
+STATIC_ADDRESS = TorchName("torch._dynamo:mark_static_address", "`compiled inside` does not run")
+INDUCTOR_PATCH = TorchName("torch._inductor.config:patch", "compilers are not compared")
+CUDA_GRAPHS = TorchName("torch._inductor.config:triton.cudagraphs", "`compiled inside` does not run")
+INDUCTOR_WRAPPER = TorchName("torch:_TorchCompileInductorWrapper", "`locate` does not look into code of inductor")
+BACKEND_WRAPPER = TorchName("torch:_TorchCompileWrapper", "`locate` does not look into code of other compilers")
+
+# -- what a crash leaves ---------------------------------------------------------------------------------------------
+
+MEMORY_SNAPSHOT = TorchName("torch.cuda.memory:_snapshot", "an out-of-memory error is recorded without its blocks")
+NCCL_RECORDER = TorchName(
+    "torch._C:_distributed_c10d._dump_nccl_trace_json", "a hanging NCCL collective leaves no flight record"
+)
+FLIGHT_RECORDER = TorchName(
+    "torch._C:_distributed_c10d._dump_fr_trace_json", "a hanging collective of another backend leaves no flight record"
+)
+
+HOOKS_OF_MODULES = (
+    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+)
+HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+HOOKS_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+HOOKS_OF_EVERY_OPTIMIZER = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+HOOKS_OF_EVERY_MODULE = (
+    *("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks"),
+    *("_global_module_registration_hooks", "_global_parameter_registration_hooks", "_global_buffer_registration_hooks"),
+)
+"""Where torch keeps hooks: `steadytrain.testing.leftovers` looks for ours in all of them."""
+
+WRAPPER_PREFIXES = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+"""What wrappers put before the name of a parameter."""
