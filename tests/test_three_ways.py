@@ -1,4 +1,7 @@
-"""docs/three-ways.md names functions that exist, and each call goes down the rooms or by a contract handed down."""
+"""docs/three-ways.md names functions that exist, and each call goes down the rooms or by a contract handed down.
+
+docs/glossary.md and the contracts in docs/ARCHITECTURE.md name code that exists.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "three-ways.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 LINE = re.compile(r"^( *)- `([\w.]+)`(?: \((?:by contract `([\w.]+)`|(new process))\))?:", re.M)
 CALLS_MIN = 60
 """Far fewer would mean that the page is written in another form than the one that is read here."""
@@ -103,3 +108,18 @@ def test_the_caller_names_what_it_calls(call: Call) -> None:
     assert module.__file__ is not None
     text = Path(module.__file__).read_text(encoding="utf-8")
     assert re.search(rf"\b{call.name.rpartition('.')[2]}\b", text), f"{module.__name__} does not name {call.name}"
+
+
+@pytest.mark.parametrize("name", re.findall(r"\| `([\w.]+)` \|$", GLOSSARY.read_text(encoding="utf-8"), re.M))
+def test_a_word_of_the_glossary_is_defined_where_it_says(name: str) -> None:
+    module, value = found(name)
+    assert callable(value)
+    assert value.__module__ == module.__name__
+
+
+@pytest.mark.parametrize("page", [GLOSSARY, ARCHITECTURE], ids=lambda page: page.stem)
+def test_dotted_names_in_a_page_exist(page: Path) -> None:
+    named = re.findall(rf"`((?:{'|'.join(rooms())})(?:\.\w+)+)`", page.read_text(encoding="utf-8"))
+    assert named
+    for name in named:
+        found(name)
