@@ -178,6 +178,7 @@ log = open("log.txt", "a", buffering=1)
 log.write("before\\n")
 os.makedirs("made/deep")
 os.symlink("old.txt", "link")
+os.mkfifo("pipe")
 keep_files(Path(sys.argv[1]) / "kept")
 for number in range(2):
     child = os.fork()
@@ -186,6 +187,7 @@ for number in range(2):
         print(open("log.txt").read().split(), len(os.listdir(".")), os.path.isdir("made/deep"), flush=True)
         os.removedirs("made/deep")
         os.remove("link")
+        os.remove("pipe")
         os.mkdir("more")
         Path("more/file").write_text("x")
         Path("old.txt").write_text("changed")
@@ -202,7 +204,11 @@ def test_what_a_copy_of_the_process_wrote_is_undone(tmp_path: Path) -> None:
     write(folder, COPIES, "under.py")
     before = inventory(folder)
     ended = Started(bare("under.py", str(tmp_path / "scratch")), folder).end()
-    expected = ["['before', 'copy', '0'] 9 True", "['before', 'copy', '1'] 9 True", "['before'] old text False old.txt"]
+    expected = [
+        "['before', 'copy', '0'] 10 True",
+        "['before', 'copy', '1'] 10 True",
+        "['before'] old text False old.txt",
+    ]
     assert ended.out.splitlines() == expected, ended.err
     assert inventory(folder) == before
 

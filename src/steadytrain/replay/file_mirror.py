@@ -311,7 +311,7 @@ class OriginalFunctions:
         self.listdir, self.scandir = os.listdir, os.scandir
         self.chdir = os.chdir
         self.mkdir, self.rmdir, self.remove, self.rename = os.mkdir, os.rmdir, os.unlink, os.replace
-        self.symlink, self.link = os.symlink, os.link
+        self.symlink, self.link, self.mkfifo = os.symlink, os.link, os.mkfifo
 
     def lexists(self, path: str) -> bool:
         try:
@@ -350,6 +350,10 @@ class OriginalFunctions:
             if self.islink(source):
                 self.symlink(self.readlink(source), target)
                 return
+        if not self.isfile(source):
+            if stat.S_ISFIFO(self._mode(source)) and not self.lexists(target):
+                self.mkfifo(target)
+            return  # reading a pipe, or a socket, would wait for its writer
         with self.open(source, "rb") as given, self.open(target, "wb") as taken:
             shutil.copyfileobj(given, taken, 1 << 20)
 
