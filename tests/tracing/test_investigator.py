@@ -307,14 +307,14 @@ for step in range(1, 9):
 """
 
 ENDINGS = {
-    "ends": ("break", "the script ended before it came to the optimizer again"),
-    "leaves": ("raise SystemExit(3)", "the script failed before it came to the optimizer again"),
-    "raises": ("raise ValueError('oh')", "the script failed before it came to the optimizer again"),
+    "ends": ("break", "the script ended before it reached the optimizer again"),
+    "leaves": ("raise SystemExit(3)", "the script failed before it reached the optimizer again"),
+    "raises": ("raise ValueError('oh')", "the script failed before it reached the optimizer again"),
     "is interrupted": ("raise KeyboardInterrupt", "the script interrupted before"),
-    "hangs": ("while True: time.sleep(0.01)", "it did not come to the optimizer again within 1 s"),
+    "hangs": ("while True: time.sleep(0.01)", "the script did not reach the optimizer again within 1 s"),
     "hangs and swallows": (
         "\n        try:\n            while True: time.sleep(0.01)\n        except BaseException: break",
-        "it did not come to the optimizer again within 1 s",
+        "the script did not reach the optimizer again within 1 s",
     ),
 }
 

@@ -448,7 +448,7 @@ def _finish_run(settings: dict[str, Any], how: str, status: int | None, error: B
         if error is not None:
             watcher.script_failed(error)
         if how != "finished":
-            watcher.abandon_rerun(f"the script {how} before it came to the optimizer again")
+            watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
         _finish(watcher, how, status)
     stopped = _stopped_elsewhere(Path(settings["run_dir"])) or (watcher is not None and watcher.stopped is not None)
     for line in summary(watcher, Path(settings["run_dir"])):

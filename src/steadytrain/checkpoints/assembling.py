@@ -59,7 +59,9 @@ def assemble(
         groups, state, named = _by_name(_unflattened(loose.optimizer), order, weights, names)
         moments, counters, settings = optimizer_parts(groups, state)
         if not named:
-            loose.notes.append("the optimizer's parameters are told by position: the checkpoint does not name them")
+            loose.notes.append(
+                "the optimizer's parameters are identified by position: the checkpoint does not name them"
+            )
     position = loose.position
     step = _step(position, counters)
     return CheckpointContents(

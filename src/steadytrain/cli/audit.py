@@ -32,7 +32,7 @@ SHOWN_MAX = 40
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.audit/1).")
 def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path, as_json: bool) -> int:
-    """Hold a checkpoint against the run that saved it, or against another checkpoint, by name.
+    """Check a checkpoint against the run that saved it, or compare it with another, tensor by tensor.
 
     Weights, moments, step counters, settings of the optimizer, scheduler, scaler, random states and the place in the
     data: what is missing, swapped, reshaped, cast or stale. Without --run and --against it is looked at by itself.
@@ -40,7 +40,7 @@ def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_d
     or torch.distributed.checkpoint. Nothing in it is run. Ends with status 0 when all is as expected, 1 when not.
     """
     if run_name is not None and against is not None:
-        raise UsageError("--run and --against: give one of them, a checkpoint is held against one thing")
+        raise UsageError("--run and --against: give only one of them")
     if importlib.util.find_spec("torch") is None:
         raise UsageError("audit needs PyTorch to read checkpoints; install it, or run this where the training ran")
     result = _audited(checkpoint, run_name, against, runs_dir)

@@ -69,9 +69,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
         click.echo(f"first bad commit  {found.first_bad} {found.subject}")
         click.echo(f"  in              {repository}")
     else:
-        click.echo(
-            "not found: at these commits it could not be told whether the symptom comes; the first bad one is among"
-        )
+        click.echo("not found: at these commits no replay could show the symptom; the first bad one is among")
         for candidate in found.candidates:
             click.echo(f"  {candidate}")
     return 0 if found.first_bad is not None else NOT_FOUND_STATUS

@@ -42,7 +42,7 @@ def command(as_json: bool, name: str | None) -> None:
             click.echo(f"{page.name:<{width}}  {page.summary}")
     for plugin in failed:
         click.echo(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
-    click.echo("\nsteadytrain explain NAME tells what one means, what may cause it and what to do next.")
+    click.echo("\nsteadytrain explain NAME shows what one means, what may cause it and what to do next.")
 
 
 def _one(name: str, *, as_json: bool) -> str:

@@ -21,7 +21,7 @@ from steadytrain.core.errors import UsageError
     "--lead-s",
     default=120.0,
     show_default=True,
-    help="The script makes the steps before the first by itself where they take no more than this; else only one.",
+    help="The launched script runs the earlier steps itself if they take at most this many seconds; else only one.",
 )
 @_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")

@@ -125,7 +125,7 @@ def _then_run(
 
     status = run_target(target, Options(runs_dir=runs_dir, name=name), guest=guest(target.name, wanted, take))
     if not seen:
-        raise UsageError(f"{target.name}: the script came to no optimizer step; nothing was checked")
+        raise UsageError(f"{target.name}: the script ended before its first optimizer step; nothing was checked")
     return status
 
 

@@ -29,8 +29,8 @@ TIMES_MAX = 1000
     "--lead-s",
     default=120.0,
     show_default=True,
-    help="The script makes the steps before the first by itself where they take no more than this; else only one. What "
-    "it decides by its own counters is then as it was.",
+    help="The launched script runs the earlier steps itself if they take at most this many seconds; else only one. "
+    "Its own step counters then stand where they stood.",
 )
 @_options.runs_dir
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")

@@ -26,7 +26,7 @@ from steadytrain.core.errors import UsageError
     "--level",
     default="standard",
     show_default=True,
-    help="How much is recorded: light, standard or full. Loss and gradients are looked at in every step at each level.",
+    help="How much is recorded: light, standard or full. Every level checks loss and gradients in every step.",
 )
 @click.option(
     "--to",

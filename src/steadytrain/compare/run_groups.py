@@ -115,7 +115,7 @@ def compare_runs(runs: Sequence[RunRecord]) -> Comparison:
     notes = []
     if any(not pair.equal and any(entry.is_seed for entry in pair.entries) for pair in pairs):
         notes.append(
-            "the runs have different seeds, so they cannot be equal; whether they differ beyond that is told by "
+            "the runs have different seeds, so they cannot be equal; to compare beyond the seeds, use "
             "--group A=RUNS --group B=RUNS with three seeds or more each"
         )
     verdict: Verdict = "equal" if all(pair.equal for pair in pairs) else "differ"

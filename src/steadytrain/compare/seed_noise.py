@@ -99,7 +99,7 @@ def seed_noise(
     fewest = min(len(ours), len(theirs))
     if fewest < RUNS_MIN:
         what = "pairs" if paired else "runs a side"
-        why = f"{fewest} {what}; at least {RUNS_MIN} are needed to tell a difference from what a seed does"
+        why = f"{fewest} {what}; at least {RUNS_MIN} are needed to separate a difference from seed noise"
         return Noise("cannot-tell", why, method, left, right, tuple(ours), tuple(theirs))
     return (_paired if paired else _welch)(left, right, np.array(ours), np.array(theirs), confidence)
 
@@ -175,9 +175,9 @@ def _judged(
     differs = interval[0] > 0 or interval[1] < 0
     side = "higher" if mean > 0 else "lower"
     if differs:
-        why = f"{right} ends {abs(mean):.4g} {side} than {left}, beyond what seeds do"
+        why = f"{right} ends {abs(mean):.4g} {side} than {left}, more than seed noise"
     else:
-        why = f"a difference of {abs(mean):.4g} lies within what seeds do; one of {smallest:.4g} would have shown"
+        why = f"the groups differ by {abs(mean):.4g}, which is within seed noise; {smallest:.4g} or more would show"
     return Noise(
         verdict="differ" if differs else "no-difference",
         why=why,

@@ -38,7 +38,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     else:
         names = watcher.detector_names
         which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
-        verdict = f"no symptom from {which} (all that was looked for)"
+        verdict = f"no symptom from {which} (everything it checks for)"
     lines = [f"{seen}; {verdict}", *told]
     if recorded:
         lines.append(f"look: {look}")

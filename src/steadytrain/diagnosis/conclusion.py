@@ -257,7 +257,7 @@ def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]
     advice = []
     if not known.control.ran:
         advice.append(
-            "a tape and snapshots, so that steps can be done again: run with more --rewind-mb, and --keep-rewind for "
+            "a tape and snapshots, so that steps can be replayed: run with more --rewind-mb, and --keep-rewind for "
             "a run that ends well"
         )
     elif known.control.exact is False:
@@ -266,14 +266,14 @@ def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]
             "differs, and the switch for it"
         )
     elif known.control.exact is None:
-        advice.append("snapshots of steps before it, so that a replay can be held against the run: more --rewind-mb")
+        advice.append("snapshots of steps before it, so that a replay can be compared with the run: more --rewind-mb")
     elif not known.control.shown and known.symptom and not known.control.early:
         advice.append("a snapshot from before the symptom: more --rewind-mb keeps older ones")
     if known.spent:
         advice.append("more time: --budget; finished trials are not run again")
     if not known.surveyed:
         advice.append(
-            "a script that can be launched again where it was: then its wiring, labels and losses are looked at"
+            "a script that can be launched again from its path: diagnose then checks its wiring, labels and losses"
         )
     if top is None:
         advice.append("layers and tensors: run with --level full")

@@ -71,7 +71,7 @@ def _replay_lacks(control: Control) -> str:
     if not control.ran:
         return f"nothing was replayed: {control.note}"
     if control.exact is None:
-        return "the replay could not be held against the run"
+        return "the replay could not be compared with the run"
     return "" if control.exact else "the replay is not the same to the last bit"
 
 
@@ -79,7 +79,7 @@ def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: C
     """What speaks against the cause in the trials, or that the control shows no symptom; empty where neither is so."""
     contrary = contradictions(suspect, verdicts)
     if contrary:
-        return f"{' and '.join(contrary)} did otherwise than it would"
+        return "; ".join(_unexpected(trial, suspect.cause.expected(trial)) for trial in contrary)
     if control.shown:
         return ""
     return f"{'the unchanged replay does not show the symptom: ' if control.judged else ''}{control.note}"
@@ -103,7 +103,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
     if not surveyed:
         return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
     if needs:
-        return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would tell it from its rivals")
+        return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would separate it from its rivals")
     cured = [trial for trial in suspect.cause.spared if removes(verdicts, trial)]
     if cured:
         return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
@@ -111,7 +111,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
     asked = [trial for trial in suspect.cause.spared if trial in verdicts]
     spared = [trial for trial in asked if persists(verdicts, trial)]
     if asked and not spared:
-        return Proof(False, lacks=f"{' and '.join(asked)} did not tell it from its rivals")
+        return Proof(False, lacks=f"{' and '.join(asked)} did not separate it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
     return Proof(True, by=f"{mended} removes the symptom{beside}")
 
@@ -124,6 +124,12 @@ def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collectio
     if suspect.signature.broken_invariant is not None:
         return confirming[:1]
     return (*confirming[:1], *(trial for trial in cause.spared if trial in waiting))
+
+
+def _unexpected(trial: str, expected: str) -> str:
+    if expected == "removed":
+        return f"{trial} would remove the symptom if this were the cause; it did not"
+    return f"{trial} would leave the symptom if this were the cause; it removed it"
 
 
 def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[str]:

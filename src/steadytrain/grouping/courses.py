@@ -70,7 +70,7 @@ TOLD = {
     DATA: "{it} stays at a new level and the gradients are as before, as when the data change",
     WEIGHTS: "{it} stays at a new level and evaluations moved with it, as when the weights were damaged",
     SWINGING: "{it} swings around the level that it had",
-    OPEN: "too few steps follow to tell what becomes of it",
+    OPEN: "too few steps follow to see whether it recovers",
     RESTART: "it begins where the learning rate goes up again",
     RESUME: "it begins right where the run goes on, as after a resume",
     EPOCH: "it begins where an epoch ends",

@@ -82,7 +82,7 @@ def target(path: Path, step: int | None) -> Target:
     if found.bundle is None and not found.starts:
         starts = recording.starts()
         reach = f"from {starts[0]} to {recording.reaches(starts[-1])}" if starts else "none"
-        raise UsageError(f"--step {step}: no tape of it; steps that can be done again: {reach}")
+        raise UsageError(f"--step {step}: no tape of it; steps that can be replayed: {reach}")
     return found
 
 

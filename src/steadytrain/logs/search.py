@@ -53,7 +53,7 @@ def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, s
         exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"{str(path)[:200]}: cannot be looked at ({why})") from None
+        raise UsageError(f"{str(path)[:200]}: cannot be read ({why})") from None
     if not exists:
         raise UsageError(f"{path}: no such file or folder")
     if is_folder:

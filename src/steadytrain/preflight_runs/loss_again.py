@@ -66,7 +66,7 @@ class Way(ABC):
                 said = " ".join(str(error).split())[:200]
                 raise CannotError(f"{self.words} ended with {type(error).__name__}: {said}") from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise CannotError(f"{self.words} came to no loss of one number")
+            raise CannotError(f"{self.words} gave no loss of a single number")
         return Look(loss.reshape(()), calls, watch.calls)
 
 

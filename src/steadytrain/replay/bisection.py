@@ -179,7 +179,7 @@ def _check_end(tree: Path, commit: str, run: Sequence[str], wanted: int, wrong: 
     said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-2:])
     if done.returncode in (CLEAN_STATUS, SYMPTOM_STATUS):
         raise UsageError(f"{wrong} ({commit[:12]}): there is nothing to search between the two")
-    raise UsageError(f"{commit[:12]}: it cannot be told whether the symptom comes there: {said}")
+    raise UsageError(f"{commit[:12]}: cannot tell whether the symptom occurs there: {said}")
 
 
 def _outcome(tree: Path, done: subprocess.CompletedProcess[str], log: str) -> Bisected:
@@ -195,7 +195,7 @@ def _outcome(tree: Path, done: subprocess.CompletedProcess[str], log: str) -> Bi
     if possible:
         return Bisected(None, possible, "", tested)
     said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    raise UsageError(f"git bisect came to no end: {said[-1] if said else 'it said nothing'}")
+    raise UsageError(f"git bisect did not finish: {said[-1] if said else 'it said nothing'}")
 
 
 def _must(done: subprocess.CompletedProcess[str], doing: str) -> None:

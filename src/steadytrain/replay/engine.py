@@ -37,7 +37,7 @@ from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.tracing.investigator import plain_module
 
 SHORT_LEAD = (
-    "the script made only its first step by itself: what it decides by its own count was not as it was (--lead-s)"
+    "the script ran only its first step before the replay: decisions by its own step counter may differ (--lead-s)"
 )
 Done = Callable[[Replayed | str, StepTrace | None], None]
 CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]

@@ -33,7 +33,7 @@ from steadytrain.replay.verdict import Difference, Replayed
 from steadytrain.storage.bundle import Bundle, open_bundle
 from steadytrain.tracing.investigator import _same_inputs, plain_module
 
-ONE_STEP = "only the incident's own step was done again: there is no snapshot with the tape after it to begin with"
+ONE_STEP = "only the incident's own step was replayed: no snapshot with a tape after it is available"
 
 
 class StepReplay:

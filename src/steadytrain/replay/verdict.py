@@ -105,7 +105,7 @@ def judge(
     if differ(replays):
         why = f"{times} differ from each other"
         if traced:
-            why += ", but those that were looked at operation by operation did not: it comes and goes"
+            why += ", but the replays that were traced operation by operation did not: the difference comes and goes"
         return Judgement("transient", why, changed=changed)
     if changed:
         return Judgement(

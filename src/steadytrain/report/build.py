@@ -50,7 +50,7 @@ _CURVES = (
     ("gradient_norm", "gradient norm", "log"),
     ("learning_rate", "learning rate", "linear"),
 )
-_SILENCE = "Silence is not health: only what these detectors look for was looked for."
+_SILENCE = "Silence is not health: the run was checked only for what these detectors look for."
 
 
 def from_bundle(bundle: Bundle) -> Report:
@@ -175,7 +175,8 @@ def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequenc
         return "No step was recorded"
     names = detectors(run)
     if not names:
-        return f"No symptom is recorded over {count(steps)} steps; the run does not say which detectors looked"
+        state = "" if run.ended else "Still running, or killed: "
+        return f"{state}{count(steps)} steps without a symptom so far; the run does not list its detectors yet"
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
     listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
     return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
@@ -192,7 +193,7 @@ def _stories(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story,
 def _told(stories: Sequence[Story]) -> tuple[str, ...]:
     """What belongs together, in the order in which it came, and what became of it."""
     lines = [clean(story.course_line) for story in stories if story.severity != "note" and story.course_line]
-    more = (f"{len(lines) - STORIES_MAX} more stories are not told here.",) if len(lines) > STORIES_MAX else ()
+    more = (f"{len(lines) - STORIES_MAX} more stories are not shown here.",) if len(lines) > STORIES_MAX else ()
     return (*lines[:STORIES_MAX], *more)
 
 

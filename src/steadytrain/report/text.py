@@ -96,7 +96,7 @@ def _remedies(cause: CausePart) -> Iterable[RenderableType]:
     if not cause.remedies:
         return
     yield Text()
-    yield Text("What to do: what was seen to work, then fast first", style="bold")
+    yield Text("Fixes, proven ones first, then the quickest to try", style="bold")
     for remedy in cause.remedies:
         seen = f" ({remedy.tried} on the replay)" if remedy.tried else ""
         yield Padding(Text(f"{remedy.what}{seen}", style="bold" if remedy.works else ""), (0, 0, 0, 2))

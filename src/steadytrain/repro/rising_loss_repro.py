@@ -93,7 +93,7 @@ def of_run(path: Path) -> Subject:
     if symptom is None:
         raise UsageError(
             f"{path}: this run has no incident and no symptom; "
-            f"`steadytrain show {shlex.quote(str(path))}` tells what it has"
+            f"`steadytrain show {shlex.quote(str(path))}` shows what it has"
         )
     return Subject(path, run.name, symptom, run.scalars(), run.description)
 

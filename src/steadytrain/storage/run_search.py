@@ -95,7 +95,7 @@ def find(target: str | None, runs_dir: Path) -> Path:
                 return path
         exists = Path(target).exists()
     except (OSError, ValueError) as error:
-        raise UsageError(f"{target[:200]!r}: not a path that can be looked at ({error})") from None
+        raise UsageError(f"{target[:200]!r}: not a path that can be read ({error})") from None
     if exists:
         raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
     raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
@@ -123,7 +123,7 @@ def gravest_incident(path: Path) -> Path:
     found = incident_or_run(path)
     if not is_bundle(found):
         raise UsageError(
-            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` tells what it has"
+            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` shows what it has"
         )
     return found
 

@@ -29,7 +29,7 @@ VERDICTS: Mapping[Verdict, str] = {
     "mathematics": "non-finite in float64 too: the mathematics is at fault",
     "input": "what came into the step was not finite: no number format helps",
     "both-finite": "finite in the run's number format and in float64",
-    "unknown": "it cannot be told what float64 gives",
+    "unknown": "it is not known what float64 gives",
 }
 
 

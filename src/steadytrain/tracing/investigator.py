@@ -131,7 +131,7 @@ class ScriptLoopRerun(LoopRerun):
     def gate(self) -> Finding:
         self.end()
         if self._tracer is None:
-            return Finding(None, "the script came to the optimizer again without calling the model: nothing was re-run")
+            return Finding(None, "the script reached the optimizer again without calling the model: nothing was re-run")
         finding = self._tracer.finding()
         if finding.located is None and self._other_inputs:
             return replace(

@@ -121,7 +121,7 @@ def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
     exec(lines.code, variables)
     loss = variables.get(_LOSS)
     if not isinstance(loss, Tensor):
-        raise CannotRunAgainError("the lines came to no loss when they were run again")
+        raise CannotRunAgainError("the lines gave no loss when they were run again")
     return loss
 
 

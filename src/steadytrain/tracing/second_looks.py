@@ -27,7 +27,7 @@ from steadytrain.tracing.investigator import ScriptLoopRerun, plain_module
 from steadytrain.tracing.tensor_summary import kinds_of
 from steadytrain.tracing.tracer import OperationTracer
 
-NO_TAPE = "without a tape of the steps before, only the bad step itself was looked at"
+NO_TAPE = "without a tape of the steps before, only the bad step itself was examined"
 
 
 class SecondLook:

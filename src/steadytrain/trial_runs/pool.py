@@ -366,7 +366,7 @@ class _Worker:
                     return None
         except EOFError:
             return ""
-        return f"the launched script took more than {LAUNCH_S_MAX:g} s to come to where trials begin"
+        return f"the launched script took more than {LAUNCH_S_MAX:g} s to reach the step where trials begin"
 
     def _wait(self, stop: threading.Event) -> str | None:
         """Until the trial is over; returns why it was ended, "" where its process is gone, None where all is well."""

@@ -46,7 +46,7 @@ from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.launched_script import CannotApplyError, Kept, Launched, drop_gradients
 
 OTHER_INPUTS = (
-    "the script made other inputs than those recorded for a step, and its loss from values of its own: there its own "
+    "the script made other inputs than those recorded for a step, and computed its loss from them: there its own "
     "batch was used"
 )
 PROBE_S_MAX = 60.0

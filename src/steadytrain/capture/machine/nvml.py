@@ -120,7 +120,7 @@ class NvmlProbe:
             if board is None:
                 self.notes.append(f"{device.row} is not known to NVML: its temperature, power and errors are absent")
             elif board.memory is None:
-                self.notes.append(f"{device.row} is a MIG instance that could not be told apart: its memory is absent")
+                self.notes.append(f"{device.row} is a MIG instance that could not be identified: its memory is absent")
         return self._boards[device.index]
 
     def _find(self, device: CudaDevice) -> Board | None:

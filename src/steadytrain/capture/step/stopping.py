@@ -172,7 +172,7 @@ class Stopping:
 
         answer: Finding | LoopRerun = Finding(None, "no search for the first bad operation was made")
         if self._watcher.investigator is not None:
-            answer = Finding(None, "the re-run failed by itself; see the warning above")
+            answer = Finding(None, "steadytrain failed while it re-ran the step; see the warning above")
             with self._guard.part("re-running the step"), self._watcher.aside():
                 step, loss_finite = measured.record.step, measured.loss_finite
                 incident_context = self._incident_context(
@@ -265,7 +265,7 @@ class Stopping:
         if self._deadline is not None:
             self._deadline.cancel()
         rerun, self.rerun, finish = self.rerun, None, self._finish
-        finding = Finding(None, "the lap failed by itself; see the warning above")
+        finding = Finding(None, "steadytrain failed while it re-ran the loop; see the warning above")
         with self._guard.part("one more lap"):
             finding = ask()
         if rerun is not None:
@@ -287,7 +287,7 @@ class Stopping:
         if self.rerun is not None:
             rerun = self.rerun
             late = self._deadline is not None and self._deadline.finished.is_set()
-            why = f"it did not come to the optimizer again within {LOOP_RERUN_S_MAX:g} s" if late else why
+            why = f"the script did not reach the optimizer again within {LOOP_RERUN_S_MAX:g} s" if late else why
             self.end_rerun(lambda: rerun.abandon(why))
 
 

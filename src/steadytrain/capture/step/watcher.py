@@ -582,7 +582,7 @@ class Watcher:
         """Take everything out and write how the run ended. Idempotent."""
         if self._closed or os.getpid() != self._process:
             return
-        self.abandon_rerun("the script ended before it came to the optimizer again")
+        self.abandon_rerun("the script ended before it reached the optimizer again")
         self._closed = True
         self._patches.remove()
         self.modules.remove()

@@ -37,7 +37,7 @@ _NEEDED = {
     "tokens": "no field with tokens; give --tokenizer to have the text tokenized",
     "labels": "no field with a label for each token",
     "attention": "no attention mask",
-    "prompts": "no prompts told apart from answers, or no --tokenizer",
+    "prompts": "prompts are not marked apart from answers, or no --tokenizer",
     "classes": "no field with a label for each row (--labels names one)",
     "sources": "no field that names a source",
     "features": "no numeric columns",

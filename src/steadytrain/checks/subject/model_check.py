@@ -169,7 +169,7 @@ class Batch:
         """
         count = self.rows
         if count is None or not any(len(t) == count for t in tensors_of(dict(self.values)) if t.dim() > 0):
-            raise CannotError("the rows of the batch cannot be told from its tensors")
+            raise CannotError("the tensors do not show which dimension holds the rows of the batch")
         index = list(rows)
         return self.mapped(lambda tensor: tensor[index] if tensor.dim() > 0 and len(tensor) == count else tensor)
 

@@ -83,7 +83,9 @@ class SupervisedTokens(DataCheck):
 
     def judge(self) -> Judgement:
         if not self._looked:
-            return Judgement("not-run", "no labels by token, no prompts told apart from answers, no attention mask")
+            return Judgement(
+                "not-run", "no labels by token, prompts are not marked apart from answers, no attention mask"
+            )
         share = self._without / max(self._rows, 1)
         numbers = {
             "rows": float(self._rows),
