@@ -188,9 +188,7 @@ class SymptomIncidents:
                     window=window,
                     scalars=scalars,
                     environment={**process_facts(settings), **facts},
-                    batches=(),
-                    fetched=(),
-                    random_states={},
+                    inputs=freeze.RecordedInputs(),
                     diff=settings.diff,
                 )
                 link(path)

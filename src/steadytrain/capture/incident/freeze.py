@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,22 @@ FETCHED_BYTES_MAX = 64 << 20
 STATE_FILES = ("model.safetensors", "optimizer.json", "optimizer.safetensors")
 
 
+@dataclass(frozen=True)
+class RecordedInputs:
+    """What the last steps got: ``batches`` by step, ``fetched`` by data set of the failing one, and random states."""
+
+    batches: Sequence[tuple[int, list[MicroBatch]]] = ()
+    fetched: Sequence[tuple[int, Any]] = ()
+    random_states: Mapping[str, RandomState] = field(default_factory=dict)
+
+
 def write_bundle(
     folder: Path,
     *,
     incident: Incident,
     window: Window,
     environment: Mapping[str, Any],
-    batches: Sequence[tuple[int, list[MicroBatch]]],
-    fetched: Sequence[tuple[int, Any]],
-    random_states: Mapping[str, RandomState],
+    inputs: RecordedInputs,
     diff: str | None,
     scalars: Window | None = None,
 ) -> None:
@@ -49,8 +57,8 @@ def write_bundle(
     write_window(folder / "window", window)
     if scalars is not None:
         write_window(folder / SCALARS_NAME, scalars)
-    _write_batches(folder, batches, fetched)
-    _write_tree(folder / "rng", {name: random_tree(state) for name, state in random_states.items()})
+    _write_batches(folder, inputs.batches, inputs.fetched)
+    _write_tree(folder / "rng", {name: random_tree(state) for name, state in inputs.random_states.items()})
     if diff:
         (folder / "source.diff").write_text(diff, encoding="utf-8")
     seal(folder)

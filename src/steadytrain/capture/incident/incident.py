@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,16 @@ from steadytrain.storage.bundle import update_incident
 NAMES_MAX = 3
 
 
+@dataclass(frozen=True)
+class Account:
+    """What is known of a step that is frozen, beside its numbers: also of which ``samples`` its batches were made."""
+
+    symptoms: Sequence[Symptom]
+    action: Action
+    finding: Finding
+    samples: tuple[Samples, ...]
+
+
 def freeze_incident(
     recorder: Recorder,
     guard: Guard,
@@ -32,10 +42,7 @@ def freeze_incident(
     seen: StepInProgress,
     ring: BatchRing,
     measured: Measurement,
-    symptoms: Sequence[Symptom],
-    action: Action,
-    finding: Finding,
-    samples: tuple[Samples, ...],
+    account: Account,
 ) -> tuple[Path, Incident]:
     """Write the bundle of this step. What cannot be written of the state is told and noted; the rest raises."""
     run = recorder.open(stream)
@@ -45,33 +52,31 @@ def freeze_incident(
     model = stream.model
     roots = list(stream.roots())
     state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
-    batches = [*ring.steps(), (step, seen.micro_batches)]
     incident = Incident(
         run=recorder.settings.run_name,
         step=step,
         stream=stream.name,
         created=utc_now(),
-        symptoms=tuple(symptoms),
+        symptoms=tuple(account.symptoms),
         parameters=measured.bad,
-        action=action,
-        finding=finding,
+        action=account.action,
+        finding=account.finding,
         losses=measured.losses,
         loss_origin=seen.losses[-1].origin if seen.losses else None,
         micro_batches=len(seen.micro_batches),
         batch_note=_batch_note(seen.micro_batches),
         state_note=state_note,
-        samples=samples,
+        samples=account.samples,
     )
     before = seen.micro_batches[0].random_before if seen.micro_batches else None
     random_states = {"before_step": before} if before is not None else {}
+    batches = [*ring.steps(), (step, seen.micro_batches)]
     freeze.write_bundle(
         path,
         incident=incident,
         window=stream.history.recent(),
         environment={**process_facts(recorder.settings), **script_facts(stream, roots)},
-        batches=batches,
-        fetched=seen.fetched,
-        random_states=random_states,
+        inputs=freeze.RecordedInputs(batches, seen.fetched, random_states),
         diff=recorder.settings.diff,
     )
     with guard.part("recording the incident"):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +61,6 @@ def measure(
     stream: Stream,
     optimizer: torch.optim.Optimizer,
     seen: StepInProgress,
-    scalers: Collection[Any],
     scaling: Scaling,
     *,
     skipped: bool,
@@ -73,60 +71,23 @@ def measure(
     """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
 
     Args:
-        scalers: the gradient scalers whose scale stands in front of the losses.
+        scaling: the gradient scalers, and what is known of their and the clip's part in this step.
         skipped: whether a scaler is known to have skipped this step.
-        scaling: what is known of the scaler's and the clip's part in this step.
         weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
         time_s: wall-clock time of the record, in seconds since the epoch.
         own_s: seconds of the step that were ours and not the script's.
     """
-    gradients = _gradients(stream.parameters)
-    clipping = seen.clipping
-    # Where clipping has just read the gradients there is nothing left to read.
-    unread = [(at, values) for at, values in gradients if not clipping.knows_applied(stream.parameters[at])]
-    clipped = {at: norm for at, p in enumerate(stream.parameters) if (norm := clipping.norms.get(id(p))) is not None}
-    found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
-    own = scaling.tensors()
-    small = underflow(
-        [values for _, values in gradients] if weigh else [],
-        scale=own[0] if own else next(iter(grad_scale), None),
-        carried=bool(grad_scale),
-    )
-    unread_norms = l2_norms([values for _, values in unread])
-
-    look = _Look()
-    roots_of = look.ask([term.root for term in seen.losses])
-    factors_of = look.ask([factor.value for term in seen.losses for factor in term.factors])
-    scales_of = look.ask([scale for scaler in scalers if (scale := SCALE.of(scaler)) is not None])
-    found_inf_of, grad_scale_of = look.ask(found_inf), look.ask(grad_scale)
-    total_of = look.ask([clipping.total] if clipping.total is not None else [])
-    own_of, small_of = look.ask(own), look.ask(small.tensors)
-    applied_of, before_of = look.ask(unread_norms), look.ask(list(clipped.values()))
-    weights_of = look.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
-    joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
-    suspect_of = look.ask(_suspicion(stream, seen, [*unread_norms, *clipped.values()], joint) if joint else [])
-    look.fetch()
-
-    scale = grad_scale_of()[0] if grad_scale else 1.0
-    before_scale = scale * scaling.norm_factor(own_of())
-    before = {at: norm / before_scale for at, norm in zip(clipped, before_of(), strict=True)}
-    coefficient = clipping.coefficient(total_of()[0]) if clipping.total is not None else 1.0
-    read = {at: norm / scale for (at, _), norm in zip(unread, applied_of(), strict=True)}
-    applied = {at: read[at] if at in read else before[at] * coefficient for at, _ in gradients}
-    if len(read) < len(applied) and not all(math.isfinite(norm) for norm in applied.values()):
-        norms_now = fetch(l2_norms([values for _, values in gradients]))
-        applied = {at: norm / scale for (at, _), norm in zip(gradients, norms_now, strict=True)}
-
-    losses = _losses(seen, roots_of(), factors_of(), set(scales_of()))
-    skipped = skipped or any(value > 0 for value in found_inf_of())
+    look = _Look(stream, optimizer, seen, scaling, weigh=weigh)
+    before, applied = look.norms()
+    losses = look.losses()
+    skipped = skipped or any(value > 0 for value in look.found_inf())
     norms = {position: before.get(position, norm) for position, norm in applied.items()}
-    bad = _exact_look(stream, seen, gradients, applied, norms) if not skipped else ()
+    bad = _exact_look(stream, seen, look.gradients, applied, norms) if not skipped else ()
     row = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
     row[list(norms)] = list(norms.values())
     names, row = _learning(stream, row)
     is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
-    # All ranks saw the same suspicion, so all of them ask each other again, or none.
-    elsewhere = joint is not None and any(value > 0 for value in suspect_of()) and _is_elsewhere(is_bad, stream, joint)
+    elsewhere = look.is_elsewhere(is_bad)
     record = StepRecord(
         step=stream.step + 1,
         time=time_s,
@@ -134,17 +95,17 @@ def measure(
             "loss": math.fsum(losses) / len(losses) if losses else None,
             "gradient_norm": global_norm(list(norms.values())) if norms else None,
             "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
-            "parameter_norm": global_norm(weights_of()) if weigh else None,
+            "parameter_norm": global_norm(look.weights()) if weigh else None,
             "learning_rate": _learning_rate(optimizer),
             "samples": seen.amount(lambda batch: batch.samples),
             "tokens": seen.amount(lambda batch: batch.tokens),
             "step_s": max(0.0, time.perf_counter() - seen.began - own_s),
             "data_wait_s": seen.waited_s,
-            "overflow_share": _overflow_share(stream, seen, gradients, applied),
-            "underflow_share": small.share(small_of()),
+            "overflow_share": _overflow_share(stream, seen, look.gradients, applied),
+            "underflow_share": look.underflow.share(look.small()),
             **scaling.scalars(
                 stream.name,
-                own_of(),
+                look.own(),
                 before=list(before.values()),
                 applied=[applied[at] for at in before if at in applied],
                 skipped=skipped,
@@ -153,7 +114,91 @@ def measure(
         gradient_norms=row,
         skipped=skipped,
     )
-    return Measurement(losses, record, names, bad, elsewhere, scale)
+    return Measurement(losses, record, names, bad, elsewhere, look.scale)
+
+
+class _Look:
+    """What is asked of the devices for one step, fetched together on construction; each answer is a function."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        optimizer: torch.optim.Optimizer,
+        seen: StepInProgress,
+        scaling: Scaling,
+        *,
+        weigh: bool,
+    ) -> None:
+        self._stream, self._seen, self._scaling = stream, seen, scaling
+        self._tensors: list[Tensor] = []
+        self.gradients = _gradients(stream.parameters)
+        clipping = seen.clipping
+        # Where clipping has just read the gradients there is nothing left to read.
+        self._unread = [
+            (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
+        ]
+        parameters = enumerate(stream.parameters)
+        self._clipped = {at: norm for at, p in parameters if (norm := clipping.norms.get(id(p))) is not None}
+        found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
+        own = scaling.tensors()
+        self.underflow = underflow(
+            [values for _, values in self.gradients] if weigh else [],
+            scale=own[0] if own else next(iter(grad_scale), None),
+            carried=bool(grad_scale),
+        )
+        unread_norms = l2_norms([values for _, values in self._unread])
+        self._roots = self._ask([term.root for term in seen.losses])
+        self._factors = self._ask([factor.value for term in seen.losses for factor in term.factors])
+        scales = [scale for scaler in scaling.scalers.values() if (scale := SCALE.of(scaler)) is not None]
+        self._scales = self._ask(scales)
+        self.found_inf, self._grad_scale = self._ask(found_inf), self._ask(grad_scale)
+        self._total = self._ask([clipping.total] if clipping.total is not None else [])
+        self.own, self.small = self._ask(own), self._ask(self.underflow.tensors)
+        self._applied, self._before = self._ask(unread_norms), self._ask(list(self._clipped.values()))
+        self.weights = self._ask(l2_norms(_dense(stream.parameters)) if weigh else [])
+        joint = self._joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
+        norms = [*unread_norms, *self._clipped.values()]
+        self._suspect = self._ask(_suspicion(stream, seen, norms, joint) if joint else [])
+        self._values = fetch(self._tensors)
+        self.scale = self._grad_scale()[0] if grad_scale else 1.0
+        """By how much the gradients are too large still (a fused optimizer divides by it itself)."""
+
+    def _ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
+        start = len(self._tensors)
+        self._tensors += tensors
+        stop = len(self._tensors)
+        return lambda: self._values[start:stop]
+
+    def norms(self) -> tuple[dict[int, float], dict[int, float]]:
+        """By position: norms before the first clip, of what was clipped, and norms as they are about to be applied."""
+        clipping, scale = self._seen.clipping, self.scale
+        before_scale = scale * self._scaling.norm_factor(self.own())
+        before = {at: norm / before_scale for at, norm in zip(self._clipped, self._before(), strict=True)}
+        coefficient = clipping.coefficient(self._total()[0]) if clipping.total is not None else 1.0
+        read = {at: norm / scale for (at, _), norm in zip(self._unread, self._applied(), strict=True)}
+        applied = {at: read[at] if at in read else before[at] * coefficient for at, _ in self.gradients}
+        if len(read) < len(applied) and not all(math.isfinite(norm) for norm in applied.values()):
+            norms_now = fetch(l2_norms([values for _, values in self.gradients]))
+            applied = {at: norm / scale for (at, _), norm in zip(self.gradients, norms_now, strict=True)}
+        return before, applied
+
+    def losses(self) -> tuple[float, ...]:
+        """Each backward's loss, without loss scale and accumulation."""
+        values, roots, scales = iter(self._factors()), self._roots(), set(self._scales())
+        terms = [[(next(values), factor.power) for factor in term.factors] for term in self._seen.losses]
+        return tuple(
+            unscaled(root, found, scales=scales, backward_calls=len(roots))
+            for root, found in zip(roots, terms, strict=True)
+        )
+
+    def is_elsewhere(self, is_bad: bool) -> bool:
+        """Whether another rank, and not this one, has a value that is not finite.
+
+        All ranks saw the same suspicion, so all of them ask each other again, or none.
+        """
+        if self._joint is None or not any(value > 0 for value in self._suspect()):
+            return False
+        return float(largest(torch.tensor(float(is_bad), device=self._stream.device), self._joint)) > 0 and not is_bad
 
 
 def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
@@ -170,43 +215,12 @@ def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...]
     return tuple(stream.tensor_names[at] for at in kept), row[kept]
 
 
-class _Look:
-    """Numbers on their devices that are fetched together: what is asked for can be read after :meth:`fetch`."""
-
-    def __init__(self) -> None:
-        self._tensors: list[Tensor] = []
-        self._values: list[float] = []
-
-    def ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
-        start = len(self._tensors)
-        self._tensors += tensors
-        stop = len(self._tensors)
-        return lambda: self._values[start:stop]
-
-    def fetch(self) -> None:
-        self._values = fetch(self._tensors)
-
-
 def _suspicion(stream: Stream, seen: StepInProgress, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
     """Whether any of the ranks that step together has a loss or a norm that is not finite."""
     numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
     numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
     all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
     return [largest((~torch.isfinite(all_of_them)).any(), joint)]
-
-
-def _is_elsewhere(is_bad: bool, stream: Stream, joint: JointSteps) -> bool:
-    """Whether another rank, and not this one, has a value that is not finite."""
-    return float(largest(torch.tensor(float(is_bad), device=stream.device), joint)) > 0 and not is_bad
-
-
-def _losses(seen: StepInProgress, roots: list[float], factors: list[float], scales: set[float]) -> tuple[float, ...]:
-    values = iter(factors)
-    terms = [[(next(values), factor.power) for factor in term.factors] for term in seen.losses]
-    return tuple(
-        unscaled(root, found, scales=scales, backward_calls=len(roots))
-        for root, found in zip(roots, terms, strict=True)
-    )
 
 
 def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from steadytrain.capture.hooks.model_discovery import plain_name
 from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Rehearsal
-from steadytrain.capture.incident.incident import freeze_incident
+from steadytrain.capture.incident.incident import Account, freeze_incident
 from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, stop_message
 from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.input_recorder import Schedule
@@ -136,10 +136,7 @@ class Stopping:
             self._watcher.seen,
             self._watcher.ring,
             measured,
-            symptoms,
-            action,
-            finding,
-            samples,
+            Account(symptoms, action, finding, samples),
         )
         self._watcher.incidents.append(path)
         self._watcher.symptom_incidents.frozen(symptoms)

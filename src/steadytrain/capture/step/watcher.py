@@ -19,8 +19,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -106,13 +105,13 @@ class Watcher:
         self.leading = StreamAssignment(self.recorder.begin_stream, self.modules, self._note)
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self.seen = StepInProgress()
-        self.scalers: MutableMapping[int, Any] = weakref.WeakValueDictionary()
+        self._scaling = Scaling()
+        self.scalers = self._scaling.scalers
         self.observer = observer or recorder_of(settings, self._note, recording=rehearsal is None)
         self.observer.scalers = self.scalers
         self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
         self._stopping = Stopping(self)
         self._scaler_step: tuple[int, bool] | None = None
-        self._scaling = Scaling()
         self._own_time = OwnTime()
         self._activations = Activations(self.guard, in_graph=settings.in_graph, own_time=self._own_time)
         self._data_wait = DataWait()
@@ -494,7 +493,6 @@ class Watcher:
             stream,
             optimizer,
             self.seen,
-            self.scalers.values(),
             self._scaling,
             skipped=skipped,
             weigh=instruments.weighs(step),

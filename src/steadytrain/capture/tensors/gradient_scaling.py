@@ -8,8 +8,9 @@ here: norms before clipping (``clipping``) and what the gate does about a bad gr
 from __future__ import annotations
 
 import math
+import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,9 @@ class Scaling:
     """
 
     def __init__(self) -> None:
+        self.scalers: MutableMapping[int, Any] = weakref.WeakValueDictionary()
+        """The gradient scalers that have scaled a loss in this run, by id."""
+
         self.clipped_before_unscaling = 0
         self._note: str | None = None
         self._clips: dict[Clip, None] = {}  # a set in order; a clip that no step follows is there once
