@@ -44,12 +44,10 @@ def forbid_writing(allowed: Iterable[Path]) -> bool:
 
     Returns whether the kernel does so; where it cannot, nothing has changed.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION_FLAG)
+    version = kernel_version()
     if version < 1:
         return False
+    libc = ctypes.CDLL(None, use_errno=True)
     access = WRITING | (RENAME_ACROSS if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
     rules = _Ruleset(access)
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0)
@@ -63,6 +61,14 @@ def forbid_writing(allowed: Iterable[Path]) -> bool:
         return bool(libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
+
+
+def kernel_version() -> int:
+    """The version of the interface that this kernel has, below 1 for none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION_FLAG))
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, folder: Path, access: int) -> None:

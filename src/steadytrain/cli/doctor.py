@@ -1,0 +1,168 @@
+"""``steadytrain doctor``: what this machine has, what works here, and what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import sys
+from importlib import metadata
+from typing import Any
+
+import click
+
+from steadytrain.core.version import __version__
+
+SCHEMA = "steadytrain.doctor/1"
+
+TORCH_MIN = (2, 6)
+"""The oldest version of torch that the suite was run with (docs/versions.md)."""
+
+FRAMEWORKS = (
+    *("transformers", "accelerate", "trl", "peft", "lightning", "pytorch-lightning", "ray", "datasets"),
+    *("deepspeed", "triton", "torchvision", "tokenizers"),
+)
+
+OPTIONAL = {
+    "bokeh": "the zoomable charts of `steadytrain report`",
+    "duckdb": "`steadytrain query`",
+    "pyarrow": "Parquet and Arrow files in `steadytrain check-data`, the tables of `steadytrain query`",
+    "tokenizers": "`steadytrain check-data` with a tokenizer",
+    "nvidia-ml-py": "temperature, power and errors of GPUs",
+    "tensorboard": "`--to tensorboard`",
+    "wandb": "`--to wandb`",
+    "mlflow": "`--to mlflow`",
+}
+"""Packages that extras bring in, and what they are for."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+def command(as_json: bool) -> int:
+    """Show Python, torch, GPUs and frameworks, and what of steadytrain works with them.
+
+    Ends with 1 where a training cannot be watched here, else with 0; without torch nothing can be missing.
+    """
+    found = examine()
+    click.echo(json.dumps(found, indent=1, allow_nan=False) if as_json else "\n".join(_lines(found)))
+    return 0 if found["works"] else 1
+
+
+def examine() -> dict[str, Any]:
+    """The document: imports torch and its compiler where they are installed."""
+    torch, names = _torch(), []
+    if torch["version"] is not None and torch["error"] is None:
+        names = _private_names()
+    too_old = torch["version"] is not None and _numbers(torch["version"]) < TORCH_MIN
+    protected = _files_are_protected()
+    return {
+        "schema": SCHEMA,
+        "works": not too_old and torch["error"] is None and all(one["works"] for one in names if one["needed"]),
+        "steadytrain": __version__,
+        "python": {"version": platform.python_version(), "executable": sys.executable, "platform": platform.platform()},
+        "torch": {**torch, "too_old": too_old},
+        "frameworks": {name: version for name in FRAMEWORKS if (version := _version(name)) is not None},
+        "optional": [
+            {"package": name, "version": _version(name), "used_for": used_for} for name, used_for in OPTIONAL.items()
+        ],
+        "names": names,
+        "file_protection": {
+            "kernel": protected,
+            "lost": None if protected else "a replayed script's writes are redirected in Python only, not in C or C++",
+        },
+    }
+
+
+def _torch() -> dict[str, Any]:
+    facts: dict[str, Any] = {"version": _version("torch"), "error": None, "cuda": None, "driver": None, "gpus": []}
+    if importlib.util.find_spec("torch") is None:
+        return {**facts, "version": None}
+    try:
+        import torch
+
+        facts["version"], facts["cuda"] = torch.__version__, torch.version.cuda
+        if torch.cuda.is_available():
+            facts["gpus"] = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+            facts["driver"] = _driver()
+    except Exception as error:  # a torch that does not load is what this command is to say
+        facts["error"] = f"{type(error).__name__}: {error}"
+    return facts
+
+
+def _driver() -> str | None:
+    """The version of the GPU driver, by NVML."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            return str(pynvml.nvmlSystemGetDriverVersion())
+        finally:
+            pynvml.nvmlShutdown()
+    except Exception:  # not installed, or no NVIDIA driver
+        return None
+
+
+def _private_names() -> list[dict[str, Any]]:
+    from steadytrain.core.torch_private import NAMES
+
+    return [{"name": one.full, "works": one.works(), "needed": one.needed, "lost": one.lost} for one in NAMES]
+
+
+def _files_are_protected() -> bool:
+    from steadytrain.replay.landlock import kernel_version
+
+    return kernel_version() > 0
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    torch = found["torch"]
+    lines = [_row("steadytrain", found["steadytrain"]), _row("Python", found["python"]["version"])]
+    lines.append(_row("torch", torch["version"] or "not installed"))
+    if torch["version"] is not None:
+        lines.append(_row("CUDA", torch["cuda"] or "this build has none"))
+        lines.append(_row("GPU", ", ".join(torch["gpus"]) or "none that torch can use"))
+        lines += [_row("GPU driver", torch["driver"])] if torch["driver"] else []
+    lines += [_row(name, version) for name, version in found["frameworks"].items()]
+    lines += ["", *_verdict(found), ""]
+    lines.append("File protection: " + ("by the kernel (Landlock)" if found["file_protection"]["kernel"] else "partly"))
+    if found["file_protection"]["lost"]:
+        lines.append(f"  {found['file_protection']['lost']}")
+    lines += ["", "Optional packages:"]
+    lines += [
+        _row(f"  {one['package']}", f"{one['version'] or '-':<12} {one['used_for']}") for one in found["optional"]
+    ]
+    return lines
+
+
+def _verdict(found: dict[str, Any]) -> list[str]:
+    """What works with this torch, in words."""
+    torch, missing = found["torch"], [one for one in found["names"] if not one["works"]]
+    if torch["version"] is None:
+        return ["torch is not installed: logs, data, checkpoints and recorded runs can be read, no training watched."]
+    if torch["error"] is not None:
+        return [f"torch cannot be imported ({torch['error']}): no training can be watched."]
+    if torch["too_old"]:
+        return [f"torch {torch['version']} is too old: install {'.'.join(map(str, TORCH_MIN))} or newer."]
+    if not found["works"]:
+        head = "A training cannot be watched with this torch. It lacks:"
+    elif missing:
+        head = f"A training can be watched. Of {len(found['names'])} private names of torch that we use, it lacks:"
+    else:
+        return [f"A training can be watched: torch has all {len(found['names'])} private names that we use."]
+    return [head, *(f"  {one['name']}: {one['lost']}{' (needed)' if one['needed'] else ''}" for one in missing)]
+
+
+def _row(name: str, value: str) -> str:
+    return f"{name:<20} {value}"
