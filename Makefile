@@ -25,7 +25,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-data bench-trials zoo docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -34,6 +34,7 @@ help:
 	@echo "make test-all      the same with long tests and those that need a GPU"
 	@echo "make test-torch    the tests in an environment of their own (TORCH=2.6.0, PYTHON=python3.12, TESTS=tests/capture)"
 	@echo "make lint          lint, types and layers"
+	@echo "make golden        write the frozen texts again (public API, help of each command): only when a change is meant"
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
 	@echo "make bench-gpu     the same on a GPU, eager and compiled; under eight minutes"
 	@echo "make bench-statistics  what measuring tensors costs by itself; two minutes"
@@ -80,6 +81,9 @@ test-torch:
 	$(@D)/bin/python -m pip install -qq --disable-pip-version-check "torch==$(TORCH)"
 	$(@D)/bin/python -m pip install -qq --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,report,demo,query]'
 	@touch $@
+
+golden: $(READY)
+	PYTHONPATH=tests $(VENV)/bin/python tests/golden_files.py
 
 lint: $(READY)
 	$(VENV)/bin/ruff check

@@ -41,7 +41,7 @@ from steadytrain.core.model import Reading
 from steadytrain.storage import compaction
 from steadytrain.storage.query import ask
 from steadytrain.storage.retention import Keeper, keep_run
-from steadytrain.storage.run_folder import RunRecord, RunWriter, open_run
+from steadytrain.storage.run_folder import Run, RunWriter, open_run
 from steadytrain.storage.segments import SegmentWriter, StepRecord
 from steadytrain.storage.tables import TableWriter
 from steadytrain.storage.thinning import FACTOR
@@ -170,7 +170,7 @@ def write(path: Path, names: tuple[str, ...], steps: int, look: int) -> tuple[Ti
     return scalars, norms, retention, peak
 
 
-def series_times(run: RunRecord, names: tuple[str, ...]) -> tuple[Times, Times]:
+def series_times(run: Run, names: tuple[str, ...]) -> tuple[Times, Times]:
     """Reading one series of a fresh row each time, warm and cold."""
     warm, cold = Times(), Times()
     picked = random.Random(7).sample(names, SERIES_READ)
@@ -188,7 +188,7 @@ def series_times(run: RunRecord, names: tuple[str, ...]) -> tuple[Times, Times]:
     return warm, cold
 
 
-def question_times(run: RunRecord, names: tuple[str, ...], steps: int) -> dict[str, Times]:
+def question_times(run: Run, names: tuple[str, ...], steps: int) -> dict[str, Times]:
     found = {}
     for what, sql in QUESTIONS.items():
         times = found[what] = Times()

@@ -30,4 +30,4 @@ def _one_thread_and_nothing_left_behind() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
-    assert attach._active is None, "a test left its watch open"
+    assert attach.attached() is None, "a test left its watch open"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 WAIT_S_MAX = 90.0
 TESTS = Path(__file__).parent
@@ -79,7 +79,7 @@ def watched(*arguments: str, policy: str = "stop") -> list[str]:
     return [warm.python(), "-m", "steadytrain", "run", *options, *arguments]
 
 
-def recorded(folder: Path) -> RunRecord:
+def recorded(folder: Path) -> Run:
     return open_run(folder / "runs" / "run")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import steadytrain
 import warm
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 WAIT_S_MAX = 120.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -31,7 +31,7 @@ class Outcome:
     run_dir: Path
 
     @property
-    def run(self) -> RunRecord:
+    def run(self) -> Run:
         return open_run(self.run_dir)
 
     @property

@@ -1,16 +1,18 @@
-"""Preflight checks as assertions of a project's own tests.
+"""The pytest plug-in: preflight checks as fixtures of a project's own tests. No check lives here, only the call of
+`preflight_runs`.
 
-Installed with steadytrain as a pytest plug-in. Each fixture below is a function that takes what
+Each fixture of ``ASSERTIONS`` is called ``steadytrain_assert_...``. It is a function that takes what
 ``steadytrain.preflight`` takes (a model, batches, a loss function, an optimizer) and fails the test when the check
 fails, or when it cannot be run: an assertion that was not made must not look like one that holds.
 
-A test that takes ``steadytrain_check`` is made once for every check. Tests marked ``preflight`` run only under
-``pytest --steadytrain``, since some take a minute.
+A test that takes ``steadytrain_check`` is made once for every check. Tests marked ``steadytrain_preflight`` run only
+under ``pytest --steadytrain``, since some take a minute. All names begin with ``steadytrain``, so that none is a
+project's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +21,46 @@ if TYPE_CHECKING:
     from steadytrain.checks.subject.model_check import Outcome
 
 Assertion = Callable[..., Any]
-MARK = "preflight"
+MARK = "steadytrain_preflight"
 EVERY_CHECK = "steadytrain_check"
+MICRO_BATCHES = 2
+"""So many are accumulated where the test does not say."""
+
+ASSERTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "overfits_one_batch": (("overfit-one-batch",), "The model learns a few rows by heart."),
+    "causal": (
+        ("causality", "causality-by-change"),
+        "No prediction depends on a later token: by gradient, and by changing tokens.",
+    ),
+    "no_batch_leak": (("batch-leak",), "No row depends on another."),
+    "resumes_exactly": (
+        ("resume-equivalence",),
+        "Saving, loading and going on gives the same weights as going on without.",
+    ),
+    "accumulation_equivalent": (
+        ("accumulation-equivalence",),
+        "Accumulated micro-batches give the gradient of one batch with the same rows.",
+    ),
+    "gradients_reach_everything": (
+        ("gradient-coverage",),
+        "Every parameter that is trained gets a gradient, and is in the optimizer once.",
+    ),
+    "labels_aligned": (("label-alignment",), "The target at each position is the next token."),
+    "initial_loss": (("initial-loss",), "The first loss is what a guess costs."),
+    "uses_inputs": (
+        ("input-independence",),
+        "The model learns more with its inputs than without, and does not see the labels without them.",
+    ),
+    "order_invariant": (("order-invariance",), "The loss does not depend on the order of the rows."),
+    "deterministic_eval": (("eval-determinism",), "In evaluation mode the model says the same twice."),
+    "batch_size_invariant": (("batch-size-invariance",), "A row gets the same output alone as among others."),
+    "padding_invariant": (
+        ("padding-invariance",),
+        "What is said of a token does not depend on the padding around it.",
+    ),
+    "loss_used_right": (("loss-misuse",), "The loss function gets what it takes."),
+}
+"""By what follows ``steadytrain_assert_`` in the fixture's name: its checks, and what holds where they pass."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,110 +103,27 @@ def steadytrain_check(request: pytest.FixtureRequest) -> Assertion:
     return look
 
 
-@pytest.fixture
-def assert_overfits_one_batch() -> Assertion:
-    """The model learns a few rows by heart."""
-    return _assertion("overfit-one-batch")
-
-
-@pytest.fixture
-def assert_causal() -> Assertion:
-    """No prediction depends on a later token: by gradient, and by changing tokens."""
-    return _assertion("causality", "causality-by-change")
-
-
-@pytest.fixture
-def assert_no_batch_leak() -> Assertion:
-    """No row depends on another."""
-    return _assertion("batch-leak")
-
-
-@pytest.fixture
-def assert_resumes_exactly() -> Assertion:
-    """Saving, loading and going on gives the same weights as going on without."""
-    return _assertion("resume-equivalence")
-
-
-@pytest.fixture
-def assert_accumulation_equivalent() -> Assertion:
-    """Accumulated micro-batches give the gradient of one batch with the same rows."""
+def _assertion(name: str) -> Assertion:
+    """The fixture: what fails unless all its checks were made and found nothing; it returns the last one's outcome."""
+    checks, holds = ASSERTIONS[name]
 
     def look(**given: Any) -> Outcome:
-        return _made("accumulation-equivalence", {"accumulation": 2, **given})
-
-    return look
-
-
-@pytest.fixture
-def assert_gradients_reach_everything() -> Assertion:
-    """Every parameter that is trained gets a gradient, and is in the optimizer once."""
-    return _assertion("gradient-coverage")
-
-
-@pytest.fixture
-def assert_labels_aligned() -> Assertion:
-    """The target at each position is the next token."""
-    return _assertion("label-alignment")
-
-
-@pytest.fixture
-def assert_initial_loss() -> Assertion:
-    """The first loss is what a guess costs."""
-    return _assertion("initial-loss")
-
-
-@pytest.fixture
-def assert_uses_inputs() -> Assertion:
-    """The model learns more with its inputs than without, and does not see the labels without them."""
-    return _assertion("input-independence")
-
-
-@pytest.fixture
-def assert_order_invariant() -> Assertion:
-    """The loss does not depend on the order of the rows."""
-    return _assertion("order-invariance")
-
-
-@pytest.fixture
-def assert_deterministic_eval() -> Assertion:
-    """In evaluation mode the model says the same twice."""
-    return _assertion("eval-determinism")
-
-
-@pytest.fixture
-def assert_batch_size_invariant() -> Assertion:
-    """A row gets the same output alone as among others."""
-    return _assertion("batch-size-invariance")
-
-
-@pytest.fixture
-def assert_padding_invariant() -> Assertion:
-    """What is said of a token does not depend on the padding around it."""
-    return _assertion("padding-invariance")
-
-
-@pytest.fixture
-def assert_loss_used_right() -> Assertion:
-    """The loss function gets what it takes."""
-    return _assertion("loss-misuse")
-
-
-def _assertion(*names: str) -> Assertion:
-    """What fails unless all of these checks were made and found nothing; it returns the outcome of the last."""
-
-    def look(**given: Any) -> Outcome:
-        for name in names:
-            outcome = _made(name, given)
+        if name == "accumulation_equivalent":
+            given = {"accumulation": MICRO_BATCHES, **given}
+        for check in checks:
+            outcome = _checked(check, given)
+            if outcome.status == "not-run":
+                pytest.fail(f"{check} could not be checked: {outcome.message}", pytrace=False)
         return outcome
 
-    return look
+    def given_to_the_test() -> Assertion:
+        return look
+
+    given_to_the_test.__doc__ = holds
+    return pytest.fixture(name=f"steadytrain_assert_{name}")(given_to_the_test)
 
 
-def _made(name: str, given: dict[str, Any]) -> Outcome:
-    outcome = _checked(name, given)
-    if outcome.status == "not-run":
-        pytest.fail(f"{name} could not be checked: {outcome.message}", pytrace=False)
-    return outcome
+globals().update({f"steadytrain_assert_{name}": _assertion(name) for name in ASSERTIONS})
 
 
 def _checked(name: str, given: dict[str, Any]) -> Outcome:

@@ -16,7 +16,7 @@ from measuring import untold
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.tensors.activations import Activations
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 # Raised inside torch's compiler, watched or not.
 pytestmark = [
@@ -116,7 +116,7 @@ def test_slots_that_stayed_on_another_device() -> None:
 # -- a whole run -----------------------------------------------------------------------------------------------------
 
 
-def train(folder: Path, *, compiled_before: bool = False, steps: int = 3, **options: Any) -> RunRecord:
+def train(folder: Path, *, compiled_before: bool = False, steps: int = 3, **options: Any) -> Run:
     torch.manual_seed(0)
     model = Net()
     if compiled_before:
@@ -133,7 +133,7 @@ def train(folder: Path, *, compiled_before: bool = False, steps: int = 3, **opti
     return open_run(folder / "run")
 
 
-def notes(run: RunRecord) -> str:
+def notes(run: Run) -> str:
     return "\n".join(run.facts["notes"])
 
 

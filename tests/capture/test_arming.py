@@ -14,7 +14,8 @@ from torch.optim import optimizer as optimizers
 
 import steadytrain
 from steadytrain import attach
-from steadytrain.attach import Options
+from steadytrain.attach import Options, launched_script
+from steadytrain.attach.watched_run import WatchedRun, begin_run
 from steadytrain.capture.hooks import patches
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.patches import Patches
@@ -31,7 +32,7 @@ def _nothing_of_ours_is_left() -> Iterator[None]:
     yield
     assert places() == before
     assert not leftovers()
-    assert attach._active is None
+    assert attach.attached() is None
 
 
 def places() -> list[Any]:
@@ -70,8 +71,8 @@ def without(name: TorchName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(name.owner(), name.attribute)
 
 
-def settings(folder: Path) -> dict[str, Any]:
-    return attach._settings("train.py", "train", ["train.py"], Options(runs_dir=folder, name="run"), is_module=False)
+def begun(folder: Path) -> WatchedRun:
+    return begin_run("train.py", "train", ["train.py"], Options(runs_dir=folder, name="run"), is_module=False)
 
 
 @pytest.mark.parametrize("name", NEEDED, ids=lambda name: name.full)
@@ -111,7 +112,7 @@ def test_a_launched_script_goes_on_unwatched(
 ) -> None:
     with monkeypatch.context() as planted:
         without(name, planted)
-        attach._arm(settings(tmp_path))
+        launched_script._arm(begun(tmp_path))
     assert f"has no {name.full}: {name.lost}); training goes on unwatched" in capsys.readouterr().err
 
 
@@ -155,7 +156,7 @@ def test_a_guest_that_fails_takes_the_watch_with_it(tmp_path: Path, capsys: pyte
     def guest(watcher: Any) -> None:
         raise RuntimeError("planted")
 
-    attach._arm(settings(tmp_path), guest)
+    launched_script._arm(begun(tmp_path), guest)
     assert "could not attach (RuntimeError: planted); training goes on unwatched" in capsys.readouterr().err
 
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.clipping import ClipArguments, Clipping
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.step import gate
-from steadytrain.capture.step.watcher import RunStopped, Watcher
+from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.watcher import Watcher
 from steadytrain.capture.tensors.statistics import l2_norms
 from watching import watching
 

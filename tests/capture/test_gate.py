@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import steadytrain
 from steadytrain.capture.step import gate
 from steadytrain.storage.bundle import open_bundle
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from watched import run_script, stopping
 
 BAD_STEP = 4
@@ -150,7 +150,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def recorded(runs_dir: Path) -> RunRecord:
+def recorded(runs_dir: Path) -> Run:
     return open_run(runs_dir / "run")
 
 

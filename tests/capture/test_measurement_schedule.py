@@ -12,17 +12,17 @@ from torch import nn
 
 import steadytrain
 from steadytrain.capture.hooks.fail_open import Guard
-from steadytrain.capture.step.watcher import RunStopped
+from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVELS, NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level, find_level
 from steadytrain.core.model import Reading, Symptom
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 EVERY_8 = Level("every 8", weights_every=8, tensors_every=8, modules_every=8, histograms_every=16, machine_every_s=60.0)
 
 
-def train(runs_dir: Path, level: str, steps: int, *, bad_step: int = 0) -> RunRecord:
+def train(runs_dir: Path, level: str, steps: int, *, bad_step: int = 0) -> Run:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -35,7 +35,7 @@ def train(runs_dir: Path, level: str, steps: int, *, bad_step: int = 0) -> RunRe
     return open_run(runs_dir / "run")
 
 
-def steps_of(run: RunRecord, table: str) -> list[int]:
+def steps_of(run: Run, table: str) -> list[int]:
     return [] if table not in run.tables("main") else run.table(table).steps.tolist()
 
 

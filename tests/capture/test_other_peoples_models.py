@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import fingerprint  # noqa: E402 (torch is optional for an install of steadytrain)
 from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
 from scripts import Started, bare, watched, write  # noqa: E402
-from steadytrain.capture.step.watcher import RunStopped  # noqa: E402
+from steadytrain.capture.step.run_stopped import RunStopped  # noqa: E402
 from steadytrain.core.incident import Policy  # noqa: E402
 from steadytrain.storage.bundle import open_bundle  # noqa: E402
 from steadytrain.storage.run_folder import open_run  # noqa: E402

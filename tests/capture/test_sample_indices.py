@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, I
 import replaying
 from steadytrain.capture.hooks.fail_open import raise_own_errors
 from steadytrain.capture.settings import Settings
+from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.sample_indices import DrawnSamples
-from steadytrain.capture.step.stopping import RunStopped
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.incident import Samples
 from steadytrain.detection import run_recorder

@@ -42,19 +42,19 @@ def given():
     return {"model": Net(), "batches": [(x, x[:, :3].argmax(1))], "loss_fn": loss}
 
 
-def test_passes(given, assert_no_batch_leak):
-    assert assert_no_batch_leak(**given).status == "pass"
+def test_passes(given, steadytrain_assert_no_batch_leak):
+    assert steadytrain_assert_no_batch_leak(**given).status == "pass"
 
 
-def test_fails(given, assert_deterministic_eval):
-    assert_deterministic_eval(**given)
+def test_fails(given, steadytrain_assert_deterministic_eval):
+    steadytrain_assert_deterministic_eval(**given)
 
 
-def test_cannot_be_checked(given, assert_causal):
-    assert_causal(**given)
+def test_cannot_be_checked(given, steadytrain_assert_causal):
+    steadytrain_assert_causal(**given)
 
 
-@pytest.mark.preflight
+@pytest.mark.steadytrain_preflight
 def test_every(given, steadytrain_check):
     steadytrain_check(**given)
 """

@@ -17,7 +17,7 @@ import warm
 from steadytrain.cli import diagnose, report, show
 from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis import answer_files
-from steadytrain.diagnosis.answer import Answer, BatchRow
+from steadytrain.diagnosis.answer import BatchRow, Diagnosis
 from steadytrain.diagnosis.cause import Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
@@ -49,7 +49,7 @@ BATCH_SCRIPT = """
 """
 
 
-def answer(target: Path) -> Answer:
+def answer(target: Path) -> Diagnosis:
     """A bad batch, confirmed, as the thinking gives it."""
     sign = Sign("the batch's loss is 8.1 times that of others\x1b[31m", 3.0, "fact loss_excess", {"loss_excess": 8.1})
     own = Signature((sign,), layer="blocks.3", batch_rows=(3, 5))

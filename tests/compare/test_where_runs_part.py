@@ -18,7 +18,7 @@ from steadytrain.compare.run_groups import compare_groups, compare_runs
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import GRADIENT_ABSENT, Reading
 from steadytrain.report.comparison_page import page
-from steadytrain.storage.run_folder import RunRecord, RunWriter, open_run
+from steadytrain.storage.run_folder import Run, RunWriter, open_run
 from steadytrain.storage.segments import SegmentWriter, StepRecord
 from steadytrain.storage.tables import TableWriter
 
@@ -35,7 +35,7 @@ def run(
     facts: dict[str, Any] | None = None,
     loss: float = 0.0,
     edit: dict[tuple[int, str], float] | None = None,
-) -> RunRecord:
+) -> Run:
     """A run whose values are a formula of the step, but for those of ``edit``: (step, signal or tensor) -> value."""
     edit = edit or {}
     writer = RunWriter(folder / name, {"name": name, "argv": list(argv), "python": "3.11.7", "started": name})
@@ -117,7 +117,7 @@ def test_entries_that_differ_what_a_person_sets_first(tmp_path: Path) -> None:
 
 
 def test_groups_by_their_seeds(tmp_path: Path) -> None:
-    def group(name: str, lr: str, shift: float) -> list[RunRecord]:
+    def group(name: str, lr: str, shift: float) -> list[Run]:
         return [
             run(tmp_path, f"{name}-{seed}", argv=("a.py", f"--seed={seed}", f"--lr={lr}"), loss=seed + shift)
             for seed in range(4)
@@ -136,7 +136,7 @@ def test_groups_by_their_seeds(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverged_is_left_out_and_told(tmp_path: Path) -> None:
-    def group(name: str) -> list[RunRecord]:
+    def group(name: str) -> list[Run]:
         return [run(tmp_path, f"{name}-{seed}", loss=seed) for seed in range(3)]
 
     spoiled = [*group("b")[:2], run(tmp_path, "spoiled", edit={(20, "loss"): float("nan")})]

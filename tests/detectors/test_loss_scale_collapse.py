@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from steadytrain.core.model import Window
@@ -20,14 +22,14 @@ def scaled(skipped: Collection[int], start: float = 65536.0, count: int = COUNT)
     return list(scales)
 
 
-def window(*skipped: int, start: float = 65536.0, first_step: int = 1, resumed: Collection[int] = ()) -> Window:
-    return steps(
+def window(*skipped: int, start: float = 65536.0, first_step: int = 1, resumed: Sequence[int] = ()) -> Window:
+    found = steps(
         loss=[2.0] * COUNT,
         loss_scale=scaled(skipped, start),
         skipped=[step + first_step - 1 for step in skipped],
         first_step=first_step,
-        resumed=resumed,
     )
+    return replace(found, resumed=np.array(resumed, np.int64))
 
 
 def strided(counts: Sequence[float]) -> Window:

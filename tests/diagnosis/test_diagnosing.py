@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steadytrain.diagnosis import answer_files
-from steadytrain.diagnosis.answer import UNKNOWN, Answer
+from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.cause import CERTAIN, STRONG
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.causes import Cause, Sign, Signature
@@ -64,7 +64,7 @@ class Simulated:
     truth: Cause
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
-    def run(self) -> Answer:
+    def run(self) -> Diagnosis:
         everyone = suspects(self.signs)
         by_name = {one.name: one for one in everyone}
         self.verdicts = {"unchanged": Verdict("unchanged", outcome_of(self.truth, "unchanged"), why="it came again")}
@@ -289,7 +289,7 @@ def test_the_group_test_comes_first_where_the_numerics_are_suspect() -> None:
 
 def test_an_answer_survives_json_and_the_disk(tmp_path: Path) -> None:
     answer = Simulated({"bad-batch": sign()}, CAUSES["bad-batch"]).run()
-    assert Answer.from_json(answer.to_json()) == answer
+    assert Diagnosis.from_json(answer.to_json()) == answer
     (tmp_path / "incident.json").write_text("{}")
     source = tmp_path
     assert answer_files.read(source) is None

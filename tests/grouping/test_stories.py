@@ -221,7 +221,7 @@ def test_a_rise_that_stays_is_not_excused_by_a_restart() -> None:
 
 
 def test_a_bump_after_a_resume_that_goes_away_is_a_note() -> None:
-    window = steps(loss=changed(1000, [0.5] * 20), resumed=[990])
+    window = replace(steps(loss=changed(1000, [0.5] * 20)), resumed=np.array([990]))
     (symptom,) = judge(window, [Sees((saw(),))]).symptoms
     assert (symptom.severity, symptom.course) == ("note", "resume")
 
@@ -288,7 +288,7 @@ def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severi
 
 
 def test_what_is_critical_is_never_excused() -> None:
-    window = steps(loss=changed(1000, [0.5] * 20), resumed=[990])
+    window = replace(steps(loss=changed(1000, [0.5] * 20)), resumed=np.array([990]))
     (symptom,) = judge(window, [Sees((saw(severity="critical"),))]).symptoms
     assert symptom.severity == "critical"
 
@@ -348,7 +348,7 @@ def test_a_story_begins_with_what_was_done_to_the_run() -> None:
     begin, then, end = story.text.removesuffix(".").split("; then ")
     assert begin == "The learning rate went from 0.001 to 0.03 at step 990"
     assert (then, end) == ("exploding-gradients at 1000", "nonfinite-loss at 1040")
-    (story,) = judge(steps(loss=LOSS, resumed=[970]), [Sees((saw(),))]).stories
+    (story,) = judge(replace(steps(loss=LOSS), resumed=np.array([970])), [Sees((saw(),))]).stories
     assert story.text.startswith("The run goes on at step 970, as after a resume; then loss-spike")
 
 

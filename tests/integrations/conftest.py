@@ -44,4 +44,4 @@ if HAS_TORCH:
         torch.set_num_threads(1)
         yield
         torch.set_num_threads(threads)
-        assert attach._active is None, "a test left its watch open"
+        assert attach.attached() is None, "a test left its watch open"

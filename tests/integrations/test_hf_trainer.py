@@ -186,7 +186,7 @@ def test_a_training_that_fails_and_one_that_goes_on_from_its_checkpoint(tmp_path
     with pytest.raises(BrokenError):
         trainer.train()
     assert ours.watch is None
-    assert attach._active is None
+    assert attach.attached() is None
     assert open_run(tmp_path / "failed").ended == "failed"
 
     ours = SteadyTrainCallback(runs_dir=tmp_path, name="resumed", policy="observe")

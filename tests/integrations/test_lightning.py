@@ -194,7 +194,7 @@ def test_a_fit_that_fails_and_one_that_goes_on_from_its_checkpoint(tmp_path: Pat
     with pytest.raises(BrokenError):
         first.fit(task, batches())
     assert ours.watch is None
-    assert attach._active is None
+    assert attach.attached() is None
     assert open_run(tmp_path / "failed").ended == "failed"
     first.save_checkpoint(tmp_path / "at-3.ckpt")
 

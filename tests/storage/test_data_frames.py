@@ -12,14 +12,14 @@ import builders
 import steadytrain
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Reading
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.tables import TableWriter
 
 NAN = float("nan")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunRecord:
+def run(tmp_path: Path) -> Run:
     path = builders.bad_run(tmp_path / "run")
     writer = TableWriter(path / "tables" / "main", "gradients")
     for step in (1, 2):
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> RunRecord:
     return loaded
 
 
-def test_steps_as_pandas(run: RunRecord) -> None:
+def test_steps_as_pandas(run: Run) -> None:
     pytest.importorskip("pandas")
     frame = run.to_pandas()
     window = run.window()
@@ -41,7 +41,7 @@ def test_steps_as_pandas(run: RunRecord) -> None:
     assert frame["refused"].tolist() == window.refused.tolist()
 
 
-def test_steps_as_arrow_tell_the_absent_from_the_measured(run: RunRecord) -> None:
+def test_steps_as_arrow_tell_the_absent_from_the_measured(run: Run) -> None:
     pytest.importorskip("pyarrow")
     table = run.to_arrow()
     assert table["tokens"].null_count == 412
@@ -49,7 +49,7 @@ def test_steps_as_arrow_tell_the_absent_from_the_measured(run: RunRecord) -> Non
     assert np.isnan(table["loss"][411].as_py())
 
 
-def test_a_table_is_long_and_sorted_by_row(run: RunRecord) -> None:
+def test_a_table_is_long_and_sorted_by_row(run: Run) -> None:
     pytest.importorskip("pandas")
     frame = run.to_pandas("gradients")
     assert frame["name"].tolist() == [name for name in builders.TENSORS for _ in range(2)]
@@ -59,7 +59,7 @@ def test_a_table_is_long_and_sorted_by_row(run: RunRecord) -> None:
     assert frame["norm"].dtype == np.float32
 
 
-def test_a_table_in_arrow_has_null_for_an_absent_gradient(run: RunRecord) -> None:
+def test_a_table_in_arrow_has_null_for_an_absent_gradient(run: Run) -> None:
     pytest.importorskip("pyarrow")
     table = run.to_arrow("gradients")
     assert table["norm"].is_null().to_pylist() == [False] * 4 + [True] * 2
@@ -69,7 +69,7 @@ def test_a_table_in_arrow_has_null_for_an_absent_gradient(run: RunRecord) -> Non
 
 
 @pytest.mark.parametrize("package", ["pandas", "pyarrow"])
-def test_a_missing_package_is_named(run: RunRecord, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_a_missing_package_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=f"needs {package}"):
         run.to_pandas() if package == "pandas" else run.to_arrow()

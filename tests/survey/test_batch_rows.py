@@ -16,7 +16,7 @@ from torch import Tensor  # noqa: E402
 
 import builders  # noqa: E402
 from steadytrain.core.incident import Samples  # noqa: E402
-from steadytrain.diagnosis.answer import Answer, BatchRow  # noqa: E402
+from steadytrain.diagnosis.answer import BatchRow, Diagnosis  # noqa: E402
 from steadytrain.experiments.case import Case  # noqa: E402
 from steadytrain.experiments.facts import facts_path  # noqa: E402
 from steadytrain.replay.moved_files import Moved  # noqa: E402
@@ -157,8 +157,8 @@ def test_a_row_is_named_by_its_place_in_the_data_set(tmp_path: Path) -> None:
     assert [row.sample for row in batch_rows(case)] == ["Houses[9]", None, None]
 
 
-def answer(row: BatchRow) -> Answer:
-    return Answer("incident", "loss-spike: 9", "exact", "", "unknown", None, "why", (), (), rows=(row,))
+def answer(row: BatchRow) -> Diagnosis:
+    return Diagnosis("incident", "loss-spike: 9", "exact", "", "unknown", None, "why", (), (), rows=(row,))
 
 
 def test_a_report_has_them_in_a_line_each() -> None:
@@ -173,7 +173,7 @@ def test_a_report_has_them_in_a_line_each() -> None:
 
 def test_an_answer_from_before_there_were_rows_is_read() -> None:
     old = {**answer(BatchRow(0, 1, "x", "int64", 1, 0, (1,))).to_json(), "rows": {}}
-    assert Answer.from_json(old).rows == ()
+    assert Diagnosis.from_json(old).rows == ()
 
 
 SCRIPT = """

@@ -20,8 +20,8 @@ import warm
 
 pytest.importorskip("torch")
 
+from steadytrain.api.targets import incident_or_run_of
 from steadytrain.cli.trial import command as trial_command
-from steadytrain.cli.trial import source_of
 from steadytrain.cli.verify import command as verify_command
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case, open_case
@@ -265,7 +265,7 @@ def test_kill_9_leaves_the_incident_intact_and_finished_trials_usable(run: Path,
     command = [warm.python(), "-m", "steadytrain", "trial", str(run), "--onset", str(ONSET), "--json"]
     names = ["learning-rate-third", "update-clipping", "weight-decay-none"]
     how: dict[str, Any] = {"env": {**os.environ, **ONE_THREAD}, "stdout": subprocess.PIPE, "text": True}
-    folder = trials_folder(source_of(str(run), run.parent))  # beside the bundle of the run
+    folder = trials_folder(incident_or_run_of(str(run), run.parent))  # beside the bundle of the run
     kept = set(folder.glob("*.json"))
     first = subprocess.Popen([*command, *names], **how)
     deadline = time.monotonic() + 100

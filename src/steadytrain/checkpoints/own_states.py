@@ -18,7 +18,7 @@ from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.compare.differences import OWN
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import open_for_report
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 from steadytrain.storage.tape_files import (
     MODEL_LEAD,
     STATE_FILE,
@@ -46,7 +46,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     return _bundle(path) if _is_bundle(path) else _snapshot(path)
 
 
-def states_of(run: RunRecord, step: int) -> Iterator[CheckpointContents]:
+def states_of(run: Run, step: int) -> Iterator[CheckpointContents]:
     """What the run's own states know of the model after ``step``.
 
     Raises:

@@ -1,14 +1,32 @@
-"""Options that several commands share, each told in the same words."""
+"""Options that several commands share, and what hands many of them over as one value."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-runs_dir = click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder of run folders.")
+from steadytrain.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+    from steadytrain.trial_runs.trial_session import How
+
+runs_dir = click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default="steadytrain-runs",
+    show_default=True,
+    help="Folder that holds the runs.",
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else."
+)
 tree = click.option(
     "--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW."
 )
@@ -22,6 +40,34 @@ onset = click.option(
 )
 
 
+@dataclass(frozen=True)
+class TrialOptions:
+    """What the commands share that try something on a replay. ``onset`` is a step, ``moved`` ``OLD=NEW`` or ``-``."""
+
+    workers: int | None
+    symptom: str | None
+    onset: int | None
+    moved: str
+    engine: str
+
+    def __post_init__(self) -> None:
+        if self.onset is not None and self.onset < 1:
+            raise UsageError(f"--onset {self.onset}: steps count from 1")
+
+    def case(self, path: Path) -> Case:
+        """The incident or run at ``path``, with the symptom that was asked for."""
+        from steadytrain.diagnosis.answer_files import open_story
+        from steadytrain.experiments.facts import read_facts
+
+        return open_story(path, facts=read_facts(path), onset=self.onset, symptom=self.symptom)
+
+    def how(self, budget_s: float | None = None) -> How:
+        from steadytrain.api.diagnoses import default_workers
+        from steadytrain.trial_runs.trial_session import How
+
+        return How(self.workers or default_workers(), budget_s, self.moved, self.engine, teller())
+
+
 def launches(body: Callable[..., int]) -> Callable[..., int]:
     """Of a command that launches processes: it ends them and takes its folders away, also where it is ended itself."""
 
@@ -33,3 +79,28 @@ def launches(body: Callable[..., int]) -> Callable[..., int]:
             return body(*arguments, **options)
 
     return in_order
+
+
+def teller() -> Callable[[str], None] | None:
+    """Progress, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda line: click.echo(f"steadytrain: {line}", err=True)
+
+
+def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Hand the command's parameters that are fields of the dataclass ``kind()`` over as one value, named ``into``.
+
+    ``kind`` is called when the command is, so that ``--help`` does not import where the dataclass stands.
+    """
+
+    def with_one_value(body: Callable[..., int]) -> Callable[..., int]:
+        @wraps(body)
+        def gathering(**parameters: Any) -> int:
+            made = kind()
+            own = {field.name: parameters.pop(field.name) for field in fields(made) if field.name in parameters}
+            return body(**parameters, **{into: made(**own)})
+
+        return gathering
+
+    return with_one_value

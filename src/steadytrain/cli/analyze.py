@@ -8,22 +8,23 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from steadytrain.core.model import Symptom
-    from steadytrain.grouping import Health, Judgement
+    from steadytrain.api.log_analysis import AnalyzedRun
+    from steadytrain.core.model import Severity, Symptom
+    from steadytrain.grouping import Health
     from steadytrain.grouping.stories import Story
-    from steadytrain.logs import Columns, Log, Tell
+    from steadytrain.logs import Log, Tell
 
 UNHEALTHY_STATUS = 1
 STORIES_SHOWN_MAX = 8
@@ -46,19 +47,13 @@ _QUIET: tuple[Health, ...] = ("healthy", "unknown")
 _DIM = "dim"
 
 
-@dataclass(frozen=True)
-class _Judged:
-    log: Log
-    judgement: Judgement
-
-
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...", type=click.Path(path_type=Path))
 @click.option("--loss", metavar="COL", help="Column of the training loss, where it is not guessed right.")
 @click.option("--step", metavar="COL", help="Column of the optimizer step.")
 @click.option("--grad-norm", metavar="COL", help="Column of the gradient norm.")
 @click.option("--lr", metavar="COL", help="Column of the learning rate.")
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+@_options.as_json
 @click.option(
     "--html",
     type=click.Path(path_type=Path),
@@ -78,7 +73,7 @@ def command(
     lr: str | None,
     as_json: bool,
     html: Path | None,
-    fail_on: str | None,
+    fail_on: Severity | None,
 ) -> int:
     """Look for symptoms in the logs of any training, without PyTorch.
 
@@ -88,50 +83,25 @@ def command(
 
     Ends with status 0 when something was read, whatever was seen (but see --fail-on), and 2 when nothing could be read.
     """
-    from steadytrain.grouping import judge
-    from steadytrain.grouping.catalog import detectors
-    from steadytrain.logs import Columns
+    from steadytrain.api.log_analysis import NothingReadError, analyze
 
     if html is not None:
         _check_writable(html)
-    columns = Columns(loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr)
-    found, unreadable = _read(logs, columns)
-    looking = detectors()
-    judged = [_Judged(log, judge(log.window, looking)) for log in found]
-    for line in unreadable:
-        click.echo(f"steadytrain: not read: {_one_line(line)}", err=True)
-    pages = _write_pages(judged, html) if html is not None else []
-    if as_json:
-        click.echo(json.dumps(_document(judged, unreadable), indent=1, allow_nan=False))
-    else:
-        _print(judged, pages)
-    return UNHEALTHY_STATUS if fail_on is not None and _is_reached(judged, fail_on) else 0
-
-
-def _read(paths: Sequence[Path], columns: Columns) -> tuple[list[Log], list[str]]:
-    """All runs in ``paths``, and a line for each log that could not be read.
-
-    Raises:
-        UsageError: nothing could be read.
-    """
-    from steadytrain.logs import find_logs
-
-    logs: list[Log] = []
-    unreadable: list[str] = []
-    with _progress() as tell:
-        for path in paths:
-            try:
-                found = find_logs(path, columns, tell=tell)
-            except UsageError as error:
-                unreadable.append(str(error))
-                continue
-            logs += found.logs
-            unreadable += found.skipped
-    if not logs:
-        for line in unreadable[:-1]:
+    try:
+        with _progress() as tell:
+            analysis = analyze(*logs, loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr, tell=tell)
+    except NothingReadError as nothing:
+        for line in nothing.lines[:-1]:
             click.echo(f"steadytrain: {_one_line(line)}", err=True)
-        raise UsageError(_one_line(unreadable[-1]))
-    return logs, unreadable
+        raise UsageError(_one_line(nothing.lines[-1])) from None
+    for line in analysis.unreadable:
+        click.echo(f"steadytrain: not read: {_one_line(line)}", err=True)
+    pages = _write_pages(analysis.runs, html) if html is not None else []
+    if as_json:
+        click.echo(json.dumps(analysis.to_json(), indent=1, allow_nan=False))
+    else:
+        _print(analysis.runs, pages)
+    return UNHEALTHY_STATUS if fail_on is not None and analysis.reaches(fail_on) else 0
 
 
 @contextmanager
@@ -155,58 +125,10 @@ def _progress() -> Iterator[Tell]:
         yield tell
 
 
-def _is_reached(judged: Sequence[_Judged], fail_on: str) -> bool:
-    from steadytrain.core.model import SEVERITIES
-
-    grave = SEVERITIES[[*SEVERITIES].index(fail_on) :]  # type: ignore[arg-type]
-    return any(symptom.severity in grave for entry in judged for symptom in entry.judgement.symptoms)
-
-
-# JSON.
-
-
-def _document(judged: Sequence[_Judged], unreadable: Sequence[str]) -> dict[str, Any]:
-    """The ``steadytrain.symptoms/1`` document."""
-    summaries = _summaries()
-    return {
-        "schema": "steadytrain.symptoms/1",
-        "runs": [_run_document(entry, summaries) for entry in judged],
-        "unreadable": list(unreadable),
-    }
-
-
-def _run_document(entry: _Judged, summaries: dict[str, str]) -> dict[str, Any]:
-    log, judgement = entry.log, entry.judgement
-    steps = log.window.steps
-    return {
-        "run": log.name,
-        "path": str(log.source),
-        "kind": log.kind,
-        "steps": len(steps),
-        "first_step": int(steps[0]) if len(steps) else None,
-        "last_step": int(steps[-1]) if len(steps) else None,
-        "health": judgement.health,
-        "why": judgement.why,
-        "notes": list(log.notes),
-        "symptoms": [
-            {**symptom.to_json(), "explanation": summaries.get(symptom.name, "")} for symptom in judgement.symptoms
-        ],
-        "stories": [story.to_json() for story in judgement.stories],
-        "looked": list(judgement.looked),
-        "not_run": dict(judgement.not_run),
-    }
-
-
-def _summaries() -> dict[str, str]:
-    from steadytrain.detectors import SYMPTOM_PAGES
-
-    return {page.name: page.summary for page in SYMPTOM_PAGES.all()}
-
-
 # Text.
 
 
-def _print(judged: Sequence[_Judged], pages: Sequence[tuple[Path, int]]) -> None:
+def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> None:
     from rich.console import Console, Group
 
     if hasattr(sys.stdout, "reconfigure"):
@@ -220,10 +142,12 @@ def _print(judged: Sequence[_Judged], pages: Sequence[tuple[Path, int]]) -> None
         click.echo(f"{path}  {size / 1024:,.0f} KiB")
 
 
-def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
+def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    untold = _summaries()
+    from steadytrain.api.log_analysis import summaries_of_symptoms
+
+    untold = summaries_of_symptoms()
     in_full, in_a_line = list(judged), []
     if len(judged) > RUNS_IN_FULL_MAX:
         in_full = [entry for entry in judged if entry.judgement.health not in _QUIET]
@@ -250,7 +174,7 @@ def _parts(judged: Sequence[_Judged]) -> Iterator[RenderableType]:
             )
 
 
-def _run_line(entry: _Judged) -> Text:
+def _run_line(entry: AnalyzedRun) -> Text:
     from rich.text import Text
 
     from steadytrain.report.wording import clean
@@ -260,7 +184,7 @@ def _run_line(entry: _Judged) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ignore")
 
 
-def _run_parts(entry: _Judged, untold: dict[str, str]) -> Iterator[RenderableType]:
+def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[RenderableType]:
     """A run in full. ``untold`` are the summaries of the symptoms that were not explained to the reader before."""
     from rich.padding import Padding
     from rich.text import Text
@@ -373,12 +297,12 @@ def _check_writable(html: Path) -> None:
         raise UsageError(f"{html.parent}: no such folder to write {html.name} into; make it first")
 
 
-def _write_pages(judged: Sequence[_Judged], html: Path) -> list[tuple[Path, int]]:
+def _write_pages(judged: Sequence[AnalyzedRun], html: Path) -> list[tuple[Path, int]]:
     """A page for each run (the first ``PAGES_MAX``): its path and size."""
-    from steadytrain.cli.report import write_page
     from steadytrain.core.version import __version__
     from steadytrain.report.html import page
     from steadytrain.report.log_report import from_log
+    from steadytrain.report.page_file import write_page
     from steadytrain.report.zoom import zoom
 
     written = []

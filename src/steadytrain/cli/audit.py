@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.compare.audit import Audit
 
-RUNS_DIR_DEFAULT = "steadytrain-runs"
 DIFFERS_STATUS = 1
 SHOWN_MAX = 40
 
@@ -23,13 +23,7 @@ SHOWN_MAX = 40
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--run", "run_name", help="The run that saved it: a folder, or a name under --runs-dir.")
 @click.option("--against", type=click.Path(path_type=Path), help="Another checkpoint, which is taken to be right.")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=RUNS_DIR_DEFAULT,
-    show_default=True,
-    help="Folder that holds the runs.",
-)
+@_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.audit/1).")
 def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path, as_json: bool) -> int:
     """Check a checkpoint against the run that saved it, or compare it with another, tensor by tensor.

@@ -22,7 +22,7 @@ NOT_FOUND_STATUS = 125
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the script may take at a commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
 @_options.launches
-def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wait_s: float, as_json: bool) -> int:
+def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wait_s: float, as_json: bool) -> int:
     """Find the first commit at which the symptom of INCIDENT comes: git bisect, with a replay at each commit.
 
     INCIDENT is a bundle, or a run (its gravest incident); by default that of the newest run. Everything happens in a
@@ -36,7 +36,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: str, wai
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    path = gravest_incident(find(incident or None, Path(runs_dir)))
+    path = gravest_incident(find(incident or None, runs_dir))
     environment = open_bundle(path).environment
     repository = bisection.repository_of(environment)
     recorded = environment.get("git") or {}

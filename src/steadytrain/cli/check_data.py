@@ -6,22 +6,57 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.checks.data.data_check import Finding, Tell
     from steadytrain.checks.data.data_pass import Report
+    from steadytrain.checks.data.sources import Wanted
 
 FAILED_STATUS = 1
 FAST_ROWS = 10_000
 EXAMPLES_SHOWN = 3
 
 _STYLES = {"fail": "bold red", "warn": "bold yellow", "not-run": "dim", "pass": "green"}
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What is said of the data: see the options of the command."""
+
+    tokenizer: str | None
+    text: str | None
+    labels: str | None
+    length: int | None
+    dtype: str | None
+    vocabulary: int | None
+    against: str | None
+    limit: int | None
+    fast: bool
+
+    def __post_init__(self) -> None:
+        from steadytrain.checks.data.formats.token_file import DTYPES
+
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise UsageError(f"--dtype {self.dtype}: not a type of tokens; one of {', '.join(DTYPES)}")
+
+    @property
+    def rows_max(self) -> int | None:
+        """How many rows are looked at, None for all."""
+        return min(self.limit or FAST_ROWS, FAST_ROWS) if self.fast else self.limit
+
+    def wanted(self, what: str, limit: int | None) -> Wanted:
+        from steadytrain.checks.data.data_check import Options
+        from steadytrain.checks.data.sources import Wanted
+
+        return Wanted(what, limit, self.text, self.labels, Options(self.dtype, self.length))
 
 
 @click.command()
@@ -41,20 +76,9 @@ _STYLES = {"fail": "bold red", "warn": "bold yellow", "not-run": "dim", "pass": 
 @click.option("--against", metavar="PATH", help="A test split that must share no row with the data.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Look at the first N rows only.")
 @click.option("--fast", is_flag=True, help=f"Look at the first {FAST_ROWS:,} rows only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
-def command(
-    what: str,
-    tokenizer: str | None,
-    text: str | None,
-    labels: str | None,
-    length: int | None,
-    dtype: str | None,
-    vocabulary: int | None,
-    against: str | None,
-    limit: int | None,
-    fast: bool,
-    as_json: bool,
-) -> int:
+@_options.as_json
+@_options.gathered(lambda: DataOptions, into="options")
+def command(what: str, as_json: bool, options: DataOptions) -> int:
     """Check training data before it is trained on.
 
     PATH is JSON Lines (also .gz), Parquet, Arrow, a dataset that Hugging Face's datasets saved, tokens in .bin or .npy,
@@ -63,19 +87,15 @@ def command(
 
     Ends with status 0, 1 when a check failed, 2 when the data cannot be read.
     """
-    from steadytrain.checks.data.data_check import Circumstances, Options
+    from steadytrain.checks.data.data_check import Circumstances
     from steadytrain.checks.data.data_pass import look_at
-    from steadytrain.checks.data.sources import Wanted
     from steadytrain.checks.data.tokenizing import tokenizer_at
 
-    _check_dtype(dtype)
-    if fast:
-        limit = min(limit or FAST_ROWS, FAST_ROWS)
-    known = tokenizer_at(tokenizer) if tokenizer is not None else None
-    size = vocabulary if vocabulary is not None else known.size if known is not None and known.size else None
-    circumstances = Circumstances(known, size, length)
-    wanted = Wanted(what, limit, text, labels, Options(dtype, length))
-    other = Wanted(against, None, text, labels, Options(dtype, length)) if against is not None else None
+    known = tokenizer_at(options.tokenizer) if options.tokenizer is not None else None
+    size = options.vocabulary if options.vocabulary is not None else (known.size or None) if known is not None else None
+    circumstances = Circumstances(known, size, options.length)
+    wanted = options.wanted(what, options.rows_max)
+    other = options.wanted(options.against, None) if options.against is not None else None
     with _progress(what) as tell:
         report = look_at(wanted, circumstances, against=other, tell=tell)
     if as_json:
@@ -105,13 +125,6 @@ def document(report: Report) -> dict[str, Any]:
         "findings": [finding.to_json() for finding in report.findings],
         "notes": list(report.notes),
     }
-
-
-def _check_dtype(dtype: str | None) -> None:
-    from steadytrain.checks.data.formats.token_file import DTYPES
-
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"--dtype {dtype}: not a type of tokens; one of {', '.join(DTYPES)}")
 
 
 @contextmanager

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.compare.circumstances import Entry
     from steadytrain.compare.run_groups import Comparison
-    from steadytrain.storage.run_folder import RunRecord
+    from steadytrain.storage.run_folder import Run
 
-RUNS_DIR_DEFAULT = "steadytrain-runs"
 DIFFER_STATUS = 1
 CANNOT_TELL_STATUS = 125
 ENTRIES_SHOWN_MAX = 20
@@ -34,13 +34,7 @@ _STATUS = {"equal": 0, "no-difference": 0, "differ": DIFFER_STATUS, "cannot-tell
     metavar="NAME=RUN[,RUN...]",
     help="Runs that differ by their seed only: names, folders or patterns. Give it twice or more.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=RUNS_DIR_DEFAULT,
-    show_default=True,
-    help="Folder that holds the runs.",
-)
+@_options.runs_dir
 @click.option("--html", type=click.Path(path_type=Path), help="Write plots and tables to this HTML file as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.compare/1).")
 def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html: Path | None, as_json: bool) -> int:
@@ -79,8 +73,8 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
     return _STATUS[comparison.verdict]
 
 
-def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[RunRecord]]:
-    groups: dict[str, list[RunRecord]] = {}
+def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = {}
     for option in options:
         name, equals, patterns = option.partition("=")
         if not equals or not name or not patterns:
@@ -97,7 +91,7 @@ def _groups(options: Sequence[str], runs_dir: Path) -> dict[str, list[RunRecord]
     return groups
 
 
-def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
+def _open(targets: Sequence[str], runs_dir: Path) -> list[Run]:
     from steadytrain.storage.bundle import is_bundle
     from steadytrain.storage.run_folder import RUN_FILE, open_run
     from steadytrain.storage.run_search import find
@@ -122,9 +116,9 @@ def _open(targets: Sequence[str], runs_dir: Path) -> list[RunRecord]:
 
 
 def _write(html: Path, comparison: Comparison) -> None:
-    from steadytrain.cli.report import write_page
     from steadytrain.core.version import __version__
     from steadytrain.report.comparison_page import page
+    from steadytrain.report.page_file import write_page
 
     if html.is_dir() or not html.parent.is_dir():
         raise UsageError(f"{html}: cannot be written; name a file in a folder that is there")

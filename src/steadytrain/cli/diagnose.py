@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,9 +14,8 @@ from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from steadytrain.diagnosis.answer import Answer
+    from steadytrain.diagnosis.answer import Diagnosis
 
-WORKERS_MAX = 256
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -31,14 +27,13 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 @_options.tree
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
-@_options.launches
 def command(
     incident: str | None,
     budget: str,
     workers: int | None,
-    engine: str,
+    engine: Literal["local", "ray"],
     moved: str,
-    runs_dir: str,
+    runs_dir: Path,
     as_json: bool,
 ) -> int:
     """Say why a run went wrong: look at the script, then change one thing at a time on a replay, with a control.
@@ -49,23 +44,17 @@ def command(
     possible, or the answer is unknown. Finished trials are kept beside the incident, so a diagnosis that was cut off
     goes on where it stopped. Ends with status 0 whatever the answer.
     """
-    from steadytrain.cli.trial import source_of
-    from steadytrain.trial_runs import diagnose
+    from steadytrain.api.diagnoses import diagnose
 
-    seconds = _seconds(budget)
-    if workers is not None and not 1 <= workers <= WORKERS_MAX:
-        raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
-    source = source_of(incident, Path(runs_dir))
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("diagnose needs PyTorch to do steps again; `steadytrain show` works without it")
-    request = diagnose.Request(
-        source=source,
-        budget_s=seconds,
-        workers=workers or min(4, os.cpu_count() or 1),
+    answer = diagnose(
+        incident,
+        budget_s=_seconds(budget),
+        workers=workers,
         engine=engine,
         moved=moved,
+        runs_dir=runs_dir,
+        tell=_options.teller(),
     )
-    answer = diagnose.diagnose(request, tell=_teller())
     if as_json:
         click.echo(json.dumps(answer.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
     else:
@@ -73,7 +62,7 @@ def command(
     return 0
 
 
-def _print(answer: Answer) -> None:
+def _print(answer: Diagnosis) -> None:
     from rich.console import Console
 
     from steadytrain.report import diagnosis_shown, text
@@ -85,13 +74,6 @@ def _print(answer: Answer) -> None:
     with console.capture() as printed:
         console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
-
-
-def _teller() -> Callable[[str], None]:
-    """Progress, on a terminal only."""
-    if not sys.stderr.isatty():
-        return lambda line: None
-    return lambda line: click.echo(f"steadytrain: {line}", err=True)
 
 
 def _seconds(budget: str) -> float:

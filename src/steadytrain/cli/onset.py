@@ -28,7 +28,7 @@ from steadytrain.core.errors import UsageError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
 @_options.launches
 def command(
-    incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: str, wait_s: float, as_json: bool
+    incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: Path, wait_s: float, as_json: bool
 ) -> int:
     """Replay the steps before a symptom, measure all of them, and name what left its course first.
 
@@ -37,7 +37,7 @@ def command(
     gradients, updates and second moments. Ends with status 1 when something left its course, 0 when nothing did, 125
     when that cannot be told.
     """
-    from steadytrain.cli.replay import recorded_source
+    from steadytrain.api.targets import recorded_source
     from steadytrain.onset import finding
     from steadytrain.replay.moved_files import Moved
 
@@ -48,7 +48,7 @@ def command(
     if until is not None and until < 1:
         raise UsageError(f"--until {until}: steps count from 1")
     place = Moved.parse(moved)
-    source = recorded_source(incident, Path(runs_dir))
+    source = recorded_source(incident, runs_dir)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("onset needs PyTorch to run the steps again; `steadytrain show` works without it")
 

@@ -6,11 +6,13 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +21,64 @@ if TYPE_CHECKING:
 
 FAILED_STATUS = 1
 USAGE_STATUS = 2
+
+
+@dataclass(frozen=True)
+class PreflightOptions:
+    """What is checked, and where the outcome goes."""
+
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    thorough: bool
+    then_run: bool
+    as_json: bool
+    junit: Path | None
+    sarif: Path | None
+    baseline: Path | None
+    wait_s: float
+    runs_dir: Path
+    name: str | None
+
+    def __post_init__(self) -> None:
+        if self.wait_s <= 0:
+            raise UsageError(f"--wait-s {self.wait_s}: must be more than 0")
+        if self.as_json and self.then_run:
+            raise UsageError("--json with --then-run: stdout is the script's; the document lies in the run folder")
+
+    def wanted(self) -> Wanted:
+        """The checks; names that are no check's are reported before the script is started, without importing torch."""
+        from steadytrain.checks.subject.model_check import CHECKS
+        from steadytrain.preflight_runs.session import Wanted, check_names
+
+        wanted = Wanted(check_names(self.only), check_names(self.skip), self.thorough)
+        if not {*wanted.only, *wanted.skip} <= set(CHECKS.names()):
+            from steadytrain.preflight_runs.check_catalog import chosen
+
+            chosen(wanted.only, wanted.skip)
+        return wanted
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where the document goes besides the terminal; ``known`` is the baseline, None where there is none yet."""
+
+    baseline: Path | None
+    known: dict[str, Any] | None
+    junit: Path | None
+    sarif: Path | None
+
+    def settle(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Compare with the baseline, and write the files that were asked for."""
+        from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
+
+        if self.baseline is not None and self.known is None:
+            _write(self.baseline, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        if self.known is not None:
+            document = with_baseline(document, self.known)
+        for path, rendered in ((self.junit, as_junit), (self.sarif, as_sarif)):
+            if path is not None:
+                _write(path, rendered(document))
+        return document
 
 
 @click.command(
@@ -40,26 +100,12 @@ USAGE_STATUS = 2
     "Written where there is none.",
 )
 @click.option("--wait-s", default=900.0, show_default=True, help="Longest time up to the script's first step.")
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for the run of --then-run.")
+@_options.runs_dir
 @click.option("--name", default=None, help="Name of the run of --then-run.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(
-    as_module: bool,
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    thorough: bool,
-    then_run: bool,
-    as_json: bool,
-    junit: Path | None,
-    sarif: Path | None,
-    baseline: Path | None,
-    wait_s: float,
-    runs_dir: str,
-    name: str | None,
-    script: str,
-    arguments: tuple[str, ...],
-) -> int:
+@_options.gathered(lambda: PreflightOptions, into="options")
+def command(as_module: bool, script: str, arguments: tuple[str, ...], options: PreflightOptions) -> int:
     """Run SCRIPT, unchanged, to its first optimizer steps and check what it is about to train.
 
     The checks work on copies; what the script has is put back to the last bit. Then the process ends, without the
@@ -67,28 +113,23 @@ def command(
     goes to stderr. Put options before SCRIPT.
     """
     from steadytrain.capture.hooks.launch import module_target, script_target
-    from steadytrain.preflight_runs.session import Wanted, check_names, run_script
+    from steadytrain.preflight_runs.session import run_script
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"preflight needs PyTorch and {sys.executable} has none; install torch in this environment")
-    if wait_s <= 0:
-        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
-    if as_json and then_run:
-        raise UsageError("--json with --then-run: stdout is the script's; the document lies in the run folder")
-    _check_names(wanted := Wanted(check_names(only), check_names(skip), thorough))
-    known = _read_baseline(baseline)
-    writers = {"junit": junit, "sarif": sarif}
-    if then_run:
-        return _then_run(target, wanted, known, baseline, writers, runs_dir, name)
+    wanted = options.wanted()
+    outlets = Outlets(options.baseline, _read_baseline(options.baseline), options.junit, options.sarif)
+    if options.then_run:
+        return _then_run(target, wanted, outlets, runs_dir=options.runs_dir, name=options.name)
     stdout = os.dup(1)
     os.dup2(2, 1)  # what the script prints is not the outcome
 
     def emit(document: dict[str, Any]) -> int:
         from steadytrain.report.preflight import as_text, fails
 
-        document = _settle(document, known, baseline, writers)
-        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n" if as_json else as_text(document)
+        document = outlets.settle(document)
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n" if options.as_json else as_text(document)
         sys.stdout.flush()
         _write_all(stdout, text.encode())
         if document["checks"] and document["counts"]["not-run"] == len(document["checks"]):
@@ -96,19 +137,11 @@ def command(
             return USAGE_STATUS
         return FAILED_STATUS if fails(document) else 0
 
-    run_script(target, wanted, emit, wait_s=wait_s)
+    run_script(target, wanted, emit, wait_s=options.wait_s)
     return FAILED_STATUS
 
 
-def _then_run(
-    target: Target,
-    wanted: Wanted,
-    known: dict[str, Any] | None,
-    baseline: Path | None,
-    writers: dict[str, Path | None],
-    runs_dir: str,
-    name: str | None,
-) -> int:
+def _then_run(target: Target, wanted: Wanted, outlets: Outlets, *, runs_dir: Path, name: str | None) -> int:
     from steadytrain.attach import Options, run_target
     from steadytrain.preflight_runs.session import guest
     from steadytrain.report.preflight import as_text, fails
@@ -116,7 +149,7 @@ def _then_run(
     seen: list[dict[str, Any]] = []
 
     def take(document: dict[str, Any]) -> None:
-        document = _settle(document, known, baseline, writers)
+        document = outlets.settle(document)
         seen.append(document)
         print(as_text(document), file=sys.stderr, end="", flush=True)
         if fails(document):
@@ -127,35 +160,6 @@ def _then_run(
     if not seen:
         raise UsageError(f"{target.name}: the script ended before its first optimizer step; nothing was checked")
     return status
-
-
-def _settle(
-    document: dict[str, Any], known: dict[str, Any] | None, baseline: Path | None, writers: dict[str, Path | None]
-) -> dict[str, Any]:
-    """Compare with the baseline, and write the files that were asked for."""
-    from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
-
-    if baseline is not None and known is None:
-        _write(baseline, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    if known is not None:
-        document = with_baseline(document, known)
-    for kind, path in writers.items():
-        if path is not None:
-            _write(path, as_junit(document) if kind == "junit" else as_sarif(document))
-    return document
-
-
-def _check_names(wanted: Wanted) -> None:
-    """Names that are no check's are told before the script is started; without importing torch."""
-    if not (wanted.only or wanted.skip):
-        return
-    from steadytrain.checks.subject.model_check import CHECKS
-
-    ours = set(CHECKS.names())
-    if not {*wanted.only, *wanted.skip} <= ours:
-        from steadytrain.preflight_runs.check_catalog import chosen
-
-        chosen(wanted.only, wanted.skip)
 
 
 def _read_baseline(path: Path | None) -> dict[str, Any] | None:

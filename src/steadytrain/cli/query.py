@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.cli import _options
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from steadytrain.storage.query import Answer
-    from steadytrain.storage.run_folder import RunRecord
+    from steadytrain.storage.run_folder import Run
 
-RUNS_DIR_DEFAULT = "steadytrain-runs"
 ROWS_SHOWN_MAX = 200
 
 _GAP = 2
@@ -30,13 +31,7 @@ _DIGITS = {"FLOAT": 7}
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[RUN]... SQL")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=RUNS_DIR_DEFAULT,
-    show_default=True,
-    help="Folder that holds the runs.",
-)
+@_options.runs_dir
 @click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
@@ -61,7 +56,7 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
         {"json": _print_json, "csv": _print_csv, None: _print_table}[form](answer)
 
 
-def _find(target: str, runs_dir: Path) -> list[RunRecord]:
+def _find(target: str, runs_dir: Path) -> list[Run]:
     """The runs that ``target`` names."""
     from steadytrain.core.errors import UsageError
     from steadytrain.storage.bundle import is_bundle
@@ -80,7 +75,7 @@ def _find(target: str, runs_dir: Path) -> list[RunRecord]:
     return [open_run(path)]
 
 
-def _all(runs_dir: Path) -> list[RunRecord]:
+def _all(runs_dir: Path) -> list[Run]:
     """Every run under ``runs_dir`` that can be read; the others are named on stderr."""
     from steadytrain.core.errors import UsageError
     from steadytrain.storage.run_folder import open_run

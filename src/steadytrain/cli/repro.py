@@ -40,7 +40,7 @@ BEFORE_MAX = 64
 def command(
     incident: str | None,
     folder: Path,
-    runs_dir: str,
+    runs_dir: Path,
     wait_s: float,
     compiled_wait_s: float,
     before: int,
@@ -63,7 +63,7 @@ def command(
         raise UsageError(f"--compiled-wait-s {compiled_wait_s}: must not be negative")
     if not 0 <= before <= BEFORE_MAX:
         raise UsageError(f"--before {before}: must be 0 to {BEFORE_MAX}")
-    path = incident_or_run(find(incident or None, Path(runs_dir)))
+    path = incident_or_run(find(incident or None, runs_dir))
     bundle = open_bundle(path) if is_bundle(path) else None
     if importlib.util.find_spec("torch") is None:
         raise UsageError("repro needs PyTorch to run the step again; `steadytrain show` works without it")

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.attach import Options
+
+
+def _options_of_a_run() -> type[Options]:
+    from steadytrain.attach import Options
+
+    return Options
 
 
 @click.command(
@@ -49,7 +60,7 @@ from steadytrain.core.errors import UsageError
     help="The run that this one goes on from, and the step of its checkpoint (by default its last). Steps are counted "
     "on from there, and detectors judge by what was usual there.",
 )
-@click.option("--runs-dir", default="steadytrain-runs", show_default=True, help="Folder for run folders.")
+@_options.runs_dir
 @click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
 @click.option(
     "--state-mb",
@@ -66,29 +77,15 @@ from steadytrain.core.errors import UsageError
 @click.option("--keep-rewind", is_flag=True, help="Keep them although the run ends well.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(
-    as_module: bool,
-    policy: str,
-    level: str,
-    to: str,
-    compiled: str,
-    continues: str | None,
-    runs_dir: str,
-    name: str | None,
-    state_mb: int,
-    rewind_mb: int,
-    keep_rewind: bool,
-    script: str,
-    arguments: tuple[str, ...],
-) -> int:
+@_options.gathered(_options_of_a_run, into="options")
+def command(as_module: bool, script: str, arguments: tuple[str, ...], options: Options) -> int:
     """Run SCRIPT, unchanged, under watch.
 
     The script keeps its own arguments, output, signals and exit status. Between backward and the update its loss and
     gradients are checked; a NaN or Inf never reaches the weights. Put options before SCRIPT.
     """
-    from steadytrain.attach import Options, run_target
+    from steadytrain.attach import run_target
     from steadytrain.capture.hooks.launch import module_target, script_target
-    from steadytrain.exporters import parse_to
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:
@@ -96,16 +93,4 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    options = Options(
-        policy,  # type: ignore[arg-type]
-        level,
-        runs_dir,
-        name,
-        state_mb,
-        parse_to(to),
-        compiled,
-        continues,
-        rewind_mb,
-        keep_rewind,
-    )
     return run_target(target, options)

@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.cli import _options
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from steadytrain.storage.run_search import RunSummary
 
-RUNS_DIR_DEFAULT = "steadytrain-runs"
-
 
 @click.command()
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=RUNS_DIR_DEFAULT,
-    show_default=True,
-    help="Folder that holds the runs.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+@_options.runs_dir
+@_options.as_json
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs: when each started, how many steps it took, how it ended, and what was seen."""
     from steadytrain.storage.run_search import list_runs, unreadable_runs

@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from steadytrain.storage.run_folder import RunRecord
+from steadytrain.cli import _options
 
-RUNS_DIR_DEFAULT = "steadytrain-runs"
+if TYPE_CHECKING:
+    from steadytrain.storage.run_folder import Run
 
 
 @click.command()
 @click.argument("target", required=False, metavar="[RUN|INCIDENT]")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=RUNS_DIR_DEFAULT,
-    show_default=True,
-    help="Folder that holds the runs.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
+@_options.runs_dir
+@_options.as_json
 def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     """Show what happened in a run or an incident: the newest run when none is named.
 
@@ -60,7 +54,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
-def _run_document(run: RunRecord | None) -> dict[str, Any]:
+def _run_document(run: Run | None) -> dict[str, Any]:
     """The ``steadytrain.run/1`` document."""
     from steadytrain.report.health import health
 
@@ -87,7 +81,7 @@ def _run_document(run: RunRecord | None) -> dict[str, Any]:
     }
 
 
-def _stream(run: RunRecord, name: str) -> dict[str, Any]:
+def _stream(run: Run, name: str) -> dict[str, Any]:
     window = run.scalars(name)
     return {
         "name": name,

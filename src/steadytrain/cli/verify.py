@@ -27,17 +27,14 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
 @_options.launches
+@_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(
     incident: str | None,
     intervention: str,
     steps: int | None,
-    workers: int | None,
-    symptom: str | None,
-    onset: int | None,
-    moved: str,
-    engine: str,
-    runs_dir: str,
+    runs_dir: Path,
     as_json: bool,
+    options: _options.TrialOptions,
 ) -> int:
     """Apply a fix on the replay of an incident, follow it for long enough, and compare it with the unchanged replay.
 
@@ -45,21 +42,16 @@ def command(
     the place of the one that the trial has (`learning-rate-third=0.5`). Ends with status 0 when the symptom is removed,
     1 when it is not, 125 when that cannot be told.
     """
-    from steadytrain.cli.trial import default_workers, needs_torch, source_of, teller
-    from steadytrain.diagnosis.answer_files import open_story
-    from steadytrain.experiments.facts import read_facts
+    from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments.fix_verification import FOLLOWED_MAX, MEANINGS
-    from steadytrain.trial_runs.trial_session import How, verify
+    from steadytrain.trial_runs.trial_session import verify
 
     if steps is not None and not 1 <= steps <= FOLLOWED_MAX:
         raise UsageError(f"--steps {steps}: between 1 and {FOLLOWED_MAX}")
-    if onset is not None and onset < 1:
-        raise UsageError(f"--onset {onset}: steps count from 1")
-    path = source_of(incident, Path(runs_dir))
-    case = open_story(path, facts=read_facts(path), onset=onset, symptom=symptom)
-    needs_torch()
-    how = How(workers or default_workers(), None, moved, engine, teller())
-    found = verify(path, case, intervention, how, steps=steps)
+    path = incident_or_run_of(incident, runs_dir)
+    case = options.case(path)
+    needs_torch("trials need PyTorch to run the steps again")
+    found = verify(path, case, intervention, options.how(), steps=steps)
     if as_json:
         click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.compare.differences import plainly
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 ENTRIES_MAX = 2_000
 DEPTH_MAX = 8
@@ -56,7 +56,7 @@ class Entry:
         return {"name": self.name, "left": self.left, "right": self.right, "seed": self.is_seed}
 
 
-def differing(left: RunRecord, right: RunRecord) -> tuple[Entry, ...]:
+def differing(left: Run, right: Run) -> tuple[Entry, ...]:
     """The entries that differ, what a person sets first, then what the machine is."""
     ours, theirs = circumstances(left), circumstances(right)
     names = [*ours, *(name for name in theirs if name not in ours)]
@@ -64,7 +64,7 @@ def differing(left: RunRecord, right: RunRecord) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: _rank(entry.name)))
 
 
-def circumstances(run: RunRecord) -> dict[str, str]:
+def circumstances(run: Run) -> dict[str, str]:
     """All entries of a run by dotted name, in words."""
     entries: dict[str, str] = {}
     for name, value in _arguments(run.description.get("argv")).items():
@@ -76,7 +76,7 @@ def circumstances(run: RunRecord) -> dict[str, str]:
     return entries
 
 
-def seed_of(run: RunRecord) -> str | None:
+def seed_of(run: Run) -> str | None:
     """The seed that the run was given, where its command line or its trainer says."""
     found = [value for name, value in circumstances(run).items() if _SEED.search(name)]
     return found[0] if found else None
@@ -106,7 +106,7 @@ def _arguments(argv: Any) -> dict[str, str]:
     return found
 
 
-def _environment(run: RunRecord) -> list[Mapping[str, Any]]:
+def _environment(run: Run) -> list[Mapping[str, Any]]:
     """What the run's last incident recorded of its environment, which knows more than the run."""
     for bundle in reversed(run.incidents):
         file = Path(bundle) / "environment.json"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import GRADIENT_ABSENT, IntArray, Table, Window, number_to_json
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 PHASES: Mapping[str, tuple[str, ...]] = {
     "weights": ("parameter_norm",),
@@ -72,7 +72,7 @@ class Agreement:
     notes: tuple[str, ...]
 
 
-def agreement(left: RunRecord, right: RunRecord) -> Agreement:
+def agreement(left: Run, right: Run) -> Agreement:
     """Compare all streams that both runs have, all steps that both recorded.
 
     Raises:
@@ -110,7 +110,7 @@ def _lengths(left: Window, right: Window) -> list[str]:
 
 
 def _first_in_stream(
-    left: RunRecord, right: RunRecord, stream: str, windows: tuple[Window, Window], notes: list[str]
+    left: Run, right: Run, stream: str, windows: tuple[Window, Window], notes: list[str]
 ) -> Divergence | None:
     candidates = [*_signals(stream, *windows)]
     for name in ("gradients", "modules", "tensors"):

@@ -16,7 +16,7 @@ import numpy as np
 from steadytrain.compare.checkpoint_contents import CheckpointContents, Held
 from steadytrain.compare.tensor_differences import UNKNOWN_DTYPE
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 from steadytrain.storage.tape_files import find_recording, read_chunk
 
 BATCH_TOTALS = frozenset({"batches", "batches_seen", "total_batches"})
@@ -42,7 +42,7 @@ class Reference:
     note: str | None = None
 
 
-def cards_of(run: RunRecord) -> list[CheckpointContents]:
+def cards_of(run: Run) -> list[CheckpointContents]:
     """The cards of what the run saved, oldest first.
 
     Raises:
@@ -59,7 +59,7 @@ def cards_of(run: RunRecord) -> list[CheckpointContents]:
     return sorted(found, key=lambda card: card.step or 0)
 
 
-def names_of(run: RunRecord, cards: Sequence[CheckpointContents]) -> list[str] | None:
+def names_of(run: Run, cards: Sequence[CheckpointContents]) -> list[str] | None:
     """The parameters in the order of the run's first optimizer, None where the run does not say."""
     for card in reversed(cards):
         if card.settings and card.named:
@@ -70,7 +70,7 @@ def names_of(run: RunRecord, cards: Sequence[CheckpointContents]) -> list[str] |
     return list(run.table("gradients", streams[0]).rows) or None
 
 
-def reference(run: RunRecord, found: CheckpointContents, cards: Sequence[CheckpointContents]) -> Reference:
+def reference(run: Run, found: CheckpointContents, cards: Sequence[CheckpointContents]) -> Reference:
     """What the run had at the step of the checkpoint ``found``.
 
     Raises:
@@ -93,7 +93,7 @@ def reference(run: RunRecord, found: CheckpointContents, cards: Sequence[Checkpo
     return Reference(expected, tuple(other for other in cards if other is not card), note)
 
 
-def batches_taken(run: RunRecord, found: CheckpointContents) -> int | None:
+def batches_taken(run: Run, found: CheckpointContents) -> int | None:
     """How many batches the run's first data loader had given by the step of ``found``; None where no tape knows."""
     if found.step is None:
         return None
@@ -129,7 +129,7 @@ def with_batches(
     return replace(expected, position={**(expected.position or {}), **known}), note
 
 
-def loads_of(run: RunRecord) -> list[dict[str, Any]]:
+def loads_of(run: Run) -> list[dict[str, Any]]:
     """What the run loaded, as it was seen."""
     loads = run.facts.get("loads")
     return [load for load in loads if isinstance(load, dict)] if isinstance(loads, list) else []
@@ -169,7 +169,7 @@ def _alike(found: Mapping[str, Held] | None, card: Mapping[str, Held] | None) ->
     return sum(held.digest in digests for held in telling) / len(telling) if telling else 0.0
 
 
-def _offset(run: RunRecord) -> int | None:
+def _offset(run: Run) -> int | None:
     """What the trainer's step numbers are ahead of ours; None where the run resumed and nobody says."""
     trainers = run.facts.get("trainers")
     for fact in reversed(trainers) if isinstance(trainers, list) else ():
@@ -179,7 +179,7 @@ def _offset(run: RunRecord) -> int | None:
     return None if resumed else 0
 
 
-def _from_records(run: RunRecord, found: CheckpointContents, offset: int | None) -> Reference:
+def _from_records(run: Run, found: CheckpointContents, offset: int | None) -> Reference:
     settings = _settings_of(run)
     weights, moments, step = _norms_at(run, found, offset)
     if settings is None and weights is None:
@@ -201,7 +201,7 @@ def _from_records(run: RunRecord, found: CheckpointContents, offset: int | None)
     return Reference(expected, (), note)
 
 
-def _settings_of(run: RunRecord) -> tuple[dict[str, Any], ...] | None:
+def _settings_of(run: Run) -> tuple[dict[str, Any], ...] | None:
     optimizer = run.facts.get("optimizer")
     groups = optimizer.get("groups") if isinstance(optimizer, Mapping) else None
     if not isinstance(groups, list):
@@ -212,7 +212,7 @@ def _settings_of(run: RunRecord) -> tuple[dict[str, Any], ...] | None:
 
 
 def _norms_at(
-    run: RunRecord, found: CheckpointContents, offset: int | None
+    run: Run, found: CheckpointContents, offset: int | None
 ) -> tuple[dict[str, Held] | None, dict[str, Held] | None, int | None]:
     """Norms of weights and moments at the checkpoint's step, where the run measured them right then."""
     streams = run.streams()

@@ -13,7 +13,7 @@ from steadytrain.compare.first_difference import Agreement, agreement
 from steadytrain.compare.seed_noise import CONFIDENCE, Noise, seed_noise, tail_mean, tail_steps
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Series, number_to_json
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 SCHEMA = "steadytrain.compare/1"
 
@@ -24,7 +24,7 @@ Verdict = Literal["equal", "differ", "no-difference", "cannot-tell"]
 class Member:
     """One run that takes part. ``tail`` is its number in a comparison of groups, None where it has none."""
 
-    run: RunRecord
+    run: Run
     loss: Series
     seed: str | None
     group: str | None = None
@@ -103,7 +103,7 @@ class Comparison:
         }
 
 
-def compare_runs(runs: Sequence[RunRecord]) -> Comparison:
+def compare_runs(runs: Sequence[Run]) -> Comparison:
     """Every run against the first: equal to the bit, or where they part.
 
     Raises:
@@ -122,7 +122,7 @@ def compare_runs(runs: Sequence[RunRecord]) -> Comparison:
     return Comparison(verdict, tuple(members), tuple(pairs), (), (), None, tuple(notes))
 
 
-def compare_groups(groups: Mapping[str, Sequence[RunRecord]]) -> Comparison:
+def compare_groups(groups: Mapping[str, Sequence[Run]]) -> Comparison:
     """Every group against the first, by the losses at the end of what all runs reached.
 
     Raises:
@@ -152,7 +152,7 @@ def compare_groups(groups: Mapping[str, Sequence[RunRecord]]) -> Comparison:
     return Comparison(verdict, tuple(members), (), answers, entries, span, tuple(notes))
 
 
-def _member(run: RunRecord, group: str | None = None) -> Member:
+def _member(run: Run, group: str | None = None) -> Member:
     streams = run.streams()
     if not streams:
         raise UsageError(f"{run.path}: has no recorded steps; there is nothing to compare")
@@ -191,7 +191,7 @@ def _by_seed(members: Sequence[Member]) -> dict[str, float]:
     }
 
 
-def _between_groups(groups: Sequence[Sequence[RunRecord]]) -> tuple[Entry, ...]:
+def _between_groups(groups: Sequence[Sequence[Run]]) -> tuple[Entry, ...]:
     """Entries that are one thing in every run of the first group and another in every run of some other."""
     first = groups[0]
     found: dict[str, Entry] = {}

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from steadytrain.core.model import SEVERITIES, Symptom, number_from_json, number_to_json, worst
+from steadytrain.core.notebook import as_html
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
 """Where an operation ran. ``clip`` is all that is done to gradients between backward and the update: clipping,
@@ -189,6 +190,10 @@ class Incident:
     ``kind`` is ``nonfinite`` where the gate saw a loss or gradient that is not finite: the step was frozen before its
     update, with batch and state. It is ``symptom`` where detectors raised ``symptoms[0]``: ``step`` is the last that
     they saw, training went on, and batches and states are on the recording.
+
+    Example:
+        >>> steadytrain.load_run("runs/stopped").open_incidents()[0]
+        <Incident at step 4 of 'stopped': nonfinite-loss, nonfinite-gradient; aten.log.default made nan>
     """
 
     run: str
@@ -206,6 +211,19 @@ class Incident:
     state_note: str
     kind: IncidentKind = "nonfinite"
     samples: tuple[Samples, ...] = ()
+
+    def __repr__(self) -> str:
+        symptoms = ", ".join(symptom.name for symptom in self.symptoms) or self.kind
+        return f"<Incident at step {self.step} of {self.run!r}: {symptoms}; {self._operation()}>"
+
+    def _repr_html_(self) -> str:
+        facts = {symptom.name: symptom.message for symptom in self.symptoms}
+        kept = {"first bad operation": self._operation(), "done": self.action.what, "weights": self.state_note}
+        return as_html(f"Incident at step {self.step} of {self.run}", {**facts, **kept})
+
+    def _operation(self) -> str:
+        located = self.finding.located
+        return self.finding.why if located is None else f"{located.operation} made {located.produced}"
 
     @property
     def onset_step(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from steadytrain.capture.step import ranks
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Window
 from steadytrain.detection.step_history import STEPS_MAX, TABLES_KEPT, StepHistory
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.segments import StepRecord
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def history_of(stream: str, continues: Mapping[str, Any]) -> tuple[StepHistory, 
     return history, step
 
 
-def _of_this_rank(path: Path) -> RunRecord:
+def _of_this_rank(path: Path) -> Run:
     own = path / "ranks" / f"{ranks.rank():04d}"
     return open_run(own if ranks.rank() and own.is_dir() else path)
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.notebook import as_html
 
 SCHEMA = "steadytrain.diagnosis/1"
 Status = Literal["confirmed", "likely", "possible", "refuted"]
@@ -19,6 +20,8 @@ SIGNATURE = "signature"
 """In the place of a trial's name: evidence that was recorded or surveyed, not tried."""
 
 UNKNOWN = "unknown"
+SHOWN_MAX = 5
+"""So many causes are shown in a notebook, the most probable first."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class RankedCause:
     """One cause: how sure, why, where, and what to do about it."""
 
     cause: str
@@ -91,8 +94,8 @@ class Diagnosis:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Diagnosis:
-        return Diagnosis(
+    def from_json(data: Mapping[str, Any]) -> RankedCause:
+        return RankedCause(
             cause=data["cause"],
             summary=data["summary"],
             status=data["status"],
@@ -159,13 +162,20 @@ class BatchRow:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Diagnosis:
     """A whole diagnosis.
 
     ``verdict`` is the cause that is confirmed or likely, else ``unknown``; ``why`` says it in one sentence. ``replay``
     is ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says
     what to record next time where nothing is proven. ``rows`` are the rows of the batch at the onset that stand out,
     each once for every tensor of the batch.
+
+    Example:
+        >>> diagnosis = steadytrain.diagnose("runs/stopped")
+        >>> diagnosis.verdict, diagnosis.status
+        ('singular-operation', 'confirmed')
+        >>> "singular-operation" in diagnosis._repr_html_()
+        True
     """
 
     incident: str
@@ -175,11 +185,18 @@ class Answer:
     verdict: str
     status: Status | None
     why: str
-    diagnoses: tuple[Diagnosis, ...]
+    diagnoses: tuple[RankedCause, ...]
     trials: tuple[TrialRow, ...]
     record_next: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows: tuple[BatchRow, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.incident!r}: {self.status or UNKNOWN}: {self.verdict}; replay {self.replay}>"
+
+    def _repr_html_(self) -> str:
+        causes = {one.cause: f"{one.status}, {one.confidence:.2f}: {one.summary}" for one in self.diagnoses[:SHOWN_MAX]}
+        return as_html(f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **causes})
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -199,10 +216,10 @@ class Answer:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Answer:
+    def from_json(data: Mapping[str, Any]) -> Diagnosis:
         if data.get("schema") != SCHEMA:
             raise ValueError(f"{data.get('schema')!r} is not {SCHEMA}")
-        return Answer(
+        return Diagnosis(
             incident=data["incident"],
             symptom=data["symptom"],
             replay=data["replay"],
@@ -210,7 +227,7 @@ class Answer:
             verdict=data["verdict"],
             status=data["status"],
             why=data["why"],
-            diagnoses=tuple(Diagnosis.from_json(entry) for entry in data["diagnoses"]),
+            diagnoses=tuple(RankedCause.from_json(entry) for entry in data["diagnoses"]),
             trials=tuple(TrialRow.from_json(entry) for entry in data["trials"]),
             record_next=tuple(data["record_next"]),
             notes=tuple(data["notes"]),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from steadytrain.diagnosis.answer import Answer
+from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.case import Case, open_case
 from steadytrain.experiments.outcome_files import trials_folder
@@ -38,7 +38,7 @@ def open_story(
     return with_symptoms(case, more)
 
 
-def keep(source: Path, answer: Answer) -> None:
+def keep(source: Path, answer: Diagnosis) -> None:
     """Store the answer of a bundle or run.
 
     Raises:
@@ -49,12 +49,12 @@ def keep(source: Path, answer: Answer) -> None:
     write_json(folder / FILE, answer.to_json())
 
 
-def read(source: Path) -> Answer | None:
+def read(source: Path) -> Diagnosis | None:
     """The stored answer, None where there is none or its file is damaged."""
     path = trials_folder(source) / FILE
     try:
         if path.stat().st_size > DOCUMENT_BYTES_MAX:
             return None
-        return Answer.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Diagnosis.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

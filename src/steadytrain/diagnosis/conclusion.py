@@ -21,10 +21,10 @@ from steadytrain.diagnosis.answer import (
     SIGNATURE,
     STATUSES,
     UNKNOWN,
-    Answer,
     Diagnosis,
     Evidence,
     EvidenceVerdict,
+    RankedCause,
     Remedy,
     Status,
     TrialRow,
@@ -57,7 +57,7 @@ class Circumstances:
 
 def conclude(
     suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances, *, absent: Sequence[Verdict] = ()
-) -> Answer:
+) -> Diagnosis:
     """The answer. ``absent`` are trials that do not apply, for the table. Pure: the same arguments, the same answer."""
     belief, before = weigh(suspects, verdicts), weigh(suspects, ())
     by_name = {verdict.trial: verdict for verdict in verdicts}
@@ -76,7 +76,7 @@ def conclude(
     met = _met(suspects, by_name, belief)
     diagnoses.sort(key=lambda one: (STATUSES.index(one.status), -one.confidence, one.cause))
     top = next((one for one in diagnoses if one.status in ("confirmed", "likely")), None)
-    return Answer(
+    return Diagnosis(
         incident=known.target,
         symptom=known.symptom,
         replay=_replay(known.control),
@@ -161,7 +161,7 @@ def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
     return "supports" if outcome == expected else "refutes"
 
 
-def _diagnosis(judged: _Judged, status: Status) -> Diagnosis:
+def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
     suspect, proven, verdicts = judged.suspect, judged.proof, judged.verdicts
     seen = [
         Evidence(SIGNATURE, "supports" if sign.weight > 0 else "refutes", sign.what, sign.source, dict(sign.numbers))
@@ -172,7 +172,7 @@ def _diagnosis(judged: _Judged, status: Status) -> Diagnosis:
         for one in verdicts
         if suspect.cause.expected(one.trial) != "either" or one.effect == "not-run"
     ]
-    return Diagnosis(
+    return RankedCause(
         cause=suspect.name,
         summary=summary_of(suspect),
         status=status,
@@ -237,7 +237,7 @@ def _replay(control: Control) -> str:
     return {True: "exact", False: "not exact", None: "not compared"}[control.exact]
 
 
-def _why(top: Diagnosis | None, diagnoses: Sequence[Diagnosis], met: str, known: Circumstances) -> str:
+def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, known: Circumstances) -> str:
     if top is not None:
         return f"{top.summary} {_sentence(top.why)}".strip()
     if met:
@@ -250,7 +250,7 @@ def _why(top: Diagnosis | None, diagnoses: Sequence[Diagnosis], met: str, known:
     return "Nothing that was seen or tried speaks for one of the known causes."
 
 
-def _record_next(top: Diagnosis | None, known: Circumstances) -> tuple[str, ...]:
+def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ...]:
     """What would have made the answer better."""
     if top is not None and top.status == "confirmed":
         return ()

@@ -14,7 +14,7 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import FloatArray, Window
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 SAME = 1e-5
 """Relative difference of norms: what another order of a sum gives in float32, over a million elements."""
@@ -27,7 +27,7 @@ WEIGHTS, SIZE = "tensors", "weight_norm"
 """The table, and its column, that has a size of each parameter."""
 
 
-def facts_of_ranks(run: RunRecord | None) -> dict[str, Any]:
+def facts_of_ranks(run: Run | None) -> dict[str, Any]:
     """Empty for a run of one process, or one whose ranks do not hold the same parameters."""
     world = run.description.get("world_size") if run is not None else None
     if run is None or not isinstance(world, int) or world < 2:
@@ -55,7 +55,7 @@ def facts_of_ranks(run: RunRecord | None) -> dict[str, Any]:
     return facts
 
 
-def _others(run: RunRecord) -> list[RunRecord]:
+def _others(run: Run) -> list[Run]:
     found = []
     for place in run.ranks[: RANKS_MAX - 1]:
         try:
@@ -97,7 +97,7 @@ def _scales_differ(windows: Sequence[Window], steps: Sequence[int]) -> int:
     return int(((scales == 0.0) | (skips.min(0) != skips.max(0))).sum())
 
 
-def _names(everyone: Sequence[RunRecord]) -> list[str]:
+def _names(everyone: Sequence[Run]) -> list[str]:
     """Parameters whose size is not the same on all ranks at the last reading that all have, where sizes were read."""
     tables = []
     for one in everyone:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import nn
@@ -17,11 +17,16 @@ from torch import nn
 from steadytrain.capture.snapshots.digests import text_digest
 from steadytrain.checks.subject.model_check import Batch, CannotError, Check, Outcome, Subject, tensors_of
 from steadytrain.core.errors import UsageError
+from steadytrain.core.signatures import chosen as chosen_options
+from steadytrain.core.signatures import takes_options
 from steadytrain.preflight_runs.check_catalog import check_name, chosen
 from steadytrain.preflight_runs.loss_again import FunctionWay
 from steadytrain.preflight_runs.model_copies import Workbench
 from steadytrain.preflight_runs.runner import document, run_checks, run_one
 from steadytrain.preflight_runs.subject_of_script import with_task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 BATCHES_MAX = 32
 LossFunction = Callable[[nn.Module, Any], Any]
@@ -56,19 +61,53 @@ class Preflight:
         return as_text(self.document)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What is checked; see :func:`preflight`."""
+
+    model: nn.Module
+    batches: Iterable[object]
+    loss_fn: LossFunction | None = None
+    optimizer: torch.optim.Optimizer | None = None
+    tokenizer: object = None
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None
+    dataset: object = None
+    accumulation: int = 1
+
+    def __post_init__(self) -> None:
+        model, optimizer = self.model, self.optimizer
+        if not isinstance(model, nn.Module):
+            raise UsageError(f"preflight: model must be a torch.nn.Module, got {type(model).__name__}")
+        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(f"preflight: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+        if isinstance(self.batches, (torch.Tensor, Mapping, str)):
+            kind = type(self.batches).__name__
+            raise UsageError(f"preflight: batches must be several batches, in a list; got one {kind}")
+
+
+class _MustBeGiven(TypedDict):
+    model: nn.Module
+    batches: Iterable[object]
+
+
+class GivenKeywords(_MustBeGiven, total=False):
+    """The fields of :class:`Given` as keywords; those left out have their default."""
+
+    loss_fn: LossFunction | None
+    optimizer: torch.optim.Optimizer | None
+    tokenizer: object
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None
+    dataset: object
+    accumulation: int
+
+
+@takes_options(Given)
 def preflight(
     *,
-    model: nn.Module,
-    batches: Iterable[Any],
-    loss_fn: LossFunction | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
-    tokenizer: Any = None,
-    scheduler: Any = None,
-    dataset: Any = None,
-    accumulation: int = 1,
     checks: Sequence[str] = (),
     skip: Sequence[str] = (),
     thorough: bool = False,
+    **given: Unpack[GivenKeywords],
 ) -> Preflight:
     """Check ``model`` on its first batches, before it is trained. Everything is afterwards as it was.
 
@@ -88,70 +127,53 @@ def preflight(
 
     Raises:
         UsageError: an argument is of the wrong kind, or the loss cannot be computed.
+
+    Example:
+        >>> def loss_of(model, batch):
+        ...     return model(batch).square().mean()
+        >>> result = steadytrain.preflight(model=model, batches=[batch], loss_fn=loss_of, checks=["eval-determinism"])
+        >>> result.ok, result["eval-determinism"].status
+        (True, 'pass')
     """
-    subject, bench = subject_of(
-        model=model,
-        batches=batches,
-        loss_fn=loss_fn,
-        optimizer=optimizer,
-        tokenizer=tokenizer,
-        scheduler=scheduler,
-        dataset=dataset,
-        accumulation=accumulation,
-    )
+    subject, bench = subject_of(**given)
     subject = replace(subject, thorough=thorough)
-    results = run_checks(subject, bench, chosen(tuple(checks), tuple(skip)), modules=[model])
+    results = run_checks(subject, bench, chosen(tuple(checks), tuple(skip)), modules=[given["model"]])
     if results.moved:
         raise RuntimeError(f"the preflight did not put back what it found: {text_digest(*results.moved)}")
     return Preflight(document(subject, results, script=None))
 
 
-def check(one: Check | str, **given: Any) -> Outcome:
+def check(one: Check | str, **given: Unpack[GivenKeywords]) -> Outcome:
     """One check alone, by name or as an object with thresholds of its own; ``given`` as for :func:`preflight`."""
     chosen_check = chosen((one,), ())[0] if isinstance(one, str) else one
     subject, bench = subject_of(**given)
     return run_one(chosen_check, subject, bench)
 
 
-def subject_of(
-    *,
-    model: nn.Module,
-    batches: Iterable[Any],
-    loss_fn: LossFunction | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
-    tokenizer: Any = None,
-    scheduler: Any = None,
-    dataset: Any = None,
-    accumulation: int = 1,
-) -> tuple[Subject, Workbench]:
+def subject_of(**given: Unpack[GivenKeywords]) -> tuple[Subject, Workbench]:
     """The subject of a model in code, and the bench for it; arguments and errors as for :func:`preflight`."""
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"preflight: model must be a torch.nn.Module, got {type(model).__name__}")
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise UsageError(f"preflight: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if isinstance(batches, (torch.Tensor, Mapping, str)):
-        raise UsageError(f"preflight: batches must be several batches, in a list; got one {type(batches).__name__}")
-    given = list(islice(iter(batches), BATCHES_MAX))
-    if not given:
+    of = chosen_options(Given, given, "preflight")
+    batches = list(islice(iter(of.batches), BATCHES_MAX))
+    if not batches:
         raise UsageError("preflight: batches is empty; give at least one")
-    if not tensors_of([given[0]]):
-        raise UsageError(f"preflight: the first batch holds no tensor: {type(given[0]).__name__}")
-    way = FunctionWay([model], model, loss_fn)
-    bench = Workbench([model])
+    if not tensors_of([batches[0]]):
+        raise UsageError(f"preflight: the first batch holds no tensor: {type(batches[0]).__name__}")
+    way = FunctionWay([of.model], of.model, of.loss_fn)
+    bench = Workbench([of.model])
     subject = Subject(
-        model=model,
+        model=of.model,
         batches=(),
         look_at=lambda batch: batch.way.look(batch),
         loss_source=way.words,
-        optimizers=() if optimizer is None else (optimizer,),
-        schedulers=() if scheduler is None else (scheduler,),
-        tokenizer=tokenizer,
-        dataset=dataset,
-        accumulation=accumulation,
+        optimizers=() if of.optimizer is None else (of.optimizer,),
+        schedulers=() if of.scheduler is None else (of.scheduler,),
+        tokenizer=of.tokenizer,
+        dataset=of.dataset,
+        accumulation=of.accumulation,
     )
     with bench.copies(seed=0):
         try:
-            looked = [_batch(way, value, step) for step, value in enumerate(given, start=1)]
+            looked = [_batch(way, value, step) for step, value in enumerate(batches, start=1)]
         except CannotError as refusal:
             raise UsageError(f"preflight: {refusal}") from refusal
     return with_task(replace(subject, batches=looked), bench), bench

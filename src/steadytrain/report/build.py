@@ -38,7 +38,7 @@ from steadytrain.report.report_values import Command, IncidentPart, Report, Symp
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
@@ -98,7 +98,7 @@ def from_bundle(bundle: Bundle) -> Report:
     )
 
 
-def from_run(run: RunRecord) -> Report:
+def from_run(run: Run) -> Report:
     """The report of a whole run: its symptoms on its curves, and its incidents."""
     streams = run.streams()
     window = run.scalars(streams[0]) if streams else None
@@ -163,7 +163,7 @@ def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
     return next((diagnosis_part(answer) for answer in answers if answer is not None), None)
 
 
-def _run_verdict(run: RunRecord, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
+def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
     if incidents:
         more = f" ({len(run.incidents)} incidents in all)" if len(run.incidents) > 1 else ""
         return f"{incidents[0].title}{more}"
@@ -198,7 +198,7 @@ def _told(stories: Sequence[Story]) -> tuple[str, ...]:
 
 
 def _run_summary(
-    run: RunRecord, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int
+    run: Run, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int
 ) -> tuple[str, ...]:
     lines = []
     partly = sorted({action.step for action in actions if action.what == "refused-rest-of-update"})

@@ -9,7 +9,7 @@ from typing import Any
 from steadytrain.core.model import Window
 from steadytrain.report.report_values import Section
 from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, count, facts_of, sentences, titled
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (
@@ -24,7 +24,7 @@ _ENDINGS = {
 }
 
 
-def run_facts(run: RunRecord, window: Window | None) -> tuple[Fact, ...]:
+def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
     description, facts = run.description, run.facts
     ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still going)")
     status = facts.get("exit_status")
@@ -49,7 +49,7 @@ def run_facts(run: RunRecord, window: Window | None) -> tuple[Fact, ...]:
     )
 
 
-def detectors(run: RunRecord) -> tuple[str, ...]:
+def detectors(run: Run) -> tuple[str, ...]:
     """The names of the detectors that looked at the run, as far as it says."""
     return tuple(sentences(run.facts.get("detectors")))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steadytrain.core.model import Severity
-from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, Answer, BatchRow, Diagnosis, Evidence, Status
+from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Status
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -73,7 +73,7 @@ class DiagnosisPart:
     texts: tuple[str, ...]
 
 
-def part(answer: Answer) -> DiagnosisPart:
+def part(answer: Diagnosis) -> DiagnosisPart:
     """What is shown of ``answer``; all that comes from a disk is made safe to print."""
     in_play = [one for one in answer.diagnoses if one.status != "refuted"]
     refuted = [one for one in answer.diagnoses if one.status == "refuted"]
@@ -94,14 +94,14 @@ def part(answer: Answer) -> DiagnosisPart:
     )
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: Diagnosis) -> str:
     if answer.verdict == UNKNOWN:
         return "Cause unknown"
     confidence = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
     return clean(f"{answer.status}: {answer.verdict} ({confidence:.2f})")
 
 
-def _cause(one: Diagnosis) -> CausePart:
+def _cause(one: RankedCause) -> CausePart:
     # That the unchanged replay shows the symptom is said of the replay, and not again of every cause.
     own = [evidence for evidence in one.evidence if evidence.trial != CONTROL or evidence.verdict == "refutes"]
     supports = [_told(evidence) for evidence in own if evidence.verdict == "supports"]
@@ -153,7 +153,7 @@ def _told(evidence: Evidence) -> str:
     return clean(evidence.what if evidence.trial == SIGNATURE else f"{evidence.trial}: {evidence.what}")
 
 
-def _why_refuted(one: Diagnosis) -> str:
+def _why_refuted(one: RankedCause) -> str:
     against = [evidence for evidence in one.evidence if evidence.verdict == "refutes"]
     return _told(against[0]) if against else "the others explain more"
 

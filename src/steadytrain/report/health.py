@@ -11,7 +11,7 @@ from steadytrain.core.model import Window, number_to_json
 from steadytrain.report.table_readings import read
 from steadytrain.report.topics import data_wait_share
 from steadytrain.report.wording import Fact, clean, count, facts_of, number
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 LAYERS_MAX = 3
 
@@ -65,7 +65,7 @@ class Health:
         }
 
 
-def health(run: RunRecord, stream: str, window: Window) -> Health:
+def health(run: Run, stream: str, window: Window) -> Health:
     """Of ``stream``, whose scalars are ``window``."""
     ratios, step = _update_ratios(run, stream)
     scale, skips = window.series("loss_scale").values, window.series("scaler_skips").values
@@ -78,7 +78,7 @@ def health(run: RunRecord, stream: str, window: Window) -> Health:
     )
 
 
-def _update_ratios(run: RunRecord, stream: str) -> tuple[tuple[UpdateRatio, ...], int | None]:
+def _update_ratios(run: Run, stream: str) -> tuple[tuple[UpdateRatio, ...], int | None]:
     cells = read(run, stream, ("tensors",)).cells("tensors", "update_ratio")
     if cells is None:
         return (), None

@@ -14,13 +14,13 @@ from steadytrain.report.report_values import Measured, Report
 from steadytrain.report.table_readings import Readings, read
 from steadytrain.report.topics import machine, precision
 from steadytrain.report.wording import clean
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 STREAMS_MAX = 2
 NO_TABLES = "Nothing of single layers can be shown: the run has no tables that can be read."
 
 
-def with_measured(report: Report, run: RunRecord) -> Report:
+def with_measured(report: Report, run: Run) -> Report:
     """``report``, made from ``run``, with what its tables tell: more than a terminal has room for."""
     streams = run.streams()
     measured = tuple(_of_stream(run, stream, several=len(streams) > 1) for stream in streams[:STREAMS_MAX])
@@ -42,7 +42,7 @@ def with_window(report: Report, window: Window) -> Report:
     return replace(report, measured=(Measured("", heats, (), (), ()),)) if heats else report
 
 
-def _of_stream(run: RunRecord, stream: str, *, several: bool) -> Measured | None:
+def _of_stream(run: Run, stream: str, *, several: bool) -> Measured | None:
     window = run.scalars(stream)
     if not len(window):
         return None

@@ -17,7 +17,7 @@ from steadytrain.report.layer_labels import WHOLE_MODEL
 from steadytrain.report.wording import clean
 from steadytrain.storage.columnar import is_available
 from steadytrain.storage.numbered_files import PARQUET
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 from steadytrain.storage.tables import read_readable
 
 
@@ -66,7 +66,7 @@ class Readings:
         return Cells(self.rows(table), found.steps, values)
 
 
-def read(run: RunRecord, stream: str, names: Collection[str] = tuple(TABLES)) -> Readings:
+def read(run: Run, stream: str, names: Collection[str] = tuple(TABLES)) -> Readings:
     """The tables ``names`` of a stream, as far as there are such and this machine can read them."""
     tables, notes = {}, []
     for name in run.tables(stream):

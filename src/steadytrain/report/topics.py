@@ -16,7 +16,7 @@ from steadytrain.report.report_values import Topic
 from steadytrain.report.table_readings import Readings
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import Fact, clean, count, facts_of, number, sentences
-from steadytrain.storage.run_folder import RunRecord
+from steadytrain.storage.run_folder import Run
 
 POINTS_MAX = 600
 DEVICES_MAX = 8
@@ -71,7 +71,7 @@ _SLOWED = (
 )
 
 
-def precision(run: RunRecord, window: Window, readings: Readings) -> Topic:
+def precision(run: Run, window: Window, readings: Readings) -> Topic:
     """Number formats, the gradient scaler, overflow and underflow, clipping."""
     facts, curves = _split((name, title, window.series(name), scale) for name, title, scale in _PRECISION)
     # A run of an older version does not know these signals: then nothing was looked for.
@@ -90,7 +90,7 @@ def precision(run: RunRecord, window: Window, readings: Readings) -> Topic:
     )
 
 
-def machine(run: RunRecord, window: Window, readings: Readings) -> Topic:
+def machine(run: Run, window: Window, readings: Readings) -> Topic:
     """Memory, temperature and power of the host and of each accelerator, and waiting for data."""
     waited = data_wait(window)
     facts, curves = _split([("data_wait", "share of the step spent waiting for data", waited, "linear")])

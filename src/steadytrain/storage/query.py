@@ -31,7 +31,7 @@ from steadytrain.storage.columnar import INSTALL, KEYS, ColumnarPart, column_nam
 from steadytrain.storage.compaction import Selection
 from steadytrain.storage.data_frames import import_pyarrow, steps_to_arrow
 from steadytrain.storage.numbered_files import LISTINGS_MAX, Part, list_parts
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.segments import window_of
 from steadytrain.storage.tables import SUFFIXES, absent, open_part, open_whole
 
@@ -72,11 +72,11 @@ class Source:
 
     run: str
     rank: int
-    record: RunRecord
+    record: Run
 
 
 @contextmanager
-def ask(runs: Sequence[RunRecord], sql: str) -> Iterator[Answer]:
+def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
     """Answer one SELECT over ``runs``.
 
     Raises:
@@ -280,7 +280,7 @@ def _tables(source: Source) -> list[tuple[str, str]]:
     return sorted((entry.parent.name, entry.name) for entry in found if entry.is_dir())
 
 
-def _sources(runs: Sequence[RunRecord]) -> list[Source]:
+def _sources(runs: Sequence[Run]) -> list[Source]:
     sources = []
     for run in runs:
         for record in (run, *(open_run(rank) for rank in run.ranks)):

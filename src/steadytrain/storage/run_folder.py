@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Action
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
+from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
-from steadytrain.storage.bundle import check_types, write_json
-from steadytrain.storage.segments import read_scalars, read_stream, with_gradient_norms
+from steadytrain.storage.bundle import check_types, open_for_report, write_json
+from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
 if TYPE_CHECKING:
@@ -88,8 +89,19 @@ class RunWriter:
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """A run folder, read: the desk half's view of a run."""
+class Run:
+    """A run folder, read.
+
+    Steps and tables are read from disk when they are asked for; signals are float64 of shape ``(steps,)``, tables
+    float32 of shape ``(readings, rows, columns)``.
+
+    Example:
+        >>> run = steadytrain.load_run("runs/stopped")
+        >>> run.ended, run.scalars().steps.tolist()
+        ('stopped', [1, 2, 3, 4])
+        >>> [incident.finding.located.operation for incident in run.open_incidents()]
+        ['aten.log.default']
+    """
 
     path: Path
     name: str
@@ -99,6 +111,43 @@ class RunRecord:
     incidents: tuple[Path, ...]
     actions: tuple[Action, ...]
     ranks: tuple[Path, ...]
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Run {self.name!r}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        more = {"command": self.command, "folder": self.path}
+        return as_html(f"Run {self.name}", {**self._facts(), **more})
+
+    def _facts(self) -> dict[str, str]:
+        gravest_first = sorted(self.symptoms, key=lambda symptom: -SEVERITIES.index(symptom.severity))
+        return {
+            "steps": f"{self.steps:,}",
+            "ended": self.ended or "not recorded",
+            "symptoms": ", ".join(dict.fromkeys(symptom.name for symptom in gravest_first)) or "none",
+            "incidents": f"{len(self.incidents)}",
+        }
+
+    @property
+    def steps(self) -> int:
+        """How many steps the first stream holds, from the sizes of its files: no step is read."""
+        names = self.streams()
+        return count_records(self.path / "steps" / names[0]) if names else 0
+
+    @property
+    def command(self) -> str:
+        """The command line that was run, without the interpreter."""
+        argv = self.description.get("argv")
+        return " ".join(map(str, argv)) if isinstance(argv, list) else ""
+
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """The incidents that ``incidents`` names the folders of, read and verified.
+
+        Raises:
+            UsageError: one of them is damaged.
+        """
+        return tuple(open_for_report(path).incident for path in self.incidents)
 
     def streams(self) -> list[str]:
         """The names of the streams of steps, ``main`` first."""
@@ -171,7 +220,7 @@ class RunRecord:
         return ended if isinstance(ended, str) else None
 
 
-def open_run(path: Path) -> RunRecord:
+def open_run(path: Path) -> Run:
     """Read a run folder.
 
     Raises:
@@ -192,7 +241,7 @@ def open_run(path: Path) -> RunRecord:
         check_types((*symptoms,), tuple[Symptom, ...])
         check_types((*actions,), tuple[Action, ...])
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
-    return RunRecord(
+    return Run(
         path=path,
         name=str(description.get("name") or path.absolute().name),
         description=description,

@@ -14,8 +14,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import gravity
 from steadytrain.core.model import Severity, worst
 from steadytrain.storage.bundle import is_bundle, open_for_report
-from steadytrain.storage.run_folder import RUN_FILE, RunRecord, open_run, read_description
-from steadytrain.storage.segments import count_records
+from steadytrain.storage.run_folder import RUN_FILE, Run, open_run, read_description
 
 if TYPE_CHECKING:
     pass
@@ -38,11 +37,15 @@ class RunSummary:
     incidents: int
 
 
-def load_run(path: str | Path) -> RunRecord:
-    """The run in the folder ``path``, or of that name under ``steadytrain-runs``.
+def load_run(path: str | Path) -> Run:
+    """The run in the folder ``path``, or of that name under ``steadytrain-runs``. Needs no PyTorch.
 
     Raises:
         UsageError: there is none, or it cannot be read.
+
+    Example:
+        >>> steadytrain.load_run("runs/stopped")
+        <Run 'stopped': steps 4, ended stopped, symptoms nonfinite-gradient, nonfinite-loss, incidents 1>
     """
     return open_run(find(str(path), Path(RUNS_DIR_DEFAULT)))
 
@@ -59,9 +62,9 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
                 name=run.name,
                 path=entry,
                 started=_started(run.description),
-                command=_command(run.description),
+                command=run.command,
                 ended=run.ended,
-                steps=_steps(run),
+                steps=run.steps,
                 worst=worst([symptom.severity for symptom in run.symptoms]),
                 incidents=len(run.incidents),
             )
@@ -76,7 +79,7 @@ def unreadable_runs(runs_dir: Path) -> list[str]:
     reasons = []
     for entry in _run_folders(runs_dir):
         try:
-            _steps(open_run(entry))
+            _ = open_run(entry).steps
         except UsageError as error:
             reasons.append(str(error))
     return reasons
@@ -145,7 +148,7 @@ def incident_or_run(path: Path) -> Path:
     return min(opened, key=lambda bundle: gravity(bundle.incident)).path
 
 
-def run_around(bundle: Path) -> RunRecord | None:
+def run_around(bundle: Path) -> Run | None:
     """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
     run = bundle.absolute().parent.parent
     try:
@@ -160,14 +163,3 @@ def _run_folders(runs_dir: Path) -> list[Path]:
 
 def _started(description: dict[str, Any]) -> str:
     return str(description.get("started") or "")
-
-
-def _command(description: dict[str, Any]) -> str:
-    argv = description.get("argv")
-    return " ".join(map(str, argv)) if isinstance(argv, list) else ""
-
-
-def _steps(run: RunRecord) -> int:
-    """How many steps the first stream holds, from the sizes of its files: a list of runs reads no step."""
-    names = run.streams()
-    return count_records(run.path / "steps" / names[0]) if names else 0

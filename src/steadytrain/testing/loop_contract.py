@@ -46,11 +46,11 @@ import torch
 from steadytrain import attach as attach_module
 from steadytrain.capture.hooks.fail_open import Guard, raise_own_errors
 from steadytrain.capture.step import gate, watcher
-from steadytrain.capture.step.watcher import STOPPED_STATUS, RunStopped
+from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.core.incident import Policy
 from steadytrain.core.model import Window
 from steadytrain.storage.bundle import open_bundle
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.testing.diary import Diary, Fault, digest, random_digest
 from steadytrain.testing.leftovers import leftovers
 
@@ -229,7 +229,7 @@ class Outcome:
     moved: list[str]
     planted: int
 
-    def record(self) -> RunRecord:
+    def record(self) -> Run:
         return open_run(self.run_dir)
 
     @property
@@ -287,7 +287,7 @@ class _Calls:
 
 @contextmanager
 def _calls(train: Train, attach: Attach, options: Mapping[str, Any]) -> Iterator[_Calls]:
-    assert attach_module._active is None, "this process is being watched already"
+    assert attach_module.attached() is None, "this process is being watched already"
     with tempfile.TemporaryDirectory(prefix="steadytrain-testing-") as folder, raise_own_errors():
         yield _Calls(train, attach, options, Path(folder))
 
@@ -328,6 +328,7 @@ def _check_caught(call: _Calls, fault: Fault | int) -> None:
 
     stopped = call.watched(fault, policy="stop")
     assert isinstance(stopped.error, RunStopped), f"the run was not stopped in step {step}, it ended by {stopped.error}"
+    assert isinstance(stopped.error, SystemExit)
     assert stopped.error.code == STOPPED_STATUS
     _assert_incident(stopped.record(), fault, acted=REFUSED)
     assert not stopped.moved, f"the refused step changed weights or state of {', '.join(stopped.moved)}"
@@ -360,7 +361,7 @@ def _assert_same(bare: Outcome, ours: Outcome) -> None:
     assert ours.returned == bare.returned, "what train returned is not the same under watch"
 
 
-def _assert_incident(record: RunRecord, fault: Fault | int, *, acted: tuple[str, ...]) -> None:
+def _assert_incident(record: Run, fault: Fault | int, *, acted: tuple[str, ...]) -> None:
     assert record.incidents, "the planted NaN was not seen"
     incidents = [open_bundle(path).incident for path in record.incidents]
     step, parameter = (fault, None) if isinstance(fault, int) else (fault.step, fault.parameter)
@@ -376,4 +377,4 @@ def _assert_incident(record: RunRecord, fault: Fault | int, *, acted: tuple[str,
 
 def _assert_gone(outcome: Outcome) -> None:
     assert not outcome.left, f"left behind: {', '.join(outcome.left)}"
-    assert attach_module._active is None, "the watch is still open"
+    assert attach_module.attached() is None, "the watch is still open"

@@ -24,10 +24,8 @@ def steps(
     skipped: Collection[int] = (),
     refused: Collection[int] = (),
     gradient_norms: Mapping[str, Sequence[float]] | None = None,
-    stream: str = "main",
     tables: Mapping[str, Table] | None = None,
     metrics: Mapping[str, Series] | None = None,
-    resumed: Collection[int] = (),
     facts: Mapping[str, float] | None = None,
     **signals: Sequence[float | None] | FloatArray,
 ) -> Window:
@@ -35,7 +33,8 @@ def steps(
 
     All signals are equally long; None is a step that did not measure the signal, NaN one that measured NaN. Steps are
     numbered from ``first_step``, ``stride`` apart, one second each; ``skipped`` and ``refused`` are step numbers.
-    ``gradient_norms`` has one sequence for each tensor.
+    ``gradient_norms`` has one sequence for each tensor. What is rarer (``resumed``, ``stream``) is put into the window
+    with ``dataclasses.replace``.
 
     Raises:
         ValueError: an unknown signal, signals of different length, or a skipped or refused step outside the window.
@@ -62,10 +61,8 @@ def steps(
         refused=np.isin(numbers, list(refused)),
         tensor_names=tuple(tensors),
         gradient_norms=norms if tensors else np.zeros((0, 0), np.float32),
-        stream=stream,
         tables=tables or {},
         metrics=metrics or {},
-        resumed=np.array(sorted(resumed), np.int64),
         facts=facts or {},
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.diagnosis.answer import UNKNOWN, Answer
+from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep, open_story
 from steadytrain.diagnosis.cause_catalog import causes, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
@@ -36,7 +36,7 @@ from steadytrain.experiments.trial_catalog import trials
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import RunRecord, open_run
+from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
@@ -85,7 +85,7 @@ class _Bench:
     spent: bool = False
 
 
-def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Answer:
+def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Diagnosis:
     """The answer for a bundle or a run; kept in its folder of trials.
 
     Raises:
@@ -136,7 +136,7 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
     return (case.with_facts(facts) if facts else case), notes
 
 
-def _run_of(source: Path) -> RunRecord | None:
+def _run_of(source: Path) -> Run | None:
     """The run that a bundle lies in, or the run itself; None where a bundle lies elsewhere or the run is damaged.
 
     Of a rank's own folder it is the run that all ranks lie in.

@@ -42,6 +42,10 @@ class StepBatches:
             )
         self._given: int | None = None
 
+    def is_of(self, other: StepBatches) -> bool:
+        """Whether both follow the same function."""
+        return self._code is other._code
+
     def take(self) -> Any:
         """The batch of a call that has not given it yet, ``MISSING`` elsewhere."""
         frame: FrameType | None = sys._getframe(1)

@@ -26,6 +26,7 @@ from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, stop
 from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.input_recorder import Schedule
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.capture.step.script_frames import loop_lines
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
@@ -34,23 +35,8 @@ from steadytrain.storage.bundle import update_incident
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
 
-STOPPED_STATUS = 70
 OBSERVED_INCIDENTS_MAX = 3
 LOOP_RERUN_S_MAX = 120.0
-
-
-class RunStopped(SystemExit):
-    """Raised at the gate to end the process with status 70; the update was not applied.
-
-    A ``SystemExit``, so that ``except Exception`` in a training loop does not swallow it and ``finally`` still runs.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(STOPPED_STATUS)
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class LoopRerunTooLong(SystemExit):

@@ -47,10 +47,9 @@ from steadytrain.capture.step.observers import CompositeObserver, StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.step.recording import Record
+from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
-from steadytrain.capture.step.stopping import STOPPED_STATUS as STOPPED_STATUS
-from steadytrain.capture.step.stopping import RunStopped as RunStopped
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.step.stream_assignment import StreamAssignment
 from steadytrain.capture.tensors.activations import Activations

@@ -11,7 +11,7 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Window
 from steadytrain.logs.reader import Columns, Log, Reader, Tell
-from steadytrain.storage.run_folder import RUN_FILE, RunRecord, open_run
+from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
 
 MAIN = "main"
 
@@ -38,7 +38,7 @@ class SteadytrainRun(Reader):
         return tuple(logs)
 
 
-def _window(record: RunRecord, stream: str) -> Window:
+def _window(record: Run, stream: str) -> Window:
     window = record.window(stream)
     tables = {name: record.table(name, stream) for name in record.tables(stream) if name != "gradients"}
     numbers = {name: float(value) for name, value in record.facts.items() if isinstance(value, (int, float))}

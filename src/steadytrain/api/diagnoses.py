@@ -1,0 +1,72 @@
+"""``steadytrain.diagnose``: why a run went wrong, by trials on a replay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from steadytrain.api.targets import Target, incident_or_run_of, needs_torch
+from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.answer import Diagnosis
+from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.moved_files import NOT_MOVED
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
+from steadytrain.trial_runs import diagnose as diagnosing
+
+WORKERS_MAX = 256
+WORKERS_DEFAULT_MAX = 4
+
+
+def diagnose(
+    target: Target = None,
+    *,
+    budget_s: float = 600.0,
+    workers: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    moved: str = NOT_MOVED,
+    runs_dir: str | Path = RUNS_DIR_DEFAULT,
+    tell: Callable[[str], None] | None = None,
+) -> Diagnosis:
+    """Look at the script, then change one thing at a time on a replay, with a control, and say why the run went wrong.
+
+    Finished trials and the diagnosis are kept beside the incident: called again it goes on where it was cut off.
+
+    Args:
+        target: a bundle, or a run (its gravest incident, or the run itself where it has none); None: the newest run.
+        budget_s: no trial is begun after so many seconds.
+        workers: trials at a time; by default one per processor, at most 4.
+        engine: ``local`` or ``ray``.
+        moved: ``OLD=NEW``: take the files under OLD from the folder NEW; ``-`` for none.
+        runs_dir: folder of run folders.
+        tell: gets a line of progress now and then.
+
+    Returns:
+        ``verdict`` is the name of the cause that is confirmed or likely, or ``unknown``; ``diagnoses`` are all causes
+        that were considered, the most probable first, each with its confidence (0 to 1), evidence and fixes.
+
+    Raises:
+        UsageError: there is no such run or incident, or an argument is out of its bounds.
+
+    Example:
+        >>> diagnosis = steadytrain.diagnose("runs/stopped", budget_s=60)
+        >>> diagnosis.verdict
+        'singular-operation'
+        >>> diagnosis.diagnoses[0].interventions[0].name
+        'safe-operation'
+    """
+    if not budget_s > 0:
+        raise UsageError(f"--budget {budget_s:g}s: a time above 0 such as 90s, 10m or 1h is wanted")
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
+    source = incident_or_run_of(target, runs_dir)
+    needs_torch("diagnose needs PyTorch to do steps again")
+    request = diagnosing.Request(source, budget_s, workers or default_workers(), engine, moved)
+    with ending_in_order():
+        return diagnosing.diagnose(request, tell=tell or (lambda line: None))
+
+
+def default_workers() -> int:
+    """Trials at a time where none was asked for: one per processor, at most 4."""
+    return max(1, min(WORKERS_DEFAULT_MAX, os.cpu_count() or 1))

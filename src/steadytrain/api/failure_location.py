@@ -1,0 +1,103 @@
+"""``steadytrain.locate``: the failing step again in a new process, and its first bad operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.api.targets import Target, incident_or_run_of, needs_torch, path_of
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Finding
+from steadytrain.locate import locate_failure
+from steadytrain.replay import failing_step
+from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT, gravest_incident
+from steadytrain.storage.step_look import keep_look
+
+if TYPE_CHECKING:
+    from steadytrain.storage.step_look import StepLook
+
+NOT_SEARCHED = "nothing was searched when the step was recorded"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a step went wrong: ``recorded`` when it happened, ``again`` in the new process, ``finding`` the better."""
+
+    source: Path
+    step: int
+    recorded: Finding
+    found: locate_failure.Found
+    broke: bool
+    kept: bool
+
+    @property
+    def again(self) -> Finding:
+        return self.found.finding
+
+    @property
+    def finding(self) -> Finding:
+        """The one of the two that says more; ``finding.located`` is the operation, None where none was found."""
+        return failing_step.best(self.recorded, self.again)
+
+    @property
+    def look(self) -> StepLook | None:
+        """What else was measured of the step: float64, maxima of activations, compiled code."""
+        return self.found.look
+
+    @property
+    def named(self) -> bool:
+        """Whether an operation or a bad input is named."""
+        both = (self.recorded, self.again)
+        return any(one.located is not None or failing_step.is_named_input(one) for one in both)
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``steadytrain.locate/1`` document."""
+        return dict(locate_failure.document(self.source, self.recorded, self.found))
+
+
+def locate(
+    target: Target = None,
+    *,
+    step: int | None = None,
+    wait_s: float = 900.0,
+    runs_dir: str | Path = RUNS_DIR_DEFAULT,
+) -> Location:
+    """Launch the recorded command again, do the failing step over, and name the first bad operation.
+
+    What is found is kept in the bundle, where reports show it.
+
+    Args:
+        target: a bundle, or a run (its gravest incident); None: the newest run.
+        step: a recorded optimizer step to look at; by default that of the incident. With it a run without incidents
+            will do, as long as its tape is there.
+        wait_s: longest time that the launched script may take, in seconds.
+        runs_dir: folder of run folders.
+
+    Raises:
+        UsageError: there is no such run or step, or the script is gone.
+
+    Example:
+        >>> location = steadytrain.locate("runs/stopped")
+        >>> location.finding.located.operation, location.step
+        ('aten.log.default', 4)
+    """
+    if step is not None and step < 1:
+        raise UsageError(f"--step {step}: steps count from 1")
+    if wait_s <= 0:
+        raise UsageError(f"--wait-s {wait_s}: must be more than 0")
+    if step is None:
+        path = gravest_incident(path_of(target, runs_dir))
+    else:
+        path = incident_or_run_of(target, runs_dir)
+    asked = locate_failure.target(path, step)
+    needs_torch("locate needs PyTorch to run the step again")
+    recorded = asked.bundle.finding if asked.bundle is not None else Finding(None, NOT_SEARCHED)
+    with ending_in_order():
+        found = locate_failure.find_again(asked, wait_s=wait_s)
+    if asked.bundle is not None:
+        failing_step.keep_better(asked.bundle, found.finding)
+        if found.look is not None:
+            keep_look(path, found.look)
+    return Location(path, asked.step, recorded, found, asked.broke, asked.bundle is not None)

@@ -1,0 +1,135 @@
+"""``steadytrain.analyze``: the detectors on the logs of any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import SEVERITIES, Severity
+from steadytrain.detectors import SYMPTOM_PAGES
+from steadytrain.grouping import Judgement, judge
+from steadytrain.grouping.catalog import detectors
+from steadytrain.logs import Columns, Log, Tell, find_logs
+
+SCHEMA = "steadytrain.symptoms/1"
+
+
+class NothingReadError(UsageError):
+    """No log could be read; ``lines`` say why, one for each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(lines[-1])
+        self.lines = tuple(lines)
+
+
+@dataclass(frozen=True)
+class AnalyzedRun:
+    """One run of a log: its steps (``log.window``) and what was seen in them."""
+
+    log: Log
+    judgement: Judgement
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of ``runs`` in the ``steadytrain.symptoms/1`` document."""
+        log, steps, summaries = self.log, self.log.window.steps, summaries_of_symptoms()
+        seen = self.judgement.to_json()
+        return {
+            "run": log.name,
+            "path": str(log.source),
+            "kind": log.kind,
+            "steps": len(steps),
+            "first_step": int(steps[0]) if len(steps) else None,
+            "last_step": int(steps[-1]) if len(steps) else None,
+            "health": seen.pop("health"),
+            "why": seen.pop("why"),
+            "notes": list(log.notes),
+            **seen,
+            "symptoms": [
+                {**symptom.to_json(), "explanation": summaries.get(symptom.name, "")}
+                for symptom in self.judgement.symptoms
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What ``analyze`` came to: ``runs`` in the order of the logs, ``unreadable`` a line for each that was not read."""
+
+    runs: tuple[AnalyzedRun, ...]
+    unreadable: tuple[str, ...] = ()
+
+    def reaches(self, severity: Severity) -> bool:
+        """Whether a symptom of this severity, or a graver one, was seen in any run."""
+        grave = SEVERITIES[SEVERITIES.index(severity) :]
+        return any(symptom.severity in grave for run in self.runs for symptom in run.judgement.symptoms)
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``steadytrain.symptoms/1`` document."""
+        return {
+            "schema": SCHEMA,
+            "runs": [run.to_json() for run in self.runs],
+            "unreadable": list(self.unreadable),
+        }
+
+
+def analyze(
+    *logs: str | Path,
+    loss: str | None = None,
+    step: str | None = None,
+    gradient_norm: str | None = None,
+    learning_rate: str | None = None,
+    tell: Tell | None = None,
+) -> Analysis:
+    """Run the detectors on logs of any training. Needs no PyTorch.
+
+    Args:
+        logs: files or folders: ``trainer_state.json``, JSON Lines, CSV, printed text, TensorBoard, Weights & Biases,
+            MLflow, Lightning, a steadytrain run (``docs/analyze.md``).
+        loss: column of the training loss (nats, or whatever the log has), where it is not guessed right.
+        step: column of the optimizer step.
+        gradient_norm: column of the global L2 norm of the gradients.
+        learning_rate: column of the learning rate.
+        tell: is called with a file, the bytes read so far and its size, for a progress bar.
+
+    Returns:
+        One entry a run. ``run.log.window`` holds the signals, float64 of shape ``(steps,)`` each; ``run.judgement`` the
+        symptoms, the stories they belong to and the health.
+
+    Raises:
+        UsageError: nothing could be read, or a column that was named is not there.
+
+    Example:
+        >>> analysis = steadytrain.analyze("losses.csv")
+        >>> [(run.log.name, run.judgement.health) for run in analysis.runs]
+        [('losses', 'sick')]
+        >>> analysis.runs[0].judgement.symptoms[0].name
+        'nonfinite-loss'
+    """
+    if not logs:
+        raise UsageError("analyze: name at least one log, a file or a folder")
+    columns = Columns(loss=loss, step=step, gradient_norm=gradient_norm, learning_rate=learning_rate)
+    found: list[Log] = []
+    unreadable: list[str] = []
+    for path in map(Path, logs):
+        try:
+            read = find_logs(path, columns, tell=tell or _tell_nobody)
+        except UsageError as error:
+            unreadable.append(str(error))
+            continue
+        found += read.logs
+        unreadable += read.skipped
+    if not found:
+        raise NothingReadError(unreadable)
+    looking = detectors()
+    return Analysis(tuple(AnalyzedRun(log, judge(log.window, looking)) for log in found), tuple(unreadable))
+
+
+def _tell_nobody(path: Path, done: int, size: int) -> None: ...
+
+
+def summaries_of_symptoms() -> dict[str, str]:
+    """The first line of each symptom's explanation, by name."""
+    return {page.name: page.summary for page in SYMPTOM_PAGES.all()}

@@ -1,0 +1,166 @@
+"""``steadytrain.replay``: recorded steps again in a new process, compared to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from steadytrain.api.targets import Target, needs_torch, recorded_source
+from steadytrain.core.errors import UsageError
+from steadytrain.core.signatures import chosen, takes_options
+from steadytrain.replay import launcher, verdict
+from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.moved_files import NOT_MOVED, Moved
+from steadytrain.storage.redaction import REDACTED
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TIMES_MAX = 1000
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """How to replay.
+
+    Args:
+        first: first step; by default the one after the last snapshot.
+        until: last step; by default that of the incident.
+        times: how often to replay.
+        once: no further replays to find out why a step differs.
+        step_fn: ``MODULE:NAME`` of what gives the loss, ``f(model, batch)``; without the script.
+        build: ``MODULE:NAME``, with ``step_fn``: gives ``(model, optimizer)``, or a third: ``update()``.
+        moved: ``OLD=NEW``: take the files under OLD from the folder NEW; ``-`` for none.
+        lead_s: the script makes the steps before the first itself where they take no more than this, in seconds.
+        runs_dir: folder of run folders.
+        wait_s: longest time that each launched script may take, in seconds.
+
+    Raises:
+        UsageError: one of them is out of its bounds; the text names the option of ``steadytrain replay``.
+    """
+
+    first: int | None = None
+    until: int | None = None
+    times: int = 1
+    once: bool = False
+    step_fn: str | None = None
+    build: str | None = None
+    moved: str = NOT_MOVED
+    lead_s: float = 120.0
+    runs_dir: str | Path = RUNS_DIR_DEFAULT
+    wait_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        if self.wait_s <= 0:
+            raise UsageError(f"--wait-s {self.wait_s}: must be more than 0")
+        if not self.lead_s >= 0:
+            raise UsageError(f"--lead-s {self.lead_s}: must not be negative")
+        if not 1 <= self.times <= TIMES_MAX:
+            raise UsageError(f"--times {self.times}: between 1 and {TIMES_MAX}")
+        for option, step in (("--from", self.first), ("--until", self.until)):
+            if step is not None and step < 1:
+                raise UsageError(f"{option} {step}: steps count from 1")
+        if (self.step_fn is None) != (self.build is None):
+            raise UsageError("--step-fn and --build go together: the one gives the loss, the other model and optimizer")
+        for option, name in (("--step-fn", self.step_fn), ("--build", self.build)):
+            if name is not None and not all(name.partition(":")):
+                raise UsageError(f"{option} {name}: MODULE:NAME is wanted")
+
+    @property
+    def loop(self) -> tuple[str, str] | None:
+        """What stands for the script, None where the recorded command is launched."""
+        return None if self.step_fn is None or self.build is None else (self.step_fn, self.build)
+
+
+class ReplayOptionsGiven(TypedDict, total=False):
+    """The fields of :class:`ReplayOptions` as keywords; those left out have their default."""
+
+    first: int | None
+    until: int | None
+    times: int
+    once: bool
+    step_fn: str | None
+    build: str | None
+    moved: str
+    lead_s: float
+    runs_dir: str | Path
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What replays of recorded steps gave."""
+
+    source: Path
+    replays: tuple[verdict.Replayed, ...]
+    judgement: verdict.Judgement
+    looked_for_symptom: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether every replayed step was the same to the last bit, in each replay."""
+        return all(replay.exact for replay in self.replays)
+
+    @property
+    def symptom(self) -> bool | None:
+        """Whether the symptom came again in any replay; None where that cannot be told, or there is none."""
+        symptom: bool | None = self.to_json()["symptom"]
+        return symptom
+
+    @property
+    def status(self) -> int:
+        """The exit status of ``steadytrain replay``, as ``git bisect run`` wants it."""
+        return verdict.status(self.replays, looked_for=self.looked_for_symptom)
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``steadytrain.replay/1`` document."""
+        return verdict.document(str(self.source), self.replays, self.judgement, looked_for=self.looked_for_symptom)
+
+
+@takes_options(ReplayOptions)
+def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> ReplayResult:
+    """Launch the recorded command again, do the recorded steps over, and compare them to the last bit.
+
+    What the script writes goes to a temporary folder; the files of the user stay as they are.
+
+    Args:
+        target: a bundle or a run (its gravest incident; one without any as far as its tape reaches); None: the newest.
+        options: the fields of :class:`steadytrain.api.replays.ReplayOptions`:
+
+    Raises:
+        UsageError: there is no such run, nothing of it can be replayed, or an option is out of its bounds.
+        CannotReplayError: the launched script did not come to the step.
+
+    Example:
+        >>> result = steadytrain.replay("runs/stopped")
+        >>> result.exact, result.symptom
+        (True, True)
+        >>> result.replays[0].until_step
+        4
+    """
+    return replay_with(target, chosen(ReplayOptions, options, "replay"))
+
+
+def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda line: None) -> ReplayResult:
+    """As :func:`replay`, with the options as one value; ``tell`` gets what is to be known before the script is run."""
+    moved = Moved.parse(options.moved)
+    source = recorded_source(target, options.runs_dir)
+    needs_torch("replay needs PyTorch to run the steps again")
+    plan = launcher.plan(
+        source,
+        first=options.first,
+        until=options.until,
+        moved=moved,
+        wait_s=options.wait_s,
+        lead_s=options.lead_s,
+        loop=options.loop,
+    )
+    if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
+        tell(f"note: a secret among the arguments was not kept; the script gets {REDACTED}")
+    with ending_in_order():
+        replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
+    return ReplayResult(source, tuple(replays), judgement, plan.looked_for)

@@ -1,0 +1,54 @@
+"""What a command or function works on: a run or an incident, by its path, its name, or as the run itself."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.bundle import is_bundle
+from steadytrain.storage.run_folder import Run
+from steadytrain.storage.run_search import find, gravest_incident, incident_or_run
+from steadytrain.storage.tape_files import find_recording
+
+Target = str | Path | Run | None
+"""A run folder, an incident bundle, the name of a run, an opened run; None: the newest run."""
+
+
+def path_of(target: Target, runs_dir: str | Path) -> Path:
+    """The run folder or bundle that is meant.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if isinstance(target, Run):
+        return target.path
+    return find(str(target) if target else None, Path(runs_dir))
+
+
+def incident_or_run_of(target: Target, runs_dir: str | Path) -> Path:
+    """The bundle (of a run its gravest incident), or the run itself where it has none.
+
+    Raises:
+        UsageError: there is no such run or incident.
+    """
+    return incident_or_run(path_of(target, runs_dir))
+
+
+def recorded_source(target: Target, runs_dir: str | Path) -> Path:
+    """The bundle, or a run that has none but a tape.
+
+    Raises:
+        UsageError: there is no such run or incident, or a run with neither.
+    """
+    path = incident_or_run_of(target, runs_dir)
+    return path if is_bundle(path) or find_recording(path).chunks else gravest_incident(path)
+
+
+def needs_torch(what: str) -> None:
+    """
+    Raises:
+        UsageError: PyTorch is not installed here; ``what`` needs it.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"{what}; `steadytrain show` works without it")

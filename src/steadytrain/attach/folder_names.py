@@ -1,0 +1,55 @@
+"""The folder of a run: its name, made at the start so that two runs never share one, and given back when empty."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+
+_made: dict[Path, tuple[Path, ...]] = {}
+"""Folders that this process has made for the name of a run, each run's own first."""
+
+
+def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
+    """A folder of that name that no other run has, made here; a torchrun worker shares the one of its launcher."""
+    if runs_dir.exists() and not runs_dir.is_dir():
+        raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
+    if "LOCAL_RANK" in os.environ:
+        return runs_dir / name
+    is_new = not runs_dir.exists()
+    for number in itertools.count(1):
+        path = runs_dir / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)  # only one of two that begin at the same time makes it
+        except FileExistsError:
+            if named:
+                raise UsageError(f"{path}: this run exists already; give another --name") from None
+        except OSError:
+            break  # nothing can be written here: that is told when there is something to write
+        else:
+            _made[path] = (path, runs_dir) if is_new else (path,)
+            break
+    return path
+
+
+def give_back(run_dir: Path) -> None:
+    """Where nothing was recorded the folder that was made for its name is taken away; one with anything in it stays."""
+    made = _made.pop(run_dir, ())
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
+
+
+def start_stamp() -> str:
+    """Time of the start; torchrun's workers take their launcher's, so that they agree on the name."""
+    started = time.time()
+    if "LOCAL_RANK" in os.environ:
+        try:
+            started = os.stat(f"/proc/{os.getppid()}").st_ctime
+        except OSError:
+            started = time.time() // 60 * 60
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(started))

@@ -1,0 +1,280 @@
+"""``steadytrain.watch``: a watch that is begun from inside a script or a notebook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.attach.folder_names import give_back
+from steadytrain.attach.messages import tell
+from steadytrain.attach.options import Options, OptionsGiven
+from steadytrain.attach.process_watch import Attached, attach, attached, finish, tell_unwatched
+from steadytrain.attach.watched_run import begin_run
+from steadytrain.core.errors import UsageError
+from steadytrain.core.notebook import as_html
+from steadytrain.core.signatures import chosen, takes_options
+from steadytrain.storage.redaction import redact_tree
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
+    from steadytrain.capture.hooks.manual_updates import Gradients, Updates
+    from steadytrain.capture.step.step_batches import StepBatches
+    from steadytrain.capture.step.watcher import Watcher
+
+StepFunction = Callable[..., "torch.Tensor"]
+
+
+@takes_options(Options)
+def watch(
+    model: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    step_fn: StepFunction | None = None,
+    **options: Unpack[OptionsGiven],
+) -> Watch:
+    """Watch the training in this process from here on.
+
+    Where a watch is open already it is shared: this call changes nothing about it. Under ``steadytrain run`` the
+    options of the command hold; one line reports what the script asked for instead. Where this torch cannot be watched
+    (``steadytrain doctor``), one line says so, and the watch does nothing.
+
+    Args:
+        model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it the model is
+            found behind the optimizers, as ``steadytrain run`` does it.
+        optimizer: the one that updates it. All that are made or stepped later are seen as well. A loop without any
+            calls :meth:`Watch.update`.
+        step_fn: the function ``step_fn(model, batch) -> loss`` that a loop calls which cannot be launched again; its
+            batches are recorded, so that ``steadytrain replay --step-fn --build`` can do its steps.
+        options: the fields of :class:`steadytrain.attach.Options`:
+
+    Raises:
+        UsageError: an argument is of the wrong kind, or this script has a watch open with other options.
+
+    Example:
+        >>> with steadytrain.watch(model, optimizer, name="first", level="light") as watch:
+        ...     model(batch).square().mean().backward()
+        ...     optimizer.step()
+        >>> watch.steps
+        {'main': 1}
+    """
+    import torch
+
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    asked = chosen(Options, options, "watch")
+    from steadytrain.capture.step import watcher as watchers
+    from steadytrain.capture.step.step_batches import StepBatches
+
+    step_batches = None if step_fn is None else StepBatches(step_fn)
+    own = attached()
+    borrowed = own.watcher if own is not None else watchers.launched
+    if borrowed is not None:
+        held = borrowed.step_batches
+        if own is not None:
+            other_step = step_batches is not None and held is not None and not held.is_of(step_batches)
+            _agree(own, asked, tuple(options), other_step=other_step)
+        borrowed.step_batches = held or step_batches
+        return Watch(borrowed, borrowed=True, model=model)
+    return _begun(model, optimizer, asked, step_batches)
+
+
+def _begun(
+    model: torch.nn.Module | None,
+    optimizer: torch.optim.Optimizer | None,
+    asked: Options,
+    step_batches: StepBatches | None,
+) -> Watch:
+    """A watch of its own; one that does nothing where this torch cannot be watched."""
+    script = sys.argv[0] or "python"
+    run = begin_run(script, Path(script).stem or "run", [*sys.argv], asked, is_module=False)
+    try:
+        watcher = attach(run, by_command=False).watcher
+    except UsageError:
+        raise
+    except Exception as error:
+        tell_unwatched(error)
+        give_back(Path(run.run_dir))
+        return _Unwatched(Path(run.run_dir))
+    watcher.step_batches = step_batches
+    if model is not None:
+        watcher.watch_model(model, optimizer)
+    elif optimizer is not None:
+        watcher.optimizer_made(optimizer)
+    return Watch(watcher, borrowed=False, model=model)
+
+
+def _agree(own: Attached, asked: Options, given: tuple[str, ...], *, other_step: bool) -> None:
+    """The open watch keeps its options, whatever another call asks for.
+
+    Raises:
+        UsageError: what was given differs from what the open watch has, which this script itself began.
+    """
+    pairs = asked.differing(own.run.options, given)
+    wanted = [f"{name} {here!r}" for name, (here, _) in pairs.items()] + ["another step_fn"] * other_step
+    kept = [f"{name} {there!r}" for name, (_, there) in pairs.items()] + ["its own"] * other_step
+    if not wanted:
+        return
+    difference = f"watch: asked for {', '.join(wanted)}, but the open watch has {', '.join(kept)}"
+    if not own.by_command:
+        raise UsageError(f"{difference}; close that watch first, or ask for the same")
+    if not own.told_options:
+        own.told_options = True
+        tell(f"note: {difference} from `steadytrain run`, which is kept")
+
+
+class Watch:
+    """A watch in this process: a context manager, or to be closed by hand. Closing takes every hook out.
+
+    Example:
+        >>> watch = steadytrain.watch(model, optimizer, name="second")
+        >>> watch
+        <Watch of 'second': policy stop, steps none yet, symptoms none, state open>
+        >>> watch.close()
+    """
+
+    def __init__(self, watcher: Watcher, *, borrowed: bool, model: torch.nn.Module | None = None) -> None:
+        self._watcher = watcher
+        self._borrowed = borrowed
+        self._model = model
+        self._updates: Updates | None = None
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Watch of {self.run_dir.name!r}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Watch of {self.run_dir.name}", {**self._facts(), "folder": self.run_dir})
+
+    def _facts(self) -> dict[str, str]:
+        own, symptoms = attached(), self._watcher.recorder.symptoms
+        steps = ", ".join(f"{name} {step:,}" for name, step in self.steps.items())
+        return {
+            "policy": self._watcher.settings.policy,
+            "steps": steps or "none yet",
+            "symptoms": ", ".join(dict.fromkeys(name for name, *_ in symptoms)) or "none",
+            "state": "open" if own is not None and own.watcher is self._watcher else "closed",
+        }
+
+    @property
+    def run_dir(self) -> Path:
+        """The run folder; it exists from the first step on."""
+        return self._watcher.settings.run_dir
+
+    @property
+    def memory_bytes(self) -> int:
+        """What steadytrain holds in memory: recorded batches and the history of steps."""
+        return self._watcher.memory_bytes
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Steps so far, by the name of their stream: one for each optimizer, or for several that step together."""
+        return {stream.name: stream.step for stream in self._watcher.streams}
+
+    def set_fact(self, name: str, value: object) -> None:
+        """Put one more fact into the run: plain JSON values. What looks like a secret is taken out."""
+        self._watcher.set_fact(name, redact_tree(value))
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Tell of losses and scores of an evaluation after the last step, by name: detectors compare with them."""
+        self._watcher.evaluated(metrics)
+
+    def update(
+        self,
+        *,
+        learning_rate: float | None = None,
+        loss: torch.Tensor | None = None,
+        gradients: Gradients | None = None,
+    ) -> AbstractContextManager[None]:
+        """Where no ``torch.optim`` optimizer steps: ``with watch.update():`` around the loop's own update.
+
+        The gate stands before the block, as before an optimizer's step; after the block the step is recorded.
+
+        Args:
+            learning_rate: recorded with the step.
+            loss: needed where no ``backward`` is called on it (``torch.autograd.grad``).
+            gradients: where they do not lie in ``parameter.grad``: by name, or one for each of ``model.parameters()``.
+
+        Raises:
+            RunStopped: at the block's begin: the loss or a gradient is not finite.
+            UsageError: the watch was begun without a model, or gradients that are not the model's.
+        """
+        if self._model is None:
+            raise UsageError("update: this watch knows no model; begin it with steadytrain.watch(model)")
+        if self._updates is None:
+            from steadytrain.capture.hooks.manual_updates import Updates
+
+            self._updates = Updates(self._watcher, self._model)
+        return self._updates.update(learning_rate, loss, gradients)
+
+    def close(self) -> None:
+        """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end.
+
+        Raises:
+            RunStopped: an update was refused and the loop ended before that could be raised in it.
+        """
+        if not self._borrowed:
+            raised_before = self._watcher.stopped
+            finish(self._watcher, "finished", None)
+            if self._watcher.stopped is not None and raised_before is None:
+                raise self._watcher.stopped
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        if self._borrowed:
+            return
+        if error is not None:
+            self._watcher.script_failed(error)
+        finish(self._watcher, "finished" if kind is None else "failed", None)
+        if self._watcher.stopped is not None and error is not self._watcher.stopped:
+            raise self._watcher.stopped
+
+
+class _Unwatched(Watch):
+    """Stands for a watch that could not begin: the script goes on as if it had not asked for one."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    def _facts(self) -> dict[str, str]:
+        return {"state": "could not begin"}
+
+    @property
+    def run_dir(self) -> Path:
+        return self._run_dir
+
+    @property
+    def memory_bytes(self) -> int:
+        return 0
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return {}
+
+    def set_fact(self, name: str, value: object) -> None:
+        pass
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def update(self, **_: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def close(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        pass

@@ -1,0 +1,88 @@
+"""A script under ``steadytrain run``, and the processes that it starts. It decides itself when torch is imported."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steadytrain.attach.folder_names import give_back
+from steadytrain.attach.messages import tell
+from steadytrain.attach.options import Options
+from steadytrain.attach.process_watch import attach, attached, finish, tell_unwatched
+from steadytrain.attach.watched_run import WatchedRun, begin_run
+from steadytrain.capture.hooks.import_hook import after_import
+from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.redaction import redact_arguments
+from steadytrain.storage.run_folder import open_run
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.watcher import Watcher
+
+_START_FOLDER = Path(__file__).parent / "start"
+"""Its ``sitecustomize`` arms the processes that a watched script starts."""
+
+
+def run_target(target: Target, options: Options, *, guest: Callable[[Watcher], None] | None = None) -> int:
+    """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused.
+
+    ``guest`` is called with the watcher once that stands, and may let something follow the steps beside it.
+    """
+    run = begin_run(target.name, target.stem, target.command, options, is_module=target.is_module)
+    arm_children(run.to_json(), _START_FOLDER)
+    tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
+    after_import("torch", lambda: _arm(run, guest))
+    return execute(target, lambda how, status, error: _finish_run(Path(run.run_dir), how, status, error))
+
+
+def arm_child() -> None:
+    """Attach to a process that a watched script started. Called by the start hook once torch is imported."""
+    run = WatchedRun.from_json(json.loads(os.environ[ATTACH_VARIABLE]))
+    if run.pid == os.getpid():
+        return  # the watched script itself: armed by run_target
+    _arm(run)
+    own = attached()
+    if own is not None:
+        # A multiprocessing child leaves through os._exit: atexit never runs there, its own finalizers do.
+        multiprocessing.util.Finalize(None, lambda: own.watcher.close(ended="finished"), exitpriority=10)
+
+
+def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> None:
+    try:
+        watcher = attach(run, by_command=True).watcher
+        if guest is not None:
+            guest(watcher)
+    except Exception as error:
+        tell_unwatched(error)
+
+
+def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseException | None) -> int | None:
+    """The script is over: settle what is open, say what was seen, and choose the exit status."""
+    from steadytrain.detection.summary import summary
+
+    own = attached()
+    watcher = own.watcher if own is not None else None
+    if watcher is not None:
+        if error is not None:
+            watcher.script_failed(error)
+        if how != "finished":
+            watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
+        finish(watcher, how, status)
+    stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
+    for line in summary(watcher, run_dir):
+        tell(line)
+    give_back(run_dir)
+    return 70 if stopped else None
+
+
+def _stopped_elsewhere(run_dir: Path) -> bool:
+    """Whether a process that the script started refused an update."""
+    try:
+        run = open_run(run_dir)
+        return run.ended == "stopped" or any(open_run(rank).ended == "stopped" for rank in run.ranks)
+    except UsageError:
+        return False

@@ -1,0 +1,107 @@
+"""The watcher of this process: put together with its detectors and its investigator, and ended."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steadytrain.attach.folder_names import give_back
+from steadytrain.attach.messages import tell
+from steadytrain.capture.hooks.import_hook import forget_imports
+from steadytrain.core.torch_private import require
+
+if TYPE_CHECKING:
+    from steadytrain.attach.watched_run import WatchedRun
+    from steadytrain.capture.step.watcher import Watcher
+
+
+@dataclass
+class Attached:
+    """``by_command``: ``steadytrain run`` began it, here or in the process that started this one."""
+
+    watcher: Watcher
+    run: WatchedRun
+    by_command: bool
+    told_options: bool = False
+
+
+_attached: Attached | None = None
+
+
+def attached() -> Attached | None:
+    """The watcher of this process with its run, None while nothing is watched."""
+    return _attached
+
+
+def attach(run: WatchedRun, *, by_command: bool) -> Attached:
+    """Watch what trains in this process from here on.
+
+    Where that fails, :func:`tell_unwatched` takes out what was put in until then.
+    """
+    global _attached
+    require()
+    from steadytrain.capture.step.watcher import Watcher
+    from steadytrain.detection.run_recorder import recording
+    from steadytrain.exporters.run_exports import Exports
+    from steadytrain.grouping.catalog import broken, detectors
+    from steadytrain.tracing.investigator import StepInvestigator
+
+    watcher = Watcher(
+        run.settings(),
+        tell=tell,
+        record=recording(detectors(), Exports(run.options.to, tell=tell)),
+        investigator=StepInvestigator(),
+    )
+    _attached = Attached(watcher, run, by_command)
+    for plug_in in broken():
+        tell(f"warning: the detector plug-in {plug_in.entry_point} is left out: {plug_in.why}")
+    atexit.register(_finish_at_exit, watcher)
+    _forget_in_children(watcher)
+    return _attached
+
+
+def tell_unwatched(error: Exception) -> None:
+    """Arming is all or nothing: what was put in before ``error`` came is taken out, and one line says why."""
+    tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
+    if _attached is not None:
+        try:
+            finish(_attached.watcher, "failed", None)
+        except Exception as another:
+            tell(f"warning: what was attached stays ({type(another).__name__}: {another})")
+
+
+def finish(watcher: Watcher, how: str, status: int | None) -> None:
+    """End the watch: every hook is taken out, and the run folder is closed."""
+    global _attached
+    if _attached is not None and _attached.watcher is watcher:
+        _attached = None
+    forget_imports()
+    watcher.close(ended=how, exit_status=status)
+    if watcher.settings.description.get("pid") == os.getpid():
+        give_back(watcher.settings.run_dir)  # else it is that of the process that began the run
+    atexit.unregister(_finish_at_exit)
+
+
+def _finish_at_exit(watcher: Watcher) -> None:
+    """The process ends with its watch still open: a worker of a launcher, or a script that never closed it."""
+    # Python has just shown what ended the script. In a session typed by hand that may be anything, long ago.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    if error is not None:
+        watcher.script_failed(error)
+    finish(watcher, "finished" if error is None else "failed", None)
+
+
+def _forget_in_children(watcher: Watcher) -> None:
+    """A forked child does not train for us. What is registered stays for ever and must not keep the watcher."""
+    reference = weakref.ref(watcher)
+
+    def forget() -> None:
+        kept = reference()
+        if kept is not None:
+            kept.forget()
+
+    os.register_at_fork(after_in_child=forget)

@@ -1,0 +1,66 @@
+"""What ends a training whose update was refused: the end of the process in a script, one clean line in a notebook."""
+
+from __future__ import annotations
+
+import sys
+
+STOPPED_STATUS = 70
+
+
+class RunStopped(BaseException):
+    """An update was refused because its loss or gradients are not finite; weights and optimizer state stay.
+
+    No ``Exception``, so that ``except Exception`` in a training loop does not swallow it; ``finally`` still runs. In a
+    script it is a ``SystemExit`` too and ends the process with status 70. In a notebook or an IPython prompt, which
+    answers each ``SystemExit`` with advice on how to exit, it ends the cell and prints as its message.
+
+    Args:
+        message: what was refused, in which step, and why, in one line.
+
+    Example:
+        >>> try:
+        ...     with steadytrain.watch(model, optimizer, name="caught"):
+        ...         model(batch / 0).mean().backward()
+        ...         optimizer.step()
+        ... except steadytrain.RunStopped as stopped:
+        ...     print(stopped.message)
+        steadytrain refused the update of step 1: ...
+    """
+
+    message: str
+
+    def __new__(cls, message: str) -> RunStopped:
+        kind = (_CellStopped if _in_notebook() else _ScriptStopped) if cls is RunStopped else cls
+        return super().__new__(kind, message)
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[type[RunStopped], tuple[str]]:
+        return RunStopped, (self.message,)
+
+
+class _ScriptStopped(RunStopped, SystemExit):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = STOPPED_STATUS
+
+
+class _CellStopped(RunStopped):
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback."""
+        return [f"RunStopped: {self.message}"]
+
+
+for _kind in (_ScriptStopped, _CellStopped):
+    _kind.__name__ = _kind.__qualname__ = RunStopped.__name__
+
+
+def _in_notebook() -> bool:
+    """Whether code is typed into IPython (a notebook's kernel, a prompt); not a script that it runs, which may exit."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return shell is not None and shell() is not None and not hasattr(sys.modules.get("__main__"), "__file__")
