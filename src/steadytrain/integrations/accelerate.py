@@ -14,22 +14,26 @@ taken from the accelerator, and its settings go into the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadytrain import attach
 from steadytrain.core.errors import UsageError
+from steadytrain.core.signatures import takes_options
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from typing_extensions import Unpack
 
     from steadytrain.attach import Watch
+    from steadytrain.attach.options import OptionsGiven
 
 
-def watch(accelerator: Accelerator, **options: Any) -> Watch:
+@takes_options(attach.Options)
+def watch(accelerator: Accelerator, **options: Unpack[OptionsGiven]) -> Watch:
     """Watch the training of what ``accelerator`` has prepared.
 
     Args:
-        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+        options: the fields of :class:`steadytrain.attach.Options`:
 
     Raises:
         UsageError: nothing is prepared yet, or an option is of the wrong kind.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from steadytrain.attach import Watch
+    from steadytrain.attach.options import OptionsGiven
 
 EVALUATIONS_MAX = 200
 METRICS_MAX = 64
@@ -34,10 +35,10 @@ class Fit:
         UsageError: an option is of the wrong kind.
     """
 
-    def __init__(self, trainer: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, trainer: str, options: OptionsGiven) -> None:
         Options(**options)
         self._trainer = trainer
-        self._options = dict(options)
+        self._options = options
         self._watch: Watch | None = None
         self._before: dict[str, int] = {}
         self._fact: dict[str, Any] = {}

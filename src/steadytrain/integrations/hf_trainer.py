@@ -20,10 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import Trainer, TrainerCallback
 
+from steadytrain.attach import Options
+from steadytrain.core.signatures import takes_options
 from steadytrain.integrations.fits import Fit
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from steadytrain.attach import Watch
+    from steadytrain.attach.options import OptionsGiven
 
 FILTER_NOTE = (
     "logging_nan_inf_filter is on: the Trainer's own log shows an earlier mean in place of a loss that is NaN or Inf; "
@@ -35,13 +40,14 @@ class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Watch each training from ``on_train_begin`` to its end, also where it ends by an exception.
 
     Args:
-        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+        options: as for :func:`steadytrain.watch`, the fields of :class:`steadytrain.attach.Options`.
 
     Raises:
         UsageError: an option is of the wrong kind.
     """
 
-    def __init__(self, **options: Any) -> None:
+    @takes_options(Options)
+    def __init__(self, **options: Unpack[OptionsGiven]) -> None:
         self._fit = Fit("transformers.Trainer", options)
 
     @property

@@ -19,10 +19,15 @@ try:
 except ImportError:  # the package's older name
     from pytorch_lightning import Callback
 
+from steadytrain.attach import Options
+from steadytrain.core.signatures import takes_options
 from steadytrain.integrations.fits import Fit
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from steadytrain.attach import Watch
+    from steadytrain.attach.options import OptionsGiven
 
 SETTINGS = (
     *("max_epochs", "max_steps", "precision", "accumulate_grad_batches", "gradient_clip_val"),
@@ -35,13 +40,14 @@ class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
     """Watch each fit from ``on_fit_start`` to ``teardown`` or ``on_exception``.
 
     Args:
-        options: as for :func:`steadytrain.watch`: ``policy``, ``level``, ``runs_dir``, ``name``, ``state_mb``, ``to``.
+        options: as for :func:`steadytrain.watch`, the fields of :class:`steadytrain.attach.Options`.
 
     Raises:
         UsageError: an option is of the wrong kind.
     """
 
-    def __init__(self, **options: Any) -> None:
+    @takes_options(Options)
+    def __init__(self, **options: Unpack[OptionsGiven]) -> None:
         super().__init__()
         self._fit = Fit("lightning.Trainer", options)
 
