@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,10 +39,9 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
-    ended = run_script(folder, SCRIPT)
+    ended = run_script(folder, SCRIPT, "--name", "stopped")
     assert ended.status == 70, ended.err
     (folder / "losses.csv").write_text(LOSSES, encoding="utf-8")
-    shutil.move(folder / "runs" / "run", folder / "runs" / "stopped")
     return folder
 
 

@@ -223,13 +223,13 @@ def test_an_interrupt_ends_it_without_a_traceback(tmp_path: Path) -> None:
     path.write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(1_000_000)))
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from steadytrain.cli import analyze\n"
+        "from steadytrain.api import log_analysis\n"
         "from steadytrain.cli.main import entry\n"
-        "read = analyze._read\n"
-        "def interrupted(*arguments):\n"
-        "    signal.setitimer(signal.ITIMER_REAL, 0.05); return read(*arguments)\n"
+        "read = log_analysis.find_logs\n"
+        "def interrupted(*arguments, **more):\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.05); return read(*arguments, **more)\n"
         "signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))\n"
-        "analyze._read = interrupted\n"
+        "log_analysis.find_logs = interrupted\n"
         f"sys.argv = ['steadytrain', 'analyze', {str(path)!r}]\n"
         "entry()"
     )

@@ -104,7 +104,7 @@ def analyze(
     Example:
         >>> analysis = steadytrain.analyze("losses.csv")
         >>> [(run.log.name, run.judgement.health) for run in analysis.runs]
-        [('losses', 'sick')]
+        [('losses.csv', 'sick')]
         >>> analysis.runs[0].judgement.symptoms[0].name
         'nonfinite-loss'
     """

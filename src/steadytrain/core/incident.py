@@ -193,7 +193,7 @@ class Incident:
 
     Example:
         >>> steadytrain.load_run("runs/stopped").open_incidents()[0]
-        <Incident at step 4 of 'stopped': nonfinite-loss, nonfinite-gradient; aten.log.default made nan>
+        <Incident at step 4 of 'stopped': nonfinite-loss, nonfinite-gradient; aten.log.default made inf>
     """
 
     run: str
