@@ -15,7 +15,9 @@ from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import name_parameters
 from steadytrain.capture.snapshots import buffer, snapshots
-from steadytrain.capture.snapshots.snapshots import FAILURES_MAX, Snapshots, horizon, thinned
+from steadytrain.capture.snapshots.snapshot_state import horizon
+from steadytrain.capture.snapshots.snapshot_thinning import thinned
+from steadytrain.capture.snapshots.snapshots import FAILURES_MAX, Snapshots
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.storage.tape_files import find_snapshots

@@ -21,7 +21,7 @@ from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.incident.freeze import named_state
 from steadytrain.capture.snapshots.digests import digest
-from steadytrain.capture.snapshots.tape import random_keys
+from steadytrain.capture.snapshots.random_parts import random_keys
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver

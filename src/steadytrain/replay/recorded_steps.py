@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from steadytrain.capture.snapshots.digests import digest
-from steadytrain.capture.snapshots.tape import random_from_parts
+from steadytrain.capture.snapshots.random_parts import random_from_parts
 from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.tape_files import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot

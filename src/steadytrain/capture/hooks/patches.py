@@ -45,65 +45,14 @@ from steadytrain.core.torch_private import (
 )
 
 _SKIPPED_BY_COMPILER = (
-    *("capture.settings", "capture.step.history", "capture.step.recording"),
-    *(
-        "core.torch_private",
-        "capture.hooks.patches",
-        "capture.step.watcher",
-        "capture.hooks.hooked_modules",
-        "capture.step.optimizer_streams",
-        "capture.step.gate",
-        "detection.run_recorder",
-        "detection.step_history",
-        "capture.step.input_recorder",
-        "capture.step.script_frames",
-        "capture.step.loss",
-        "capture.hooks.clipping",
-    ),
-    *(
-        "capture.tensors.activations",
-        "capture.tensors.measurement_schedule",
-        "capture.tensors.gradient_scaling",
-        "capture.step.data_wait",
-        "capture.tensors.precision",
-        "capture.machine",
-    ),
-    *(
-        "capture.tensors.statistics",
-        "capture.tensors.optimizer_state",
-        "capture.tensors.dense",
-        "capture.hooks.fail_open",
-        "capture.hooks.model_discovery",
-        "capture.step.ranks",
-        "capture.step.joint_optimizers",
-        "capture.hooks.manual_updates",
-        "detection.sink",
-    ),
-    *("detection.detector_schedule", "detection.table_history", "capture.step.own_time", "detection.earlier_run"),
-    *(
-        "capture.step.stopping",
-        "capture.incident.context",
-        "capture.step.stream_assignment",
-        "capture.incident.incident",
-        "detection.incidents",
-        "capture.incident.message",
-        "capture.step.step_batches",
-        "capture.step.dataset_numbers",
-    ),
-    *(
-        "capture.snapshots.loaded_states",
-        "capture.snapshots.state_fingerprints",
-        "capture.step.observers",
-        "capture.snapshots.rewind",
-        "capture.snapshots.tape",
-        "capture.snapshots.snapshots",
-        "capture.snapshots.buffer",
-        "capture.step.sample_indices",
-        "capture.snapshots.digests",
-        "capture.snapshots.safetensors_writer",
-        "capture.incident.freeze",
-    ),
+    *("capture.incident", "capture.machine", "capture.settings", "capture.snapshots", "capture.step"),
+    *("capture.hooks.clipping", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
+    *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.patches"),
+    *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
+    *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
+    *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),
 )
+"""All but what a graph may hold (``hooks.module_hooks``, ``tensors.in_graph``)."""
 
 MISSING: Any = object()
 """Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen, by ``fetch_ends`` to let it count."""
@@ -305,7 +254,7 @@ def keep_compiler_out() -> None:
     Once a process: the compiler's list only grows, and each entry makes it compile one long regular expression again.
     """
     with contextlib.suppress(MissingNameError):  # this may be called inside the script's own import of the compiler
-        for name in (*_SKIPPED_BY_COMPILER, "exporters", "integrations"):
+        for name in _SKIPPED_BY_COMPILER:
             SKIP_RULES(f"steadytrain.{name}")
 
 

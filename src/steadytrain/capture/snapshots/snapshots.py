@@ -7,8 +7,8 @@ There a copy that is not through is waited for a little, and else the snapshot i
 tensors are compared before it counts. Where the memory for a slot is not free, only what forward changes (buffers) is
 copied, and the thread writes the rest straight from the live tensors to the disk.
 
-How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Which ones stay: see
-:func:`thinned`.
+How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Not here: what a
+state is (``snapshot_state``) and which ones stay (``snapshot_thinning``).
 """
 
 from __future__ import annotations
@@ -21,34 +21,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from steadytrain.capture.incident.freeze import free_bytes, is_tensor, left_out, live_optimizer_tree, named_state
+from steadytrain.capture.incident.freeze import free_bytes
 from steadytrain.capture.snapshots.buffer import StateBuffer, size_bytes
-from steadytrain.capture.snapshots.safetensors_writer import GivenUp, can_be_written, write_tensors
+from steadytrain.capture.snapshots.safetensors_writer import GivenUp, write_tensors
+from steadytrain.capture.snapshots.snapshot_state import HORIZON_MIN, SnapshotJob, horizon, state_of
+from steadytrain.capture.snapshots.snapshot_thinning import SPARE, part_of, put_by, retire, thinned
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
-    MODEL_LEAD,
-    PART,
-    SNAPSHOT_FORMAT,
-    SNAPSHOT_VERSION,
     SNAPSHOTS_FOLDER,
     STATE_FILE,
     STATE_TENSORS,
-    Snapshot,
     find_chunks,
     find_snapshots,
     remove_snapshot,
     snapshot_name,
 )
-from steadytrain.storage.tree import encode
 
 EVERY_STEPS = 64
 COST_SHARE = 0.01
@@ -71,47 +65,12 @@ REST = 9.0
 REST_S_MIN, REST_S_MAX = 0.002, 0.5
 """A copy is written by pieces of 4 MB; after each the thread rests this many times as long as it has worked."""
 
-SPARE = f"spare{PART}"
-"""A file that was written before is written over: new pages cost twice the time (120 MB: 0.26 s against 0.12 s)."""
-
 FIRST_SHARE = 1 / 6
 """Of the budget of snapshots (an eighth of the whole): up to this size the first one stays for the life of the run."""
 
 FAILURES_MAX = 3
 STEP_TIMES = 16
 CLOSE_WAIT_S = 5.0
-HORIZON_MIN = 2000
-"""Steps to rewind at least, as with ``beta2 = 0.999``: a slow fault is known hundreds of steps after it began."""
-
-
-@dataclass
-class _Job:
-    """One snapshot that is being made. ``live`` names the tensors that are those of training still, not copies."""
-
-    step: int
-    folder: Path
-    document: dict[str, Any]
-    tensors: dict[str, Tensor]
-    live: dict[str, Tensor]
-    had_slot: bool
-    versions: list[tuple[Tensor, int]]
-    stalled_s: float = 0.0
-    given_up: bool = False
-    over: bool = False
-    """Whole, given up or failed."""
-
-    tidied: bool = False
-    """And its thread waits for the next one."""
-
-    hurried: bool = False
-    whole: bool = False
-    error: Exception | None = None
-    busy_s: float = 0.0
-
-    @property
-    def were_changed(self) -> bool:
-        """Whether training has written to one of the live tensors."""
-        return any(VERSION.of(tensor) != version for tensor, version in self.versions)
 
 
 class Snapshots:
@@ -147,7 +106,7 @@ class Snapshots:
         self._slot = StateBuffer()
         self._was_without_slot = False
         self._worked_s = 0.0
-        self._job: _Job | None = None
+        self._job: SnapshotJob | None = None
         self._folder: Path | None = None
         self._condition = threading.Condition()
         self._stopping = False
@@ -173,7 +132,7 @@ class Snapshots:
         started = time.perf_counter()
         self._last = stream.step
         self._horizon = horizon(stream.optimizers)
-        document, tensors, moving = _state(stream, scalers)
+        document, tensors, moving = state_of(stream, scalers)
         size = size_bytes(tensors.values())
         self._folder = folder / SNAPSHOTS_FOLDER
         why = self._obstacle(tensors, folder)
@@ -194,7 +153,9 @@ class Snapshots:
             else:
                 live[name] = tensor
         versions = [(tensor, VERSION.of(tensor)) for tensor in live.values()]
-        job = _Job(stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, had_slot, versions)
+        job = SnapshotJob(
+            stream.step, self._folder / snapshot_name(stream.step), document, tensors, live, had_slot, versions
+        )
         self.asked += 1
         job.stalled_s = time.perf_counter() - started
         self._stalled(job.stalled_s)
@@ -264,7 +225,7 @@ class Snapshots:
     def memory_bytes(self) -> int:
         return self._slot.memory_bytes
 
-    def _settle(self, job: _Job) -> None:
+    def _settle(self, job: SnapshotJob) -> None:
         self._job = None
         self.busy_s += job.busy_s
         if job.error is not None:
@@ -326,7 +287,7 @@ class Snapshots:
     def _work(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._stopping or self._waiting)
+                self._condition.wait_for(lambda: self._stopping or (self._job is not None and not self._job.over))
                 job = self._job
                 if job is None or job.over:
                     return
@@ -353,7 +314,7 @@ class Snapshots:
                 job.tensors, job.live, job.versions = {}, {}, []
                 self._condition.notify_all()
 
-    def _goes_on(self, job: _Job) -> bool:
+    def _goes_on(self, job: SnapshotJob) -> bool:
         """Whether to write the next piece; of a copy after a rest, unless somebody waits for it."""
         rest_s = 0.0 if job.live else min(REST * (time.thread_time() - self._worked_s), REST_S_MAX)
         if rest_s > REST_S_MIN:
@@ -361,11 +322,11 @@ class Snapshots:
             self._worked_s = time.thread_time()
         return not job.given_up
 
-    def _rest(self, job: _Job, seconds: float) -> None:
+    def _rest(self, job: SnapshotJob, seconds: float) -> None:
         with self._condition:
             self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, seconds)
 
-    def _copy(self, job: _Job) -> None:
+    def _copy(self, job: SnapshotJob) -> None:
         """The tensors that are live still, into the slot. From then on the update may change them.
 
         Raises:
@@ -379,12 +340,12 @@ class Snapshots:
             job.live = {}
             self._condition.notify_all()
 
-    def _tidy(self, job: _Job) -> None:
+    def _tidy(self, job: SnapshotJob) -> None:
         if job.error is not None:
-            shutil.rmtree(_part(job.folder), ignore_errors=True)
+            shutil.rmtree(part_of(job.folder), ignore_errors=True)
             return
         if not job.whole:
-            _put_by(_part(job.folder))
+            put_by(part_of(job.folder))
             if self._slot.may_take(job.live):
                 self._slot.make(job.live)
             return
@@ -393,16 +354,12 @@ class Snapshots:
         with self.files:
             self._thin()
 
-    @property
-    def _waiting(self) -> bool:
-        return self._job is not None and not self._job.over
-
-    def _write(self, job: _Job) -> None:
+    def _write(self, job: SnapshotJob) -> None:
         if job.live and self._slot.may_take(job.live):
             self._copy(job)
         if not job.live and size_bytes(job.tensors.values()) > COPIED_BYTES_MAX:
             self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has had its part
-        folder = _part(job.folder)
+        folder = part_of(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
         spare = folder.with_name(SPARE)
         if spare.is_dir():
@@ -438,111 +395,5 @@ class Snapshots:
         kept = always | thinned(others, horizon_steps=self._horizon, size_bytes_max=left)
         for shot in shots:
             if shot.step not in kept:
-                _retire(shot)
+                retire(shot)
         self.oldest = min(kept - always, default=min(kept))
-
-
-def _retire(shot: Snapshot) -> None:
-    """Remove a snapshot, but leave its file to be written over by the next one, unless a bundle shares it."""
-    if shot.tensors.stat().st_nlink > 1:
-        remove_snapshot(shot)
-        return
-    shot.document.unlink()
-    _put_by(shot.folder)
-
-
-def _put_by(folder: Path) -> None:
-    """No snapshot, or none any more: leave its file to be written over by the next one, where none is left yet."""
-    spare = folder.with_name(SPARE)
-    if spare.exists() or not folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        os.replace(folder, spare)
-
-
-def thinned(sizes: Mapping[int, int], *, horizon_steps: int, size_bytes_max: int) -> set[int]:
-    """Which snapshots stay, of those with these sizes by step: the two newest, and one for each doubling of age.
-
-    Of the ages ``[2^k, 2^(k+1))``, counted in the distance of the two newest, the oldest stays, so that there always is
-    one to grow into the next range. Of those at or beyond the horizon the newest stays. Where that is over the bound,
-    the oldest go.
-    """
-    steps = sorted(sizes, reverse=True)
-    kept = steps[:2]
-    if len(steps) > 2:
-        newest, unit = steps[0], max(1, steps[0] - steps[1])
-        oldest_of: dict[int, int] = {}
-        beyond = [step for step in steps[2:] if newest - step >= horizon_steps]
-        for step in steps[2:]:
-            if newest - step < horizon_steps:
-                oldest_of[((newest - step) // unit).bit_length()] = step
-        kept = [*kept, *oldest_of.values(), *beyond[:1]]
-    total = 0
-    within: set[int] = set()
-    for number, step in enumerate(sorted(kept, reverse=True)):
-        total += sizes[step]
-        if number and total > size_bytes_max:
-            break
-        within.add(step)
-    return within
-
-
-def horizon(optimizers: Sequence[torch.optim.Optimizer]) -> int:
-    """Steps over which the slowest second moment forgets, ``2 / (1 - beta2)``, or more."""
-    betas = [group["betas"][1] for one in optimizers for group in one.param_groups if _has_betas(group)]
-    slowest = max((float(beta) for beta in betas), default=0.0)
-    return max(HORIZON_MIN, math.ceil(2 / (1 - slowest))) if slowest < 1.0 else HORIZON_MIN
-
-
-def _has_betas(group: Mapping[str, Any]) -> bool:
-    betas = group.get("betas")
-    return isinstance(betas, (tuple, list)) and len(betas) > 1 and not isinstance(betas[1], Tensor)
-
-
-def _state(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
-    """The document, the live tensors by name, and the names of those that a forward may change."""
-    roots = list(stream.roots())
-    names = stream.model.names if stream.model else {}
-    tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names)
-    tensors: dict[str, Tensor] = {}
-    aliases: dict[str, str] = {}
-    seen: dict[Any, str] = {}
-    parameters = {id(parameter) for root in roots for parameter in root.parameters()}
-    moving = set()
-    unwritten = [*left_out(roots)]
-    model_tensors = {MODEL_LEAD + name: tensor for name, tensor in named_state(roots).items()}
-    for name, tensor in [*model_tensors.items(), *optimizer_tensors.items()]:
-        if not can_be_written(tensor):
-            unwritten.append(name)
-            continue
-        place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if _has_memory(tensor) else name
-        if place in seen and tensor.numel():
-            aliases[name] = seen[place]
-            continue
-        seen[place] = name
-        tensors[name] = tensor
-        if name not in optimizer_tensors and id(tensor) not in parameters:
-            moving.add(name)
-    scaler_tree, scaler_tensors = encode([scaler.state_dict() for scaler in scalers], is_tensor, prefix="scaler")
-    tensors.update(scaler_tensors)
-    moving |= scaler_tensors.keys()
-    document = {
-        "format": SNAPSHOT_FORMAT,
-        "version": SNAPSHOT_VERSION,
-        "step": stream.step,
-        "stream": stream.name,
-        "optimizers": tree["optimizers"],
-        "scalers": scaler_tree,
-        "aliases": aliases,
-        "frozen": [name for name, tensor in named_state(roots).items() if not tensor.requires_grad],
-        "not_kept": unwritten,
-    }
-    return document, tensors, moving
-
-
-def _has_memory(tensor: Tensor) -> bool:
-    return tensor.layout == torch.strided and not hasattr(tensor, "to_local")
-
-
-def _part(folder: Path) -> Path:
-    return folder.with_name(folder.name + PART)

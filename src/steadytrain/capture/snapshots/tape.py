@@ -4,7 +4,8 @@ For each step: every call of the model (arguments, random states before, at and 
 gave, hyper-parameters as they stood at the gate, and digests of loss, gradients and inputs. The training thread only
 keeps copies; encoding, digesting and writing happen in the thread. What cannot be kept is named, never replaced.
 
-Not here: state (``snapshots.py``), and when the whole is kept or thrown away (``rewind.py``).
+Not here: what is kept of a step (``tape_steps``), state (``snapshots``), and when the whole is kept or thrown away
+(``rewind``).
 """
 
 from __future__ import annotations
@@ -14,34 +15,33 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
 
-from steadytrain.capture.incident.freeze import autocast_tree, is_tensor, savable
-from steadytrain.capture.snapshots.digests import digest, text_digest
-from steadytrain.capture.snapshots.safetensors_writer import can_be_written, write_tensors
+from steadytrain.capture.snapshots.random_parts import RandomTable
+from steadytrain.capture.snapshots.safetensors_writer import write_tensors
+from steadytrain.capture.snapshots.tape_steps import (
+    Call,
+    TapeStep,
+    chunk_document,
+    copied_fetch,
+    plain_settings,
+)
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.incident import Samples
-from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
     PART,
     TAPE_FOLDER,
-    TAPE_FORMAT,
-    TAPE_VERSION,
     Chunk,
     chunk_name,
     find_chunks,
     remove_chunk,
 )
-from steadytrain.storage.tree import encode, opaque_types
 
 RING_BYTES_MAX = 64 << 20
 """Copies of batches that wait to be written. What is beyond it (the disk is slower than the run) is dropped."""
@@ -60,60 +60,6 @@ after the first step they make an early onset replayable whenever it is found.""
 CALLS_MAX = 256
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
-
-_NO_MODULE = nn.Module()
-
-
-@dataclass
-class Call:
-    """A call of the model and the random state after it. In the ring ``batch`` holds the module no more."""
-
-    batch: MicroBatch
-    module_class: str
-    random_after: RandomState | None = None
-
-    def let_go(self) -> None:
-        """Hold the model no longer than its step."""
-        self.batch = replace(self.batch, module=_NO_MODULE)
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """The ``number``-th batch (from 1) that a loader of ``dataset`` gave; ``batch`` holds copies."""
-
-    dataset: int
-    number: int
-    batch: Any
-    size_bytes: int
-    references: tuple[tuple[Tensor, int], ...]
-    samples: Samples | None
-
-    @property
-    def changed_since(self) -> bool:
-        return any(VERSION.of(tensor) != version for tensor, version in self.references)
-
-
-@dataclass
-class TapeStep:
-    """What one step got, as it is kept in the ring."""
-
-    calls: list[Call] = field(default_factory=list)
-    fetches: list[Fetch] = field(default_factory=list)
-    step: int = 0
-    skipped: bool = False
-    evaluations: int = 0
-    groups: list[list[dict[str, Any]]] = field(default_factory=list)
-    losses: tuple[float, ...] = ()
-    loss_scale: float | None = None
-    norms: np.ndarray[Any, np.dtype[np.float32]] = field(default_factory=lambda: np.zeros(0, np.float32))
-    names: tuple[str, ...] = ()
-    fetched: dict[int, int] = field(default_factory=dict)
-    left_out: str | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        calls = sum(call.batch.size_bytes for call in self.calls)
-        return calls + sum(fetch.size_bytes for fetch in self.fetches)
 
 
 class Tape:
@@ -161,7 +107,7 @@ class Tape:
         if not torch.is_grad_enabled():
             return  # an evaluation's
         fetches = self._forming.fetches
-        fetches.append(_copied_fetch(dataset, number, batch, samples))
+        fetches.append(copied_fetch(dataset, number, batch, samples, size_bytes_max=STEP_BYTES_MAX))
         while len(fetches) > 1 and (
             len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
         ):
@@ -190,7 +136,7 @@ class Tape:
         step.fetched = dict(self._fetched)
         if self._first_fetched is None:
             self._first_fetched = dict(self._fetched)
-        step.groups = [[_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]
+        step.groups = [[plain_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]
 
     def step_ended(self, folder: Path) -> None:
         """Put the step into the ring; the thread begins with the first one."""
@@ -352,205 +298,3 @@ class Tape:
                 break
             head, reached = head + 1, chunk.last
         return head
-
-
-class RandomTable:
-    """Random states by the hash of their parts; a part that is as it was last is not hashed again."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, tuple[Any, str]] = {}
-
-    def keys(self, state: RandomState, parts: dict[str, Any]) -> dict[str, Any]:
-        """The document of ``state``: a key for each part. New parts are put into ``parts``, keyed so."""
-        found = {
-            "python": self._key("python", state.python, _same_value, parts),
-            "numpy": self._key("numpy", state.numpy, _same_numpy, parts) if state.numpy is not None else None,
-            "torch": self._key("torch", state.torch, torch.equal, parts),
-        }
-        cuda = [self._key(f"cuda{number}", one, torch.equal, parts) for number, one in enumerate(state.cuda)]
-        return {**found, "cuda": cuda}
-
-    def _key(self, name: str, value: Any, same: Any, parts: dict[str, Any]) -> str:
-        last = self._last.get(name)
-        if last is not None and (last[0] is value or same(last[0], value)):
-            key = last[1]
-        else:
-            key = random_part_digest(value)
-            self._last[name] = (value, key)
-        if key not in parts:
-            parts[key] = random_part(value)
-        return key
-
-
-def random_keys(state: RandomState) -> dict[str, Any]:
-    """The digests of a random state, part by part, as they stand on a tape."""
-    return RandomTable().keys(state, {})
-
-
-def random_part_digest(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return text_digest("torch", value.numpy().tobytes())
-    if isinstance(value, Mapping):
-        state = value["state"]
-        plain = (value["bit_generator"], int(state["pos"]), int(value["has_gauss"]), float(value["gauss"]).hex())
-        return text_digest("numpy", plain, np.asarray(state["key"]).tobytes())
-    version, internal, gauss = value
-    return text_digest("python", version, None if gauss is None else float(gauss).hex(), _words(internal).tobytes())
-
-
-def random_part(value: Any) -> Any:
-    """One generator's state as plain values and a tensor."""
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, Mapping):
-        state = value["state"]
-        key = torch.from_numpy(np.array(state["key"], np.int64))
-        gauss, has = float(value["gauss"]), int(value["has_gauss"])
-        return {"name": value["bit_generator"], "key": key, "pos": int(state["pos"]), "has_gauss": has, "gauss": gauss}
-    version, internal, gauss = value
-    return {"version": version, "internal": torch.from_numpy(_words(internal)), "gauss": gauss}
-
-
-def random_from_parts(keys: Mapping[str, Any], parts: Mapping[str, Any]) -> RandomState:
-    """The inverse of :meth:`RandomTable.keys`."""
-    python, numpy_part = parts[keys["python"]], parts[keys["numpy"]] if keys["numpy"] is not None else None
-    return RandomState(
-        python=(python["version"], tuple(python["internal"].tolist()), python["gauss"]),
-        numpy=None
-        if numpy_part is None
-        else {
-            "bit_generator": numpy_part["name"],
-            "state": {"key": numpy_part["key"].numpy().astype(np.uint32), "pos": numpy_part["pos"]},
-            "has_gauss": numpy_part["has_gauss"],
-            "gauss": numpy_part["gauss"],
-        },
-        torch=parts[keys["torch"]],
-        cuda=tuple(parts[key] for key in keys["cuda"]),
-    )
-
-
-def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The document of a chunk, and its tensors by digest."""
-    tensors: dict[str, Tensor] = {}
-    places: dict[str, str] = {}
-    parts: dict[str, Any] = {}
-
-    def tree_of(value: Any, lead: str) -> Any:
-        tree, found = encode(value, _is_kept, prefix=lead)
-        for place, tensor in found.items():
-            kept = savable(tensor) if tensor.device.type != "cpu" or type(tensor) is not Tensor else tensor
-            places[place] = digest(kept)
-            tensors.setdefault(places[place], kept)
-        return tree
-
-    documents = [_step_document(step, tree_of, random, parts) for step in steps]
-    trees = {key: tree_of(part, f"random.{key}") for key, part in parts.items()}
-    document = {
-        "format": TAPE_FORMAT,
-        "version": TAPE_VERSION,
-        "first": steps[0].step,
-        "last": steps[-1].step,
-        "places": places,
-        "random": trees,
-        "steps": documents,
-    }
-    return document, tensors
-
-
-def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dict[str, Any]) -> dict[str, Any]:
-    lead = f"s{step.step}"
-    calls = []
-    for number, call in enumerate(step.calls):
-        batch = call.batch
-        tree = tree_of(
-            {"args": _without_history(batch.args), "kwargs": _without_history(batch.kwargs)}, f"{lead}c{number}"
-        )
-        before, after = batch.random_before, call.random_after
-        calls.append(
-            {
-                "module": call.module_class,
-                "inputs": tree,
-                "not_kept": opaque_types(tree),
-                "changed_after_use": batch.changed_since(),
-                "autocast": autocast_tree(batch.autocast),
-                "random_before": random.keys(before, parts) if before is not None else None,
-                "random": random.keys(batch.random, parts),
-                "random_after": random.keys(after, parts) if after is not None else None,
-            }
-        )
-    fetches = []
-    for number, fetch in enumerate(step.fetches):
-        tree = tree_of(fetch.batch, f"{lead}f{number}")
-        fetches.append(
-            {
-                "dataset": fetch.dataset,
-                "number": fetch.number,
-                "batch": tree,
-                "not_kept": opaque_types(tree),
-                "changed_after_use": fetch.changed_since,
-                "samples": None if fetch.samples is None else fetch.samples.to_json(),
-            }
-        )
-    return {
-        "step": step.step,
-        "skipped": step.skipped,
-        "left_out": step.left_out,
-        "evaluations": step.evaluations,
-        "losses": [float(loss).hex() for loss in step.losses],
-        "loss_scale": None if step.loss_scale is None else float(step.loss_scale).hex(),
-        "gradient_norms": tree_of({"names": list(step.names), "norms": torch.from_numpy(step.norms)}, f"{lead}g"),
-        "groups": tree_of(step.groups, f"{lead}h"),
-        "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
-        "calls": calls,
-        "fetches": fetches,
-    }
-
-
-@dataclass(frozen=True)
-class _WithHistory:
-    """Stands for a tensor that is part of a graph: it is the script's own to make again."""
-
-
-def _without_history(value: Any) -> Any:
-    def keep(tensor: Tensor) -> Any:
-        return _WithHistory() if tensor.requires_grad else tensor
-
-    return map_tensors(value, keep)
-
-
-def _is_kept(value: Any) -> bool:
-    return is_tensor(value) and can_be_written(value)
-
-
-def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyper-parameters now; tensors among them are copied."""
-    plain = {key: value for key, value in group.items() if key != "params"}
-    return {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in plain.items()}
-
-
-def _copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None) -> Fetch:
-    tensors = list(tensors_in(batch))
-    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    references: list[tuple[Tensor, int]] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        if size_bytes <= STEP_BYTES_MAX and type(tensor) is Tensor and not tensor.requires_grad:
-            return tensor.clone()
-        references.append((tensor, VERSION.of(tensor)))
-        return tensor
-
-    return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references), samples)
-
-
-def _words(internal: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.array(internal, np.int64)
-
-
-def _same_value(one: Any, other: Any) -> bool:
-    return bool(one == other)
-
-
-def _same_numpy(one: Any, other: Any) -> bool:
-    a, b = one["state"], other["state"]
-    plain = (a["pos"], one["has_gauss"], one["gauss"]) == (b["pos"], other["has_gauss"], other["gauss"])
-    return plain and bool(np.array_equal(a["key"], b["key"]))

@@ -1,0 +1,195 @@
+"""What the tape keeps of one step, and the document that a chunk of steps becomes.
+
+Not here: the ring and the thread that writes (``tape``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.incident.freeze import autocast_tree, is_tensor, savable
+from steadytrain.capture.snapshots.digests import digest
+from steadytrain.capture.snapshots.random_parts import RandomTable
+from steadytrain.capture.snapshots.safetensors_writer import can_be_written
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
+from steadytrain.core.incident import Samples
+from steadytrain.core.torch_private import VERSION
+from steadytrain.storage.tape_files import (
+    TAPE_FORMAT,
+    TAPE_VERSION,
+)
+from steadytrain.storage.tree import encode, opaque_types
+
+_NO_MODULE = nn.Module()
+
+
+@dataclass
+class Call:
+    """A call of the model and the random state after it. In the ring ``batch`` holds the module no more."""
+
+    batch: MicroBatch
+    module_class: str
+    random_after: RandomState | None = None
+
+    def let_go(self) -> None:
+        """Hold the model no longer than its step."""
+        self.batch = replace(self.batch, module=_NO_MODULE)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The ``number``-th batch (from 1) that a loader of ``dataset`` gave; ``batch`` holds copies."""
+
+    dataset: int
+    number: int
+    batch: Any
+    size_bytes: int
+    references: tuple[tuple[Tensor, int], ...]
+    samples: Samples | None
+
+    @property
+    def changed_since(self) -> bool:
+        return any(VERSION.of(tensor) != version for tensor, version in self.references)
+
+
+@dataclass
+class TapeStep:
+    """What one step got, as it is kept in the ring."""
+
+    calls: list[Call] = field(default_factory=list)
+    fetches: list[Fetch] = field(default_factory=list)
+    step: int = 0
+    skipped: bool = False
+    evaluations: int = 0
+    groups: list[list[dict[str, Any]]] = field(default_factory=list)
+    losses: tuple[float, ...] = ()
+    loss_scale: float | None = None
+    norms: np.ndarray[Any, np.dtype[np.float32]] = field(default_factory=lambda: np.zeros(0, np.float32))
+    names: tuple[str, ...] = ()
+    fetched: dict[int, int] = field(default_factory=dict)
+    left_out: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        calls = sum(call.batch.size_bytes for call in self.calls)
+        return calls + sum(fetch.size_bytes for fetch in self.fetches)
+
+
+def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The document of a chunk, and its tensors by digest."""
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, str] = {}
+    parts: dict[str, Any] = {}
+
+    def tree_of(value: Any, lead: str) -> Any:
+        tree, found = encode(value, _is_kept, prefix=lead)
+        for place, tensor in found.items():
+            kept = savable(tensor) if tensor.device.type != "cpu" or type(tensor) is not Tensor else tensor
+            places[place] = digest(kept)
+            tensors.setdefault(places[place], kept)
+        return tree
+
+    documents = [_step_document(step, tree_of, random, parts) for step in steps]
+    trees = {key: tree_of(part, f"random.{key}") for key, part in parts.items()}
+    document = {
+        "format": TAPE_FORMAT,
+        "version": TAPE_VERSION,
+        "first": steps[0].step,
+        "last": steps[-1].step,
+        "places": places,
+        "random": trees,
+        "steps": documents,
+    }
+    return document, tensors
+
+
+def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dict[str, Any]) -> dict[str, Any]:
+    lead = f"s{step.step}"
+    calls = []
+    for number, call in enumerate(step.calls):
+        batch = call.batch
+        tree = tree_of(
+            {"args": _without_history(batch.args), "kwargs": _without_history(batch.kwargs)}, f"{lead}c{number}"
+        )
+        before, after = batch.random_before, call.random_after
+        calls.append(
+            {
+                "module": call.module_class,
+                "inputs": tree,
+                "not_kept": opaque_types(tree),
+                "changed_after_use": batch.changed_since(),
+                "autocast": autocast_tree(batch.autocast),
+                "random_before": random.keys(before, parts) if before is not None else None,
+                "random": random.keys(batch.random, parts),
+                "random_after": random.keys(after, parts) if after is not None else None,
+            }
+        )
+    fetches = []
+    for number, fetch in enumerate(step.fetches):
+        tree = tree_of(fetch.batch, f"{lead}f{number}")
+        fetches.append(
+            {
+                "dataset": fetch.dataset,
+                "number": fetch.number,
+                "batch": tree,
+                "not_kept": opaque_types(tree),
+                "changed_after_use": fetch.changed_since,
+                "samples": None if fetch.samples is None else fetch.samples.to_json(),
+            }
+        )
+    return {
+        "step": step.step,
+        "skipped": step.skipped,
+        "left_out": step.left_out,
+        "evaluations": step.evaluations,
+        "losses": [float(loss).hex() for loss in step.losses],
+        "loss_scale": None if step.loss_scale is None else float(step.loss_scale).hex(),
+        "gradient_norms": tree_of({"names": list(step.names), "norms": torch.from_numpy(step.norms)}, f"{lead}g"),
+        "groups": tree_of(step.groups, f"{lead}h"),
+        "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
+        "calls": calls,
+        "fetches": fetches,
+    }
+
+
+@dataclass(frozen=True)
+class _WithHistory:
+    """Stands for a tensor that is part of a graph: it is the script's own to make again."""
+
+
+def _without_history(value: Any) -> Any:
+    def keep(tensor: Tensor) -> Any:
+        return _WithHistory() if tensor.requires_grad else tensor
+
+    return map_tensors(value, keep)
+
+
+def _is_kept(value: Any) -> bool:
+    return is_tensor(value) and can_be_written(value)
+
+
+def plain_settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters now; tensors among them are copied."""
+    plain = {key: value for key, value in group.items() if key != "params"}
+    return {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in plain.items()}
+
+
+def copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None, *, size_bytes_max: int) -> Fetch:
+    """``batch`` as it is now: copies of plain tensors, of at most ``size_bytes_max`` in all."""
+    tensors = list(tensors_in(batch))
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    references: list[tuple[Tensor, int]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        if size_bytes <= size_bytes_max and type(tensor) is Tensor and not tensor.requires_grad:
+            return tensor.clone()
+        references.append((tensor, VERSION.of(tensor)))
+        return tensor
+
+    return Fetch(dataset, number, map_tensors(batch, keep), size_bytes, tuple(references), samples)
