@@ -89,13 +89,16 @@ class Kind(Generic[Plugin]):
     Args:
         name: in words, for messages: ``detector``.
         contract: the class that each plug-in of this kind is a subclass of.
-        package: the package that holds the shipped ones, which is imported when they are asked for.
+        package: the package that holds the shipped classes, which is imported when they are asked for; empty of a kind
+            that has values only.
         group: the entry-point group under which an installed distribution names its own.
         attempt: what is done once with a class of another package before it is used; it raises where the class cannot
             be used. A built-in class needs no attempt.
         lacks: what a class of another package is without that it needs; None where it has all.
         several: whether a file may hold several of them. Otherwise it holds exactly one, and is called as it is.
         older_group: a name that ``group`` had, which still counts.
+        tables: a module, or a package of modules, whose ``ROWS`` are more of them, as values in place of classes; an
+            installed distribution may name a value then, too.
         heavy: whether its plug-ins import torch: then :meth:`described` reads their source.
     """
 
@@ -108,25 +111,44 @@ class Kind(Generic[Plugin]):
     several: bool = False
     older_group: str = ""
     heavy: bool = False
+    tables: str = ""
 
     def files(self) -> list[Path]:
         """The files that hold the shipped ones, by name. Nothing of them is imported."""
+        if not self.package:
+            return []
         package = importlib.import_module(self.package)
         return [Path(path) / f"{name}.py" for path in package.__path__ for name in module_names(package)]
 
     def names(self) -> list[str]:
         """The names of the shipped ones, in order; where a file holds one, nothing is imported for it."""
+        rows = [name_of(row) for row in self.rows()]
         if self.several:
-            return [kebab(cls) for cls in self.shipped()]
-        return [path.stem.replace("_", "-") for path in self.files()]
+            return [*map(kebab, self.shipped()), *rows]
+        return [*(path.stem.replace("_", "-") for path in self.files()), *rows]
 
     def shipped(self) -> tuple[type[Plugin], ...]:
         """The classes of this package, in the order of their files."""
+        if not self.package:
+            return ()
         package = importlib.import_module(self.package)
         modules = [f"{self.package}.{name}" for name in module_names(package)]
         if self.several:
             return tuple(cls for module in modules for cls in _of_module(module, self.contract))
         return tuple(of_file(module, self.contract) for module in modules)
+
+    def rows(self) -> tuple[Plugin, ...]:
+        """The shipped ones that are values."""
+        if not self.tables:
+            return ()
+        module = importlib.import_module(self.tables)
+        within = [f"{self.tables}.{name}" for name in module_names(module)] if hasattr(module, "__path__") else []
+        return tuple(row for one in (module, *map(importlib.import_module, within)) for row in getattr(one, "ROWS", ()))
+
+    def made(self) -> tuple[Plugin, ...]:
+        """Every usable one as a value: the shipped ones, then those of other packages."""
+        found: tuple[Any, ...] = (*self.shipped(), *self.rows(), *self.outside())
+        return tuple(one() if isinstance(one, type) else one for one in found)
 
     def outside(self) -> tuple[type[Plugin], ...]:
         """The usable classes of other packages, by the names of their entry points."""
@@ -167,7 +189,7 @@ class Kind(Generic[Plugin]):
         for point in points[:ENTRY_POINTS_MAX]:
             found.append(self._loaded(point, taken, described=described))
             if not isinstance(found[-1], Broken):
-                taken.add(kebab(found[-1]))
+                taken.add(name_of(found[-1]))
         return found
 
     def _loaded(self, point: EntryPoint, taken: Collection[str], *, described: bool) -> type[Plugin] | Broken:
@@ -180,19 +202,20 @@ class Kind(Generic[Plugin]):
             why = self._refused(cls, taken)
             if why is not None:
                 return Broken(where, why)
-            if is_usable:
+            if is_usable and isinstance(cls, type):
                 self.attempt(cls)
         except Exception as error:  # whatever another package's import does, it must not cost the others
             return Broken(where, f"{type(error).__name__}: {error}")
         return cast("type[Plugin]", cls)
 
     def _refused(self, cls: Any, taken: Collection[str]) -> str | None:
-        if not (isinstance(cls, type) and issubclass(cls, self.contract)):
+        is_value = bool(self.tables) and isinstance(cls, self.contract)
+        if not is_value and not (isinstance(cls, type) and issubclass(cls, self.contract)):
             return f"{cls!r} is not a subclass of {self.contract.__module__}.{self.contract.__name__}"
         version = getattr(cls, "api_version", API_VERSION)
         if version != API_VERSION:
             return f"written for version {version} of the plug-in API, and this steadytrain has version {API_VERSION}"
-        return self.lacks(cls) or (f"the name {kebab(cls)} is taken" if kebab(cls) in taken else None)
+        return self.lacks(cls) or (f"the name {name_of(cls)} is taken" if name_of(cls) in taken else None)
 
 
 def _good(declared: Iterable[type[Plugin] | Broken]) -> tuple[type[Plugin], ...]:

@@ -89,13 +89,16 @@ class Signature:
 @dataclass(frozen=True)
 class Intervention:
     """A change that may mend it. ``rung`` goes from fast (1) to invasive (7), as people try them; ``trial`` is the
-    trial
-    whose change this is, so that ``steadytrain verify`` can try it, None where only a hand can do it."""
+    trial whose change this is, so that ``steadytrain verify`` can try it, None where only a hand can do it.
+
+    A cause lists its own. One that is added elsewhere (entry-point group ``steadytrain.interventions``) names the
+    causes that it ``mends``."""
 
     name: str
     rung: int
     what: str
     trial: str | None = None
+    mends: tuple[str, ...] = ()
 
 
 class Cause(ABC):

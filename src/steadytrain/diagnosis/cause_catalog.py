@@ -11,7 +11,7 @@ from typing import Any
 
 from steadytrain.core.plugin_pages import Page, Pages, indented, wrapped
 from steadytrain.core.plugins import Broken, Kind, kebab, name_of
-from steadytrain.diagnosis.cause import Cause
+from steadytrain.diagnosis.cause import Cause, Intervention
 
 PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
 
@@ -24,6 +24,25 @@ def _lacks(cls: type[Cause]) -> str | None:
 CAUSES = Kind("cause", Cause, "steadytrain.diagnosis.causes", "steadytrain.causes", lacks=_lacks)
 
 
+RUNGS = range(1, 8)
+
+
+def _lacks_sense(found: Intervention) -> str | None:
+    if found.rung not in RUNGS:
+        return f"its rung is {found.rung}, and rungs go from {RUNGS[0]} to {RUNGS[-1]}"
+    return None if found.mends else "it does not say which causes it mends"
+
+
+INTERVENTIONS = Kind(
+    "intervention",
+    Intervention,
+    "",
+    "steadytrain.interventions",
+    lacks=_lacks_sense,
+    tables="steadytrain.diagnosis.interventions",
+)
+
+
 def _traits(cause: Cause) -> dict[str, Any]:
     return {
         "kind": "cause",
@@ -31,7 +50,8 @@ def _traits(cause: Cause) -> dict[str, Any]:
         "confirmed_by": list(cause.confirming),
         "spared": list(cause.spared),
         "interventions": [
-            {"name": one.name, "rung": one.rung, "what": one.what, "trial": one.trial} for one in cause.interventions
+            {"name": one.name, "rung": one.rung, "what": one.what, "trial": one.trial}
+            for one in interventions_of(name_of(cause), cause)
         ],
         "grade": cause.grade,
         "source": cause.source,
@@ -102,8 +122,8 @@ def causes() -> Mapping[str, Cause]:
 
 
 def broken() -> tuple[Broken, ...]:
-    """The causes of other packages that :func:`causes` left out."""
-    return CAUSES.broken()
+    """The causes and interventions of other packages that are left out."""
+    return (*CAUSES.broken(), *INTERVENTIONS.broken())
 
 
 @cache
@@ -116,3 +136,15 @@ def rivals_of(name: str, known: Mapping[str, Cause]) -> tuple[str, ...]:
     """What looks like the cause of this name: the rivals that it declares, then those of ``known`` that declare it."""
     declared = known[name].rivals
     return (*declared, *(other for other, one in known.items() if name in one.rivals and other not in declared))
+
+
+def interventions_of(name: str, cause: Cause | type[Cause]) -> tuple[Intervention, ...]:
+    """What may mend the cause of this name: its own interventions, then those that say that they mend it."""
+    own = {one.name for one in cause.interventions}
+    return (*cause.interventions, *(one for one in added_interventions() if name in one.mends and one.name not in own))
+
+
+@cache
+def added_interventions() -> tuple[Intervention, ...]:
+    """Those that no cause lists."""
+    return INTERVENTIONS.made()

@@ -30,6 +30,7 @@ from steadytrain.diagnosis.answer import (
     TrialRow,
 )
 from steadytrain.diagnosis.cause import CERTAIN, Intervention
+from steadytrain.diagnosis.cause_catalog import interventions_of
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.specs import Verdict
@@ -180,7 +181,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
         evidence=(*seen, *tried),
         layer=suspect.signature.layer,
         batch_rows=suspect.signature.batch_rows,
-        interventions=_remedies(suspect.cause.interventions, verdicts, judged.known),
+        interventions=_remedies(interventions_of(suspect.name, suspect.cause), verdicts, judged.known),
         why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
     )
 

@@ -2,7 +2,8 @@
 
 The rungs are those in which people try them: 1 learning rate and warm-up, 2 precision and loss scale, 3 clipping and
 other limits of an update, 4 data and seeds, 5 sound operations and wiring in place of suspect ones, 6 batch size and
-accumulation, 7 a minimal example and a search through versions. Those of a single cause stand in its own file.
+accumulation, 7 a minimal example and a search through versions. Those of a single cause stand in its own
+file; a package of your own offers one under the entry-point group ``steadytrain.interventions``.
 """
 
 from __future__ import annotations
@@ -40,3 +41,6 @@ NORM = Intervention("layer-norm", 5, "a norm before the named layer")
 EXAMPLE = Intervention(
     "minimal-example", 7, "a minimal example with `steadytrain repro`, and a search through versions"
 )
+
+ROWS: tuple[Intervention, ...] = ()
+"""Interventions that no cause lists: each names the causes that it ``mends``."""

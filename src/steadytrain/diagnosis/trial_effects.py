@@ -42,7 +42,7 @@ def like(
 
 def alike(trial: str) -> str:
     """The group of trials that change nearly the same thing as this one, or its own name."""
-    return _groups().get(trial) or trial
+    return groups().get(trial) or trial
 
 
 @dataclass(frozen=True)
@@ -72,5 +72,6 @@ def effects(kind: str) -> Mapping[str, Expectation]:
 
 
 @cache
-def _groups() -> Mapping[str, str]:
+def groups() -> Mapping[str, str]:
+    """The group of each trial, empty where it has none."""
     return {one.name: one.alike for one in trials()}

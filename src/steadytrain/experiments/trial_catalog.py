@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from functools import cache
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import Broken, Kind, module_names, nearest
+from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.specs import UNCHANGED
 from steadytrain.experiments.trial import KINDS, Trial
 
 
-def _lacks(found: type[Trial]) -> str | None:
+def _lacks(found: type[Trial] | Trial) -> str | None:
     unknown = {*found.removes.split(), *found.either.split()} - set(KINDS)
     return f"no kind of cause is called {' or '.join(sorted(unknown))}" if unknown else None
 
 
-TRIALS = Kind("trial", Trial, "steadytrain.experiments.trials", "steadytrain.trials", lacks=_lacks)
-TABLES = "steadytrain.experiments.trial_tables"
+TRIALS = Kind(
+    "trial",
+    Trial,
+    "steadytrain.experiments.trials",
+    "steadytrain.trials",
+    lacks=_lacks,
+    tables="steadytrain.experiments.trial_tables",
+)
 
 
 @cache
 def trials() -> tuple[Trial, ...]:
     """Every usable trial: the controls first, then by name."""
-    found = [*_rows(), *(cls() for cls in TRIALS.classes())]
-    return tuple(sorted(found, key=lambda one: (not one.control, one.name != UNCHANGED, one.name)))
+    return tuple(sorted(TRIALS.made(), key=lambda one: (not one.control, one.name != UNCHANGED, one.name)))
 
 
 def broken() -> tuple[Broken, ...]:
@@ -48,8 +52,3 @@ def trial(name: str) -> Trial:
 def summary(one: Trial) -> str:
     """The first sentence of its documentation."""
     return (inspect.getdoc(one) or "").split("\n\n")[0].replace("\n", " ")
-
-
-def _rows() -> list[Trial]:
-    modules = (importlib.import_module(f"{TABLES}.{name}") for name in module_names(importlib.import_module(TABLES)))
-    return [row for module in modules for row in module.TRIALS]

@@ -113,12 +113,12 @@ def _trial_of(name: str) -> str:
     Raises:
         UsageError: there is neither, or a hand has to do it.
     """
-    from steadytrain.diagnosis.cause_catalog import causes
+    from steadytrain.diagnosis.cause_catalog import causes, interventions_of
 
     known = {one.name for one in trials()}
     if name in known:
         return name
-    interventions = {one.name: one.trial for cause in causes().values() for one in cause.interventions}
+    interventions = {one.name: one.trial for cause, made in causes().items() for one in interventions_of(cause, made)}
     if name in interventions:
         found = interventions[name]
         if found is None or found not in known:

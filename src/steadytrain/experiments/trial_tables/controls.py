@@ -6,7 +6,7 @@ from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import OneChange
 
-TRIALS: tuple[Trial, ...] = (
+ROWS: tuple[Trial, ...] = (
     OneChange(
         "unchanged",
         "The recorded steps once more, nothing changed.",

@@ -6,7 +6,7 @@ from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import NeedsRanks, OneChange
 
-TRIALS: tuple[Trial, ...] = (
+ROWS: tuple[Trial, ...] = (
     OneChange(
         "smaller-batch",
         "Half of the rows of each batch.",

@@ -10,7 +10,7 @@ QK_LIMIT = 30.0
 """Above what attention in sound runs was seen to have (the cause is spoken against below it), below the 100 of
 2507.20534, so that a growth is stopped before it has done its harm."""
 
-TRIALS: tuple[Trial, ...] = (
+ROWS: tuple[Trial, ...] = (
     OneChange(
         "attention-softcap",
         "Attention scores with a soft limit of 30.",

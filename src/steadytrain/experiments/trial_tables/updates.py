@@ -7,7 +7,7 @@ from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import OneChange
 
-TRIALS: tuple[Trial, ...] = (
+ROWS: tuple[Trial, ...] = (
     OneChange(
         "learning-rate-third",
         "A third of the learning rate.",
