@@ -10,7 +10,8 @@ import pytest
 from builders import records
 from feeding import BINS, histogram_reading
 from steadytrain.core.model import GRADIENT_ABSENT, Reading
-from steadytrain.exporters import TOOLS, sent_values
+from steadytrain.exporters import sent_values
+from steadytrain.exporters.exporter import known_tools
 from steadytrain.exporters.sent_values import FULL_CADENCE_COUNT, ROWS_PER_TABLE_MAX, Allowance, Cadence
 from steadytrain.storage.segments import StepRecord
 
@@ -91,8 +92,12 @@ def test_the_columns_that_are_sent_are_measured() -> None:
     assert measured.HISTOGRAM_COLUMNS == BINS
 
 
-def test_every_tool_has_a_cadence() -> None:
-    assert set(sent_values.SIGNALS_EVERY_STEPS) == set(TOOLS)
+def test_signals_go_out_as_often_as_a_tool_says() -> None:
+    assert {name: tool.signals_every_steps for name, tool in known_tools().items()} == {
+        "mlflow": 10,
+        "tensorboard": 1,
+        "wandb": 1,
+    }
 
 
 def test_histograms_have_every_bin_and_leave_out_what_was_not_measured() -> None:

@@ -1,6 +1,7 @@
 """The catalogues of all kinds of plug-ins: what ``steadytrain explain`` lists, and the generated pages of ``docs``.
 
-``python -m steadytrain.cli._catalogues docs`` (``make docs``) writes these pages anew.
+``python -m steadytrain.cli._catalogues docs`` (``make docs``) writes these pages anew. With ``--outside`` they also
+have the plug-ins of other packages that are installed.
 """
 
 from __future__ import annotations
@@ -16,20 +17,39 @@ COMMAND = "make docs"
 
 def catalogues() -> tuple[Pages, ...]:
     """The kinds in the order in which they are listed."""
-    from steadytrain.checks.data.data_check import DATA_CHECK_PAGES
+    from steadytrain.checks.data.data_check import DATA_CHECK_PAGES, DATA_FORMAT_PAGES
     from steadytrain.checks.subject.model_check import CHECK_PAGES
     from steadytrain.detectors import SYMPTOM_PAGES
     from steadytrain.diagnosis.cause_catalog import CAUSE_PAGES
+    from steadytrain.exporters.exporter import EXPORTER_PAGES
+    from steadytrain.integrations import INTEGRATION_PAGES
+    from steadytrain.logs.reader import LOG_READER_PAGES
 
-    return SYMPTOM_PAGES, CAUSE_PAGES, CHECK_PAGES, DATA_CHECK_PAGES
+    return (
+        *(SYMPTOM_PAGES, CAUSE_PAGES, CHECK_PAGES, DATA_CHECK_PAGES),
+        *(LOG_READER_PAGES, DATA_FORMAT_PAGES, EXPORTER_PAGES, INTEGRATION_PAGES),
+    )
 
 
-def documents() -> Mapping[str, str]:
-    """The generated pages of ``docs`` by their file names."""
-    files = {"symptoms": "symptoms", "causes": "causes", "checks": "checks", "data_checks": "data-checks"}
-    return {f"{files[pages.key]}.md": pages.markdown(command=COMMAND) for pages in catalogues()}
+FILES: Mapping[str, str] = {
+    "symptoms": "symptoms.md",
+    "causes": "causes.md",
+    "checks": "checks.md",
+    "data_checks": "data-checks.md",
+}
+"""The file of a catalogue in ``docs``; the short ones share one."""
+
+SHARED_FILE = "formats-and-tools.md"
+
+
+def documents(*, outside: bool = False) -> Mapping[str, str]:
+    """The generated pages of ``docs`` by their file names; ``outside`` adds the plug-ins of other packages."""
+    texts: dict[str, list[str]] = {}
+    for pages in catalogues():
+        texts.setdefault(FILES.get(pages.key, SHARED_FILE), []).append(pages.markdown(command=COMMAND, outside=outside))
+    return {name: "\n".join(parts) for name, parts in texts.items()}
 
 
 if __name__ == "__main__":
-    for name, text in documents().items():
+    for name, text in documents(outside="--outside" in sys.argv).items():
         Path(sys.argv[1], name).write_text(text, encoding="utf-8")

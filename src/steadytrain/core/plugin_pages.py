@@ -133,9 +133,9 @@ class Pages:
             parts.append("Thresholds:\n" + indented("\n".join(lines)))
         return "\n\n".join([*parts, *self.closing(page)]) + "\n"
 
-    def markdown(self, *, command: str) -> str:
-        """The catalogue of the shipped plug-ins, which ``command`` writes."""
-        pages = self.shipped()
+    def markdown(self, *, command: str, outside: bool = False) -> str:
+        """The catalogue of the shipped plug-ins, which ``command`` writes; ``outside`` adds those of other packages."""
+        pages = self.all() if outside else self.shipped()
         lines = [f"<!-- Generated from docstrings. To write it anew: {command} -->", "", f"# {self.title}", ""]
         lines += [self.intro, "", f"| {' | '.join([self.noun, *self.columns])} | |"]
         lines += ["|" + "---|" * (2 + len(self.columns))]

@@ -99,7 +99,8 @@ class Kind(Generic[Plugin]):
         older_group: a name that ``group`` had, which still counts.
         tables: a module, or a package of modules, whose ``ROWS`` are more of them, as values in place of classes; an
             installed distribution may name a value then, too.
-        heavy: whether its plug-ins import torch: then :meth:`described` reads their source.
+        heavy: whether its plug-ins import torch or another large library: then :meth:`described` reads their source.
+        besides: files of the package that hold none.
     """
 
     name: str
@@ -112,13 +113,14 @@ class Kind(Generic[Plugin]):
     older_group: str = ""
     heavy: bool = False
     tables: str = ""
+    besides: tuple[str, ...] = ()
 
     def files(self) -> list[Path]:
         """The files that hold the shipped ones, by name. Nothing of them is imported."""
         if not self.package:
             return []
-        package = importlib.import_module(self.package)
-        return [Path(path) / f"{name}.py" for path in package.__path__ for name in module_names(package)]
+        (folder,) = importlib.import_module(self.package).__path__
+        return [Path(folder, f"{name}.py") for name in self._modules()]
 
     def names(self) -> list[str]:
         """The names of the shipped ones, in order; where a file holds one, nothing is imported for it."""
@@ -131,8 +133,7 @@ class Kind(Generic[Plugin]):
         """The classes of this package, in the order of their files."""
         if not self.package:
             return ()
-        package = importlib.import_module(self.package)
-        modules = [f"{self.package}.{name}" for name in module_names(package)]
+        modules = [f"{self.package}.{name}" for name in self._modules()]
         if self.several:
             return tuple(cls for module in modules for cls in _of_module(module, self.contract))
         return tuple(of_file(module, self.contract) for module in modules)
@@ -149,6 +150,20 @@ class Kind(Generic[Plugin]):
         """Every usable one as a value: the shipped ones, then those of other packages."""
         found: tuple[Any, ...] = (*self.shipped(), *self.rows(), *self.outside())
         return tuple(one() if isinstance(one, type) else one for one in found)
+
+    def one(self, name: str) -> type[Plugin]:
+        """The class of this name; of a kind with one in a file nothing else of the shipped ones is imported.
+
+        Raises:
+            LookupError: there is none.
+        """
+        if not self.several and name in self.names():
+            return of_file(f"{self.package}.{name.replace('-', '_')}", self.contract)
+        others = self.classes() if self.several else self.outside()
+        found = next((cls for cls in others if kebab(cls) == name), None)
+        if found is None:
+            raise LookupError(f"no {self.name} is called {name!r}")
+        return found
 
     def outside(self) -> tuple[type[Plugin], ...]:
         """The usable classes of other packages, by the names of their entry points."""
@@ -174,10 +189,14 @@ class Kind(Generic[Plugin]):
         """What other packages name and :meth:`described` leaves out."""
         return _bad(self._declared(described=self.heavy))
 
+    def _modules(self) -> list[str]:
+        return module_names(importlib.import_module(self.package), besides=self.besides)
+
     def _described(self, path: Path) -> type[Plugin]:
         stem = path.stem.replace("_", "-")
         found = class_in_source(path, lambda name: kebab(name) == stem, self.contract)
         assert found is not None, f"{path.name} holds no class that is called {stem}"
+        found.__module__ = f"{self.package}.{path.stem}"
         return found
 
     def _declared(self, *, described: bool = False) -> list[type[Plugin] | Broken]:
@@ -198,7 +217,10 @@ class Kind(Generic[Plugin]):
             path = file_of(point.module) if described else None
             cls = class_in_source(path, lambda name: name == point.attr, self.contract) if path is not None else None
             is_usable = cls is None
-            cls = point.load() if cls is None else cls
+            if cls is None:
+                cls = point.load()
+            else:
+                cls.__module__ = point.module
             why = self._refused(cls, taken)
             if why is not None:
                 return Broken(where, why)

@@ -11,8 +11,8 @@ import importlib.util
 from collections.abc import Sequence
 
 from steadytrain.core.errors import UsageError
+from steadytrain.exporters.exporter import known_tools
 
-TOOLS: tuple[str, ...] = ("tensorboard", "wandb", "mlflow")
 AUTO = "auto"
 NONE = "none"
 TO_DEFAULT: tuple[str, ...] = (AUTO,)
@@ -36,19 +36,22 @@ def check_to(names: Sequence[str]) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         names = names.split(",")
+    tools = known_tools()
     for name in names:
-        if name not in (*TOOLS, AUTO, NONE):
-            raise UsageError(f"{name!r}: no such tool that a run can go to; one of {', '.join((*TOOLS, AUTO, NONE))}")
-        if name in TOOLS and not _is_installed(name):
-            raise UsageError(f"{name!r}: not installed here; pip install 'steadytrain[{name}]'")
+        if name not in (*tools, AUTO, NONE):
+            raise UsageError(f"{name!r}: no such tool that a run can go to; one of {', '.join((*tools, AUTO, NONE))}")
+        if name in tools and not _is_installed(tools[name].requires):
+            raise UsageError(f"{name!r}: not installed here; pip install '{tools[name].install or name}'")
     if NONE in names and len(set(names)) > 1:
         raise UsageError(f"{','.join(names)!r}: none stands alone")
     return tuple(dict.fromkeys(names))
 
 
-def _is_installed(tool: str) -> bool:
+def _is_installed(module: str) -> bool:
+    if not module:
+        return True
     try:
-        spec = importlib.util.find_spec(tool)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return False
     return spec is not None and spec.origin is not None  # a plain folder of that name (wandb/, with its runs) is none

@@ -11,11 +11,14 @@ import abc
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Severity, Symptom
+from steadytrain.core.plugin_pages import Pages
+from steadytrain.core.plugins import Kind, kebab
 
 PREFIX = "steadytrain/"
 """Before every name of ours in a run that is the script's own."""
@@ -128,6 +131,86 @@ class Exporter(abc.ABC):
 
     def forget(self) -> None:  # noqa: B027 (most exporters have inherited nothing)
         """In a forked child: let go of what was inherited, and do nothing else."""
+
+
+@dataclass(frozen=True)
+class ActiveRun:
+    """A run of the script's own.
+
+    Args:
+        tool: the name of the tool.
+        identity: tells it from the next run of the same tool.
+        handle: what the exporter of the tool needs to write into it (see there).
+    """
+
+    tool: str
+    identity: str
+    handle: Any
+
+
+class Tool(abc.ABC):
+    """The contract of an exporter as a plug-in: what is known of a tool before its library is imported, and how a run
+    there begins. Subclasses are final and have no state; their class variables are literals, for they are read from
+    the source.
+
+    ``requires`` is the module that has to be installed for it, "" where none; ``install`` what pip installs it by.
+    ``loaded`` is the module whose being imported says that a script may have a run of its own there; where it is "",
+    no such run is looked for. ``signals_every_steps`` is how often the signals of a step are sent.
+    """
+
+    requires: ClassVar[str] = ""
+    install: ClassVar[str] = ""
+    loaded: ClassVar[str] = ""
+    signals_every_steps: ClassVar[int] = 1
+
+    @abc.abstractmethod
+    def begin(self) -> Exporter:
+        """The exporter of a run of our own. Called in a process of its own."""
+
+    def active(self) -> ActiveRun | None:
+        """The run that the script has begun itself, None where there is none.
+
+        Called on the training thread every few dozen steps once ``loaded`` is imported, so it only reads what lies
+        there: a module's global, a thread-local, the list of threads. It may raise: then there is none.
+        """
+        return None
+
+    def join(self, handle: Any) -> Exporter:
+        """The exporter that writes into the script's own run, whose :class:`ActiveRun` has this ``handle``."""
+        raise NotImplementedError
+
+
+EXPORTERS = Kind("exporter", Tool, "steadytrain.exporters.tools", "steadytrain.exporters", heavy=True)
+
+EXPORTER_PAGES = Pages(
+    kind=EXPORTERS,
+    noun="exporter",
+    key="exporters",
+    heading="Exporters of steadytrain run --to",
+    schema="steadytrain.exporter-explanation/1",
+    document=("name", "summary", "means", "next", "requires", "install", "signals_every_steps"),
+    traits=lambda tool: {name: getattr(tool, name) for name in ("requires", "install", "signals_every_steps")},
+    closing=lambda page: ["An exporter: `steadytrain run --to NAME` (docs/exporters.md)"],
+    headings=("Means", "Next"),
+    title="Exporters",
+    intro="Where `steadytrain run --to NAME` sends a run (`exporters.md`).",
+)
+
+
+@cache
+def known_tools() -> Mapping[str, type[Tool]]:
+    """Every exporter by name, described: nothing of it is imported, and it cannot be used yet."""
+    return {kebab(cls): cls for cls in EXPORTERS.described()}
+
+
+@cache
+def load_tool(name: str) -> Tool:
+    """The exporter called ``name``, imported.
+
+    Raises:
+        LookupError: there is none, or it cannot be used here.
+    """
+    return EXPORTERS.one(name)()
 
 
 def incident_text(path: Path, incident: Incident) -> str:

@@ -9,7 +9,6 @@ is gone, however it went, the child finishes its run and ends, within a bound.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import select
@@ -26,7 +25,7 @@ from typing import Any, final
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
-from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run
+from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run, load_tool
 from steadytrain.exporters.exporter_queue import in_a_line
 
 FINISH_S_MAX = 60.0
@@ -198,7 +197,7 @@ def main(tool: str, finish_s_max: float) -> int:
 
     def begin(run: Run) -> None:
         nonlocal exporter
-        exporter = importlib.import_module(f"steadytrain.exporters.{tool}").begin()
+        exporter = load_tool(tool).begin()
         exporter.open(run)
 
     messages: Queue[dict[str, Any]] = Queue(MESSAGES_WAITING_MAX)

@@ -8,7 +8,6 @@ first step, that run is joined. With ``auto`` the script may also begin one late
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,9 +16,9 @@ from typing import Any, final
 
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Reading, Symptom
-from steadytrain.exporters import AUTO, TOOLS, sent_values
-from steadytrain.exporters.active_runs import ActiveRun, active_runs
-from steadytrain.exporters.exporter import Exporter, Run
+from steadytrain.exporters import AUTO, sent_values
+from steadytrain.exporters.active_runs import active_runs
+from steadytrain.exporters.exporter import ActiveRun, Exporter, Run, known_tools, load_tool
 from steadytrain.exporters.exporter_process import ChildExporter
 from steadytrain.exporters.exporter_queue import Outlet, Send, Tell
 from steadytrain.exporters.sent_values import Allowance, Cadence
@@ -37,12 +36,12 @@ class Exports:
     """Where a run goes besides its folder. Every method is cheap and returns at once, ``close`` within a bound.
 
     Args:
-        to: names out of ``TOOLS``, and ``auto`` or ``none``, checked by :func:`steadytrain.exporters.check_to`.
+        to: names of exporters, and ``auto`` or ``none``, checked by :func:`steadytrain.exporters.check_to`.
         tell: says one line to the person; called from other threads as well.
     """
 
     def __init__(self, to: Sequence[str], *, tell: Tell) -> None:
-        self._named = [name for name in to if name in TOOLS]
+        self._named = [name for name in to if name in known_tools()]
         self._joins = AUTO in to
         self._tell = tell
         self._run: Run | None = None
@@ -146,7 +145,7 @@ class _Feed:
     def __init__(self, tool: str, outlet: Outlet, identity: str = "") -> None:
         self.outlet = outlet
         self.identity = identity
-        self._every_steps = sent_values.SIGNALS_EVERY_STEPS[tool]
+        self._every_steps = known_tools()[tool].signals_every_steps
         self._allowance = Allowance(sent_values.ROWS_PER_S_MAX, sent_values.ROWS_AT_ONCE_MAX)
         self._cadences: dict[tuple[str, str], Cadence] = {}
         self._held: dict[str, StepRecord] = {}
@@ -201,5 +200,4 @@ def _send_histograms(exporter: Exporter, stream: str, step: int, time: float, re
 
 
 def _joining(found: ActiveRun) -> Exporter:
-    exporter: Exporter = importlib.import_module(f"steadytrain.exporters.{found.tool}").join(found.handle)
-    return exporter
+    return load_tool(found.tool).join(found.handle)

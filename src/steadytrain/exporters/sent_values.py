@@ -21,9 +21,6 @@ ROWS_PER_TABLE_MAX = 64
 """Rows of one table that are sent. Far more cannot be read as charts, and a tracker slows down long before the 10,000
 tensors of a large model: Weights & Biases asks for fewer than 10,000 names a run."""
 
-SIGNALS_EVERY_STEPS: Mapping[str, int] = {"tensorboard": 1, "wandb": 1, "mlflow": 10}
-"""MLflow writes a row of a database for each value, mostly over a network."""
-
 TABLES_EVERY_STEPS = 50
 HISTOGRAMS_EVERY_STEPS = 200
 FULL_CADENCE_COUNT = 10_000

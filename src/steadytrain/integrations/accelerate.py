@@ -14,11 +14,12 @@ taken from the accelerator, and its settings go into the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, final
 
 from steadytrain import attach
 from steadytrain.core.errors import UsageError
 from steadytrain.core.signatures import takes_options
+from steadytrain.integrations import Integration
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 
     from steadytrain.attach import Watch
     from steadytrain.attach.options import OptionsGiven
+
+
+@final
+class Accelerate(Integration):
+    """Accelerate: a watch around a loop of its own, after ``prepare``."""
+
+    requires: ClassVar[str] = "accelerate"
+    use: ClassVar[str] = "watch; with watch(accelerator): ..."
 
 
 @takes_options(attach.Options)

@@ -16,12 +16,13 @@ callback of ours is among the trainer's, the wrapper only calls through.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from transformers import Trainer, TrainerCallback
 
 from steadytrain.attach import Options
 from steadytrain.core.signatures import takes_options
+from steadytrain.integrations import Integration
 from steadytrain.integrations.fits import Fit
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ FILTER_NOTE = (
     "logging_nan_inf_filter is on: the Trainer's own log shows an earlier mean in place of a loss that is NaN or Inf; "
     "the loss recorded here is the real one"
 )
+
+
+@final
+class HfTrainer(Integration):
+    """Hugging Face's Trainer, and what stands on it: TRL, PEFT."""
+
+    requires: ClassVar[str] = "transformers"
+    use: ClassVar[str] = "SteadyTrainCallback; Trainer(..., callbacks=[SteadyTrainCallback()])"
 
 
 class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]

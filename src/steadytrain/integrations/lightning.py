@@ -12,7 +12,7 @@ its step numbers and when it validated. Under ``steadytrain run`` the callback b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 try:
     from lightning.pytorch import Callback
@@ -21,6 +21,7 @@ except ImportError:  # the package's older name
 
 from steadytrain.attach import Options
 from steadytrain.core.signatures import takes_options
+from steadytrain.integrations import Integration
 from steadytrain.integrations.fits import Fit
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ SETTINGS = (
     *("gradient_clip_algorithm", "num_devices", "num_nodes", "world_size", "val_check_interval"),
 )
 """Attributes of a trainer that tell how it trains."""
+
+
+@final
+class Lightning(Integration):
+    """Lightning's Trainer, automatic and manual optimization."""
+
+    requires: ClassVar[str] = "lightning"
+    use: ClassVar[str] = "SteadyTrainCallback; Trainer(..., callbacks=[SteadyTrainCallback()])"
 
 
 class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]

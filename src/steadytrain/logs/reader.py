@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from steadytrain.core.model import Window
+from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
 Tell = Callable[[Path, int, int], None]
@@ -70,3 +71,18 @@ class Reader(ABC):
 
 
 LOG_READERS = Kind("reader", Reader, "steadytrain.logs.formats", "steadytrain.readers")
+
+LOG_READER_PAGES = Pages(
+    kind=LOG_READERS,
+    noun="reader of logs",
+    key="readers",
+    heading="Logs that steadytrain analyze reads",
+    schema="steadytrain.reader-explanation/1",
+    document=("name", "summary", "means", "next", "kind", "in_folders"),
+    traits=lambda reader: {"kind": reader.kind, "in_folders": list(reader.in_folders)},
+    closing=lambda page: ["A reader of logs: `steadytrain analyze PATH` (docs/analyze.md)"],
+    headings=("Means", "Next"),
+    title="Logs",
+    intro="What `steadytrain analyze` reads (`analyze.md`).",
+    columns=("kind",),
+)

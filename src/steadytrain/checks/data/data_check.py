@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -189,11 +189,12 @@ class DataCheck(ABC):
     """The contract of a check of data. Subclasses are final; each pass makes a new one, which gathers what it needs.
 
     ``reads`` names the columns of a ``Part`` that it cannot do without; where a source has them not, the check is not
-    run. Memory is bounded, whatever the number of rows. The docstring is the documentation: its first sentence, then
-    ``Means`` and ``Next``.
+    run. One that ``compares`` is first shown the split that ``--against`` names, where it is given. Memory is bounded,
+    whatever the number of rows. The docstring is the documentation: its first sentence, then ``Means`` and ``Next``.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    compares: ClassVar[bool] = False
 
     def __init__(self, circumstances: Circumstances) -> None:
         self.circumstances = circumstances
@@ -201,6 +202,9 @@ class DataCheck(ABC):
     def cannot(self) -> str | None:
         """Why this check cannot say anything here, besides what it ``reads``; None where it can."""
         return None
+
+    def compare_with(self, name: str, parts: Iterable[Part]) -> None:  # noqa: B027 (most checks compare nothing)
+        """Gather from the rows of another split of this name, before anything else."""
 
     @abstractmethod
     def look(self, part: Part) -> None:
@@ -276,6 +280,21 @@ class DataFormat(ABC):
 
 
 DATA_FORMATS = Kind("data format", DataFormat, "steadytrain.checks.data.formats", "steadytrain.data_formats")
+
+DATA_FORMAT_PAGES = Pages(
+    kind=DATA_FORMATS,
+    noun="format of data",
+    key="data_formats",
+    heading="Data that steadytrain check-data reads",
+    schema="steadytrain.data-format-explanation/1",
+    document=("name", "summary", "means", "next", "kind", "suffixes"),
+    traits=lambda reading: {"kind": reading.kind, "suffixes": list(reading.suffixes)},
+    closing=lambda page: ["A format of data: `steadytrain check-data PATH` (docs/check-data.md)"],
+    headings=("Means", "Next"),
+    title="Formats of data",
+    intro="What `steadytrain check-data` reads (`check-data.md`).",
+    columns=("kind",),
+)
 
 
 def graded(share: float, *, warn: float, fail: float) -> Status:

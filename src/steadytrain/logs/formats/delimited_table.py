@@ -15,6 +15,8 @@ from steadytrain.logs.text_files import is_text
 
 @final
 class DelimitedTable(Reader):
+    """Tables with a line of names, and comma, tab, semicolon, bar or space between the cells."""
+
     kind = "csv"
     general = ANY_ROWS
     in_folders: ClassVar[tuple[str, ...]] = ("*.csv", "*.tsv")

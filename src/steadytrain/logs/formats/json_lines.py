@@ -27,6 +27,8 @@ _LIST = re.compile(r"\s*\[\s*(?=\{|\])")
 
 @final
 class JsonLines(Reader):
+    """A JSON object a line, a JSON list of objects, or an object of lists."""
+
     kind = "json-lines"
     general = ANY_ROWS
     in_folders: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")

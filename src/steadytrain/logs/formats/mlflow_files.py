@@ -22,6 +22,8 @@ _MILLISECOND = 1e-3
 
 @final
 class MlflowFiles(Reader):
+    """A file store of MLflow: ``mlruns``, an experiment or a run in it."""
+
     kind = "mlflow"
     whole_folder = True
     in_folders: ClassVar[tuple[str, ...]] = ()

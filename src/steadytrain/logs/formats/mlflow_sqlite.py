@@ -22,6 +22,8 @@ _FLOAT_MAX = 1.7976931348623157e308
 
 @final
 class MlflowSqlite(Reader):
+    """MLflow's database ``mlflow.db``, opened read-only."""
+
     kind = "mlflow-sqlite"
     in_folders: ClassVar[tuple[str, ...]] = ("mlflow*.db", "mlruns*.db", "mlflow*.sqlite")
 

@@ -18,6 +18,8 @@ MAIN = "main"
 
 @final
 class SteadytrainRun(Reader):
+    """A run folder of steadytrain."""
+
     kind = "steadytrain"
     whole_folder = True
     in_folders: ClassVar[tuple[str, ...]] = ()

@@ -26,6 +26,8 @@ _EVENTS_BETWEEN_TELLS = 10_000
 
 @final
 class Tensorboard(Reader):
+    """An event file of TensorBoard, or a folder that holds some."""
+
     kind = "tensorboard"
     in_folders: ClassVar[tuple[str, ...]] = ()
 

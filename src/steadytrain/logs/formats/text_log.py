@@ -51,6 +51,8 @@ _CARRIES = frozenset({"loss", "gradient_norm", "gradient_norm_applied", "evaluat
 
 @final
 class TextLog(Reader):
+    """What a script printed."""
+
     kind = "text"
     general = ANY_TEXT
     in_folders: ClassVar[tuple[str, ...]] = ("*.log", "*.out", "log*.txt", "*log.txt", "train*.txt", "output*.txt")

@@ -31,6 +31,8 @@ _PLANNED = re.compile(r'"max_steps"\s*:\s*(\d{1,15})\b')
 
 @final
 class TrainerState(Reader):
+    """The file ``trainer_state.json`` of Hugging Face's Trainer and of all that stands on it."""
+
     kind = "trainer-state"
     in_folders: ClassVar[tuple[str, ...]] = ("trainer_state.json",)
 

@@ -25,6 +25,8 @@ _EDGES = ("__MIN", "__MAX")
 
 @final
 class WandbExport(Reader):
+    """The CSV that a chart of Weights & Biases exports, with a column a run."""
+
     kind = "wandb-csv"
     in_folders: ClassVar[tuple[str, ...]] = ()
 

@@ -32,6 +32,8 @@ _FIXED64, _BYTES, _FIXED32 = 1, 2, 5
 
 @final
 class WandbOffline(Reader):
+    """A run of Weights & Biases on disk: ``run-ID.wandb``, or its folder."""
+
     kind = "wandb"
     whole_folder = True
     in_folders: ClassVar[tuple[str, ...]] = ("*.wandb",)

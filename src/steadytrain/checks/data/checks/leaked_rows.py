@@ -26,7 +26,7 @@ class LeakedRows(DataCheck):
         Take these rows out of the training data and not out of the test. Remove duplicates before splitting.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ()
+    compares: ClassVar[bool] = True
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)
@@ -37,18 +37,15 @@ class LeakedRows(DataCheck):
         self._hits = 0
         self._examples = Examples()
 
-    @classmethod
-    def with_split(cls, circumstances: Circumstances, name: str, parts: Iterable[Part]) -> LeakedRows:
-        """The check with the rows of a split, of which digests are kept."""
-        check = cls(circumstances)
-        check._split, check._name = Seen(), name
+    def compare_with(self, name: str, parts: Iterable[Part]) -> None:
+        """Keep digests of the rows of the split."""
+        self._split, self._name = Seen(), name
         for part in parts:
             contents = _contents(part)
             if contents:
                 numbers = np.array([row.number for row in part.rows], np.int64)
-                check._split.first_rows(digests_of(contents), numbers)
-                check._split_rows += len(contents)
-        return check
+                self._split.first_rows(digests_of(contents), numbers)
+                self._split_rows += len(contents)
 
     def cannot(self) -> str | None:
         return "no split to compare with (--against)" if self._split is None else None

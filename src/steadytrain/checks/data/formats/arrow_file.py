@@ -12,6 +12,8 @@ from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
 
 @final
 class ArrowFile(DataFormat):
+    """Arrow streams and Feather files."""
+
     kind = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
 

@@ -20,6 +20,8 @@ _STATE, _SPLITS = "state.json", "dataset_dict.json"
 
 @final
 class DatasetFolder(DataFormat):
+    """A folder of ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk``, in the order of its index."""
+
     kind = "dataset-on-disk"
     suffixes: ClassVar[tuple[str, ...]] = ()
     whole_folder: ClassVar[bool] = True

@@ -18,6 +18,8 @@ QUOTED_LINES_MAX = 10_000
 
 @final
 class DelimitedRows(DataFormat):
+    """Comma, tab, semicolon or bar between the cells, a line of names first."""
+
     kind = "csv"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 

@@ -20,6 +20,8 @@ _DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16
 
 @final
 class IndexedTokens(DataFormat):
+    """Megatron's pairs of ``.bin`` and ``.idx``, a row a sequence."""
+
     kind = "indexed-tokens"
     suffixes: ClassVar[tuple[str, ...]] = (".bin",)
 

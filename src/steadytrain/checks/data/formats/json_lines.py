@@ -15,6 +15,8 @@ LINES = (".jsonl", ".ndjson", ".jsonlines")
 
 @final
 class JsonLines(DataFormat):
+    """A JSON object a line."""
+
     kind = "json-lines"
     suffixes: ClassVar[tuple[str, ...]] = tuple(
         f"{name}{packed}" for name in (*LINES, ".json") for packed in ("", ".gz", ".bz2", ".xz", ".zst")

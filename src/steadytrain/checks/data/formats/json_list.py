@@ -18,6 +18,8 @@ _DECODER = json.JSONDecoder()
 
 @final
 class JsonList(DataFormat):
+    """One JSON document that is a list of objects, as instruction data often is."""
+
     kind = "json-list"
     suffixes: ClassVar[tuple[str, ...]] = (".json", ".json.gz", ".json.bz2", ".json.xz", ".json.zst")
 

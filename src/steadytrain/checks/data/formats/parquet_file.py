@@ -15,6 +15,8 @@ ROWS_AT_ONCE = 1024
 
 @final
 class ParquetFile(DataFormat):
+    """Parquet files."""
+
     kind = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
 

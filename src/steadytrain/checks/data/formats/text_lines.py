@@ -14,6 +14,8 @@ SUFFIXES = (".txt", ".text", ".txt.gz", ".txt.bz2", ".txt.xz", ".txt.zst")
 
 @final
 class TextLines(DataFormat):
+    """Text files, a row a line."""
+
     kind = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 

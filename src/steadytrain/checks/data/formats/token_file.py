@@ -29,6 +29,8 @@ _HEADER_BYTES = 1024
 
 @final
 class TokenFile(DataFormat):
+    """Files of tokens: ``.bin`` (nanoGPT's, llm.c's, any raw numbers), and ``.npy`` of tokens or features."""
+
     kind = "token-file"
     suffixes: ClassVar[tuple[str, ...]] = (".bin", ".npy")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
@@ -23,10 +24,12 @@ from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,
+    ActiveRun,
     Exporter,
     Histogram,
     Row,
     Run,
+    Tool,
     incident_files,
     incident_text,
 )
@@ -43,15 +46,29 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\- /]|(?<=/)/+|(?<=\.)\.+")
 _QUANTILES = (0.05, 0.5, 0.95)
 
 
-def begin() -> Exporter:
-    """Writes a run of our own."""
-    return MlflowExporter(MlflowClient(), run_id=None, prefix="")
+@final
+class Mlflow(Tool):
+    """MLflow: a run of our own, or metrics in the script's own run."""
 
+    requires: ClassVar[str] = "mlflow"
+    install: ClassVar[str] = "steadytrain[mlflow]"
+    loaded: ClassVar[str] = "mlflow.tracking.fluent"
+    signals_every_steps: ClassVar[int] = 10  # it writes a row of a database for each value, mostly over a network
 
-def join(handle: tuple[str, str]) -> Exporter:
-    """Writes into the script's own run: its tracking URI and its id."""
-    tracking_uri, run_id = handle
-    return MlflowExporter(MlflowClient(tracking_uri), run_id=run_id, prefix=PREFIX)
+    def begin(self) -> Exporter:
+        return MlflowExporter(MlflowClient(), run_id=None, prefix="")
+
+    def active(self) -> ActiveRun | None:
+        """``handle`` is tracking URI and run id: MLflow's own notion of active belongs to one thread."""
+        fluent, uri = sys.modules["mlflow.tracking.fluent"], sys.modules["mlflow.tracking"]
+        run = fluent.active_run()
+        if run is None:
+            return None
+        return ActiveRun("mlflow", str(run.info.run_id), (str(uri.get_tracking_uri()), str(run.info.run_id)))
+
+    def join(self, handle: Any) -> Exporter:
+        tracking_uri, run_id = handle
+        return MlflowExporter(MlflowClient(tracking_uri), run_id=run_id, prefix=PREFIX)
 
 
 @final

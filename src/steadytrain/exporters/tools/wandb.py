@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import wandb
 
@@ -27,11 +27,13 @@ from steadytrain.core.model import Severity, Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,
+    ActiveRun,
     Exporter,
     ExporterGoneError,
     Histogram,
     Row,
     Run,
+    Tool,
     incident_files,
     incident_text,
 )
@@ -47,14 +49,24 @@ _ROW_HOOK = "_partial_history_callback"
 """What ``run.log`` and ``wandb.log`` both go through, with the row, the step and whether it ends here."""
 
 
-def begin() -> Exporter:
-    """Writes a run of our own."""
-    return WandbExporter()
+@final
+class Wandb(Tool):
+    """Weights & Biases: a run of our own, or columns in the rows of the script's own run."""
 
+    requires: ClassVar[str] = "wandb"
+    install: ClassVar[str] = "steadytrain[wandb]"
+    loaded: ClassVar[str] = "wandb"
 
-def join(run: Any) -> Exporter:
-    """Writes into ``run``, the script's own."""
-    return JoiningWandbExporter(run)
+    def begin(self) -> Exporter:
+        return WandbExporter()
+
+    def active(self) -> ActiveRun | None:
+        """``handle`` is the ``wandb.Run``."""
+        run = getattr(wandb, "run", None)
+        return None if run is None or run.disabled else ActiveRun("wandb", str(run.id), run)
+
+    def join(self, handle: Any) -> Exporter:
+        return JoiningWandbExporter(handle)
 
 
 @final

@@ -9,30 +9,59 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
-from steadytrain.exporters.exporter import PREFIX, SEVERITY_LEVELS, Exporter, Histogram, Row, Run, incident_text
+from steadytrain.exporters.exporter import (
+    PREFIX,
+    SEVERITY_LEVELS,
+    ActiveRun,
+    Exporter,
+    Histogram,
+    Row,
+    Run,
+    Tool,
+    incident_text,
+)
 
 FOLDER = "tensorboard"
 JOINED_FOLDER = "steadytrain"
 _NAME = "events.out.tfevents.{time:010d}.{host}.{process}.steadytrain"
 
 
-def begin() -> Exporter:
-    """Writes a run of our own."""
-    return TensorBoardExporter(folder=None, prefix="")
+@final
+class Tensorboard(Tool):
+    """TensorBoard: event files in the run folder, or beside those of the script's own writer."""
 
+    requires: ClassVar[str] = "tensorboard"
+    install: ClassVar[str] = "steadytrain[tensorboard]"
+    loaded: ClassVar[str] = "tensorboard.summary.writer.event_file_writer"
 
-def join(folder: str) -> Exporter:
-    """Writes beside the script's own writer, whose log folder is ``folder``."""
-    return TensorBoardExporter(folder=Path(folder) / JOINED_FOLDER, prefix=PREFIX)
+    def begin(self) -> Exporter:
+        return TensorBoardExporter(folder=None, prefix="")
+
+    def active(self) -> ActiveRun | None:
+        """``handle`` is the folder of an open writer. A writer is known by its thread; the oldest is the main one."""
+        for thread in threading.enumerate():
+            kind = type(thread)
+            if kind.__name__ != "_AsyncWriterThread" or not kind.__module__.startswith("tensorboard."):
+                continue
+            file = thread._record_writer._writer  # type: ignore[attr-defined]
+            path = getattr(file, "filename", None) or getattr(file, "name", None)
+            if path:
+                folder = os.path.dirname(os.path.abspath(os.fsdecode(path)))
+                return ActiveRun("tensorboard", folder, folder)
+        return None
+
+    def join(self, handle: Any) -> Exporter:
+        return TensorBoardExporter(folder=Path(handle) / JOINED_FOLDER, prefix=PREFIX)
 
 
 @final
