@@ -27,6 +27,7 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Recorder
 from steadytrain.core.incident import Action, Finding, Incident
 from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window
+from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.stories import tell
 
 SETTLED_STEPS = 64
@@ -38,8 +39,6 @@ INCIDENTS_MAX: dict[Severity, int] = {"critical": 3, "warning": 3}
 WRITE_WAIT_S = 30.0
 """What the end of a run waits for its bundles to be written."""
 
-NOT_DONE_AGAIN = frozenset({"throughput-stall", "nonfinite-loss", "nonfinite-gradient"})
-"""No step that is done again shows why it took long; and the last two are the gate's."""
 
 WHY = "not searched: the symptom is one of finite values (`steadytrain onset` finds the first that left its course)"
 STATE = "in the snapshots of the recording (replay/snapshots)"
@@ -77,7 +76,7 @@ class SymptomIncidents:
     def looked(self, stream: Stream, found: Sequence[Symptom]) -> None:
         """Detectors have looked at ``stream`` and see ``found``."""
         for symptom in found:
-            if symptom.severity != "note" and symptom.name not in NOT_DONE_AGAIN:
+            if symptom.severity != "note" and declared(symptom.name).keeps_incident:
                 self._raised.setdefault(_key(symptom), stream.step)
         if self._job is not None:
             self._collect(wait_s=0.0)

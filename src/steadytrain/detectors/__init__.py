@@ -29,6 +29,18 @@ class Detector(ABC):
 
     needs: ClassVar[tuple[str, ...]] = ()
 
+    grows: ClassVar[bool] = False
+    """Whether the loss or the gradients grow in it: a repro of a rise can look for it."""
+
+    of_updates: ClassVar[bool] = False
+    """Whether it is about the size of updates."""
+
+    counts_rising_loss: ClassVar[bool] = False
+    """Whether it counts a loss that rises as harm, which it is not where several optimizers take turns."""
+
+    keeps_incident: ClassVar[bool] = True
+    """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
+
     @abstractmethod
     def check(self, window: Window) -> tuple[Symptom, ...]:
         """All that ``window`` shows, oldest first.

@@ -52,6 +52,8 @@ class Divergence(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    counts_rising_loss: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     rise_nats: float = field(
         default=1.0,

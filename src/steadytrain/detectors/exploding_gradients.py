@@ -53,6 +53,8 @@ class ExplodingGradients(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm", "gradient_norms", "tensors.gradient_norm")
+    counts_rising_loss: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     trend_steps: int = field(
         default=200,

@@ -42,6 +42,7 @@ class GradientNormSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm",)
+    grows: ClassVar[bool] = True
 
     z: float = field(
         default=12.0,

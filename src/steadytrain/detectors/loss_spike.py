@@ -46,6 +46,7 @@ class LossSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    grows: ClassVar[bool] = True
 
     z: float = field(
         default=10.0,

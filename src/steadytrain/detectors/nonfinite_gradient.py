@@ -39,6 +39,7 @@ class NonfiniteGradient(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "gradient_norm")
+    keeps_incident: ClassVar[bool] = False
 
     tensors_max: int = field(
         default=16,

@@ -41,6 +41,7 @@ class NonfiniteLoss(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss", "gradient_norm")
+    keeps_incident: ClassVar[bool] = False
 
     skipped_steps_min: int = field(
         default=3,

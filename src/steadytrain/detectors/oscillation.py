@@ -42,6 +42,7 @@ class Oscillation(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    grows: ClassVar[bool] = True
 
     swing_ratio: float = field(
         default=2.0,

@@ -39,6 +39,8 @@ class SecondMomentLag(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.gradient_to_second_moment",)
+    counts_rising_loss: ClassVar[bool] = True
+    of_updates: ClassVar[bool] = True
 
     lag_ratio: float = field(
         default=2.3, metadata={"about": "RMS of gradient over root of the second moment: from here 2304.13013 counts"}

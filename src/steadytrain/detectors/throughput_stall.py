@@ -44,6 +44,7 @@ class ThroughputStall(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("step_s",)
+    keeps_incident: ClassVar[bool] = False
 
     slow_ratio: float = field(
         default=2.0,

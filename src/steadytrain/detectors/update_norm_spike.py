@@ -44,6 +44,7 @@ class UpdateNormSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.update_norm",)
+    of_updates: ClassVar[bool] = True
 
     spike_ratio: float = field(
         default=3.0, metadata={"about": "update norm over the median before it: less is the batch's own noise. Chosen"}

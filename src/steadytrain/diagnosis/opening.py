@@ -14,8 +14,8 @@ from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.proof import Control
 from steadytrain.experiments.case import SAME_STORY_STEPS, Case
 from steadytrain.experiments.specs import Json, Outcome
+from steadytrain.grouping.catalog import declared
 
-OF_UPDATES = ("update-norm-spike", "second-moment-lag")
 """Symptoms of what the optimizer made of a gradient."""
 
 
@@ -35,7 +35,7 @@ def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
         (
             one
             for one in symptoms
-            if one.name in OF_UPDATES
+            if declared(one.name).of_updates
             and one.severity != "note"
             and abs(one.first_step - led.first_step) <= SAME_STORY_STEPS
         ),

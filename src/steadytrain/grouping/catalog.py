@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from steadytrain.core.plugins import Broken, kebab
 from steadytrain.detectors import DETECTORS, Detector
 
@@ -14,6 +16,16 @@ def detectors() -> tuple[Detector, ...]:
 def broken() -> tuple[Broken, ...]:
     """The detectors of other packages that :func:`detectors` left out."""
     return DETECTORS.broken()
+
+
+def declared(name: str) -> type[Detector]:
+    """The detector class of the symptom called ``name``, for its traits; where there is none, those of the contract."""
+    return _by_name().get(name, Detector)
+
+
+@cache
+def _by_name() -> dict[str, type[Detector]]:
+    return {kebab(cls): cls for cls in DETECTORS.classes()}
 
 
 def detector_name(cls: type[Detector]) -> str:

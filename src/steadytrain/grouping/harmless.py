@@ -6,20 +6,18 @@ What is critical is never excused, and what is excused says why.
 from __future__ import annotations
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
 
 CLIPPED_Z_MAX = 50.0
 """Clipping excuses no loss that spiked further: hard samples of healthy runs stay below 30 robust standard deviations,
 and what lies beyond is another kind of batch (wrong units, shuffled labels), which somebody has to look at."""
 
-OF_A_RISING_LOSS = ("divergence", "exploding-gradients", "second-moment-lag")
-"""Symptoms that count a loss that rises as harm."""
-
 
 def is_benign(window: Window, symptom: Symptom) -> str:
     """Why a symptom with this course does no harm, or ""."""
     course = symptom.course
-    if window.facts.get("optimizers_in_turn", 1) > 1 and symptom.name in OF_A_RISING_LOSS:
+    if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
         return "several optimizers take turns, and the loss of one rises where another learns"
     if course == RESTART:
         return f"{told(symptom)}, and comes back down"

@@ -23,6 +23,7 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Symptom, Window
+from steadytrain.grouping.catalog import declared
 from steadytrain.replay.failing_step import folder_to_run_in, launch
 from steadytrain.repro.bounded_process import run_python
 from steadytrain.repro.operation_repro import FRESH_WAIT_S, ISSUE, LOG_CHARACTERS_MAX, Repro, check_folder, sizes_of
@@ -30,9 +31,6 @@ from steadytrain.repro.training_capture import MODULE, REQUEST, RESULT, Request
 from steadytrain.storage.bundle import Bundle, write_json
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import find_recording
-
-RISES = frozenset({"loss-spike", "divergence", "oscillation", "gradient-norm-spike", "exploding-gradients"})
-"""Symptoms that come with a loss that rises; the others have no moment that a few steps could show."""
 
 NEAR_STEPS, FAR_STEPS = 8, 64
 """Steps captured after the onset, and how many where these show nothing and a step is quick."""
@@ -144,7 +142,7 @@ def _attempts(step_s: float, onset: int) -> list[tuple[int, float]]:
 
 def _first_and_last(subject: Subject) -> tuple[int, int, float]:
     symptom = subject.symptom
-    if symptom.name not in RISES:
+    if not declared(symptom.name).grows:
         raise UsageError(
             f"{subject.source}: repro makes scripts of a NaN, an Inf or a loss that rises; "
             f"{symptom.name} is none of these"
@@ -243,4 +241,4 @@ def _put(subject: Subject, scratch: Path, folder: Path, made: dict[str, Any]) ->
 def rising_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
     """The one of several that a script can be made for, the first by step; else the first."""
     in_order = sorted(symptoms, key=lambda one: (one.severity != "critical", one.first_step))
-    return next((one for one in in_order if one.name in RISES), in_order[0] if in_order else None)
+    return next((one for one in in_order if declared(one.name).grows), in_order[0] if in_order else None)
