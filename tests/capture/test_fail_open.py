@@ -24,11 +24,10 @@ from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.incident import environment, freeze, incident
-from steadytrain.capture.step import gate, input_recorder, stopping, stream_assignment
-from steadytrain.capture.step import watcher as watcher_module
+from steadytrain.capture.step import gate, input_recorder, model_calls, stopping, stream_assignment, watcher
+from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.step.stream_assignment import StreamAssignment
-from steadytrain.capture.step.watcher import Watcher
 from steadytrain.detection.run_recorder import RunRecorder
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors.loss_spike import LossSpike
@@ -110,13 +109,13 @@ def locked(*args: Any, **kwargs: Any) -> Any:
 
 # Where the error is planted: owner, name, and what it raises.
 ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "finding the model": (watcher_module, "find_model", broken),
+    "finding the model": (watcher, "find_model", broken),
     "naming parameters": (stream_assignment, "name_parameters", broken),
-    "recording a call": (watcher_module, "record_call", broken),
+    "recording a call": (model_calls, "record_call", broken),
     "keeping buffers": (input_recorder.BufferKeeper, "keep", broken),
     "reading the random state": (input_recorder.RandomState, "take", broken),
-    "outputs of the model": (watcher_module, "scalar_outputs", broken),
-    "taking the loss apart": (watcher_module, "loss_term", broken),
+    "outputs of the model": (model_calls, "scalar_outputs", broken),
+    "taking the loss apart": (model_calls, "loss_term", broken),
     "reading before clipping": (Clipping, "begin", broken),
     "leading": (StreamAssignment, "lead", broken),
     "refreshing": (StreamAssignment, "refresh", broken),
@@ -124,7 +123,7 @@ ANYWHERE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "norms": (gate, "l2_norms", broken),
     "the loss without its scale": (gate, "unscaled", broken),
     "the learning rate": (gate, "_learning_rate", broken),
-    "finishing a step": (Watcher, "_finish_step", broken),
+    "finishing a step": (OptimizerSteps, "_finish", broken),
     "the ring of batches": (input_recorder.BatchRing, "add", broken),
     "the history": (StepHistory, "append", broken),
     "opening the run": (RunRecorder, "open", broken),
@@ -198,13 +197,13 @@ AT_THE_INCIDENT: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the state": (freeze, "write_state", disk_full),
     "the index": (RunWriter, "add_incident", locked),
     "the ledger": (RunWriter, "add_action", locked),
-    "the scene": (Stopping, "_incident_context", broken),
+    "the scene": (stopping, "at_gate", broken),
     "the investigator": (StepInvestigator, "investigate", broken),
     "the lap begins": (ScriptLoopRerun, "__init__", broken),
     "the finding": (stopping, "update_incident", disk_full),
     "the message": (stopping, "stop_message", broken),
     "the reason": (stopping, "reason", broken),
-    "the end": (Stopping, "_finish_stop", broken),
+    "the end": (Stopping, "_finish", broken),
     "keeping the schedule": (input_recorder.Schedule, "take", broken),
     "the fetch of the lap": (ScriptLoopRerun, "fetch", broken),
     "the forward of the lap": (ScriptLoopRerun, "forward_begins", broken),

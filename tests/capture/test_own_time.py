@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.step import watcher
+from steadytrain.capture.step import live_run
 from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.tensors.activations.measurement import Measurement
 from watching import watching
@@ -56,7 +56,7 @@ def test_looking_at_the_outputs_of_modules_is_our_time(tmp_path: Path, monkeypat
     """Near a symptom every output is looked at in every step: as the script's time that is a slower training."""
     own, clock = OwnTime(), Clock()
     own._clock = clock
-    monkeypatch.setattr(watcher, "OwnTime", lambda: own)
+    monkeypatch.setattr(live_run, "OwnTime", lambda: own)
     look, looks = Measurement.see_output, []
 
     def slow(self: Measurement, *args: Any) -> None:

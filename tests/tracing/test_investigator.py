@@ -287,9 +287,9 @@ LAP = """
 import time
 import torch
 from torch import nn
-import steadytrain.capture.step.stopping
+import steadytrain.capture.step.lap
 
-steadytrain.capture.step.stopping.LOOP_RERUN_S_MAX = 1.0
+steadytrain.capture.step.lap.LOOP_RERUN_S_MAX = 1.0
 torch.manual_seed(0)
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -170,7 +170,7 @@ def check_observed(observed: Observed, watcher: Watcher, script: str, wanted: Wa
         raise UsageError("several processes train together; run the preflight in one, without the launcher")
     checks = check_catalog.chosen(wanted.only, wanted.skip)
     number = observed.dataset
-    dataset = watcher.datasets.key_of(number) if number is not None else None
+    dataset = watcher.dataset_key(number) if number is not None else None
     subject, bench = subject_of_script(observed, dataset=dataset, thorough=wanted.thorough)
     for plug_in in check_catalog.broken():
         _say(f"warning: the check plug-in {plug_in.entry_point} is left out: {plug_in.why}")

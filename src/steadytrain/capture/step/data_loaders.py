@@ -1,0 +1,64 @@
+"""What the script's data loaders give: followed on the way to the step, or given by one more lap or a replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.step.data_wait import DataWait
+from steadytrain.capture.step.dataset_numbers import DatasetNumbers
+from steadytrain.capture.step.live_run import LiveRun
+
+FETCHED_MAX = 64
+
+
+class DataLoaders:
+    """All loaders of the process."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self.datasets = DatasetNumbers()
+        self._run = run
+        self._wait = DataWait()
+
+    def fetch_begins(self, iterator: Any) -> Any:
+        """``iterator`` is asked for its next batch: the one to give instead, or ``MISSING``."""
+        run = self._run
+        if not run.is_script():
+            return MISSING
+        batch = MISSING
+        if run.rerun is None:
+            self._wait.begins(iterator)
+            with run.guard.part("following the data loader"):
+                batch = run.observer.fetch_begins(self.datasets.number_of(iterator))
+            return batch  # noqa: RET504 (as below)
+        with run.guard.part("one more lap"):
+            batch = run.rerun.fetch(self.datasets.number_of(iterator))
+        return batch  # noqa: RET504 (a guarded part may end without it)
+
+    def samples_drawn(self, iterator: Any, indices: Any) -> None:
+        run = self._run
+        if run.is_script() and run.rerun is None:
+            with run.guard.part("following the samples"):
+                run.draws.drawn(iterator, indices)
+
+    def fetch_ends(self, iterator: Any, batch: Any) -> Any:
+        """``iterator`` gave ``batch``: the one to give instead, or ``MISSING``."""
+        run = self._run
+        if not run.is_script():
+            return MISSING
+        self._wait.ends(iterator)
+        if run.rerun is None:
+            with run.guard.part("following the samples"):
+                samples = run.draws.given(iterator, batch)
+                if samples is not None:
+                    run.observer.drawn(samples)
+        if len(run.seen.fetched) < FETCHED_MAX:
+            run.seen.fetched.append((self.datasets.number_of(iterator), batch))
+        other = MISSING
+        with run.guard.part("recording what was fetched"):
+            other = run.observer.fetched(self.datasets.number_of(iterator), batch)
+        return other  # noqa: RET504 (as above)
+
+    def take_wait_s(self) -> float:
+        """Seconds that the training thread has waited for its loaders since the last call."""
+        return self._wait.take()

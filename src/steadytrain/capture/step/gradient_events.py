@@ -1,0 +1,93 @@
+"""What the script does to gradients between backward and the update: zeroing, clipping, and gradient scalers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.clipping import ClipArguments
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.optimizer_steps import OptimizerSteps
+
+
+class GradientEvents:
+    """Follows them; a step that a scaler skips is recorded by ``steps``."""
+
+    def __init__(self, run: LiveRun, steps: OptimizerSteps) -> None:
+        self._run = run
+        self._steps = steps
+        self._scaled: int | None = None
+
+    def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
+        """What was accumulated is thrown away: a script that skips a bad step by itself is left alone."""
+        run = self._run
+        if not run.is_script() or run.rerun is not None or len(run.streams) != 1:
+            return
+        stream = run.streams[0]
+        with run.guard.part("forgetting gradients that are thrown away"):
+            if stream.optimizers != [owner] and (stream.model is None or (owner,) != stream.model.roots):
+                return
+            run.seen.gradients_zeroed()
+
+    def scaler_scales(self, scaler: Any) -> None:
+        if self._run.is_script() and scaler.is_enabled():  # one that is not has no scale, and scales nothing
+            self._run.scaling.scalers[id(scaler)] = scaler
+
+    def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+        run = self._run
+        if run.is_script():
+            self._scaled = id(optimizer)
+            self._steps.begun.clear()
+            with run.guard.part("following the gradient scaler"):
+                run.scaling.scaler_step_begins(scaler, optimizer)
+                if scaler.is_enabled():
+                    run.recorder.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
+
+    def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+        """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
+        run = self._run
+        if not run.is_script() or self._scaled is None:
+            return
+        stepped, self._scaled = self._scaled in self._steps.begun, None
+        if not stepped and scaler.is_enabled():
+            self._steps.skip(optimizer)
+        with run.guard.part("following the gradient scaler"):
+            run.scaling.scaler_step_ends()
+            note = run.scaling.take_note()
+            if note is not None:
+                run.note(note)
+
+    def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+        """The script clips by the norm; ``original`` is torch's own function and is called exactly once."""
+        return self._clip(original, parameters, args, kwargs, ClipArguments.of)
+
+    def clip_by_value(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+        """The script clips each element by its size."""
+        return self._clip(original, parameters, args, kwargs, ClipArguments.of_value)
+
+    def _clip(
+        self,
+        original: Callable[..., Any],
+        parameters: Any,
+        args: Any,
+        kwargs: Any,
+        read: Callable[[Any, Any], ClipArguments],
+    ) -> Any:
+        run = self._run
+        if not run.is_script() or run.rerun is not None:
+            return original(parameters, *args, **kwargs)
+        clipping, reading = run.seen.clipping, None
+        with run.guard.part("reading the gradients before clipping"):
+            tensors = [parameters] if isinstance(parameters, Tensor) else parameters
+            arguments = read(args, kwargs)
+            run.scaling.clip_begins(tensors, run.scaling.scalers.values(), limit=arguments.limit)
+            reading = clipping.begin(tensors, arguments, run.guard)
+        with reading or nullcontext():
+            total = original(parameters, *args, **kwargs)
+        with run.guard.part("reading the gradients before clipping"):
+            clipping.end(total)
+        return total

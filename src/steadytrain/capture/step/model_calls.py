@@ -1,0 +1,147 @@
+"""The script's calls of its model, and its backward passes: inputs, random states and losses of the step that forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.loss import loss_term, scalar_outputs
+from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
+from steadytrain.capture.tensors.precision import logits_dtype
+
+MICRO_BATCHES_MAX = 256
+MICRO_BYTES_MAX = 1 << 30
+LOSSES_MAX = 4096
+HAND_WRITTEN_AFTER_BACKWARDS = 200
+
+
+class ModelCalls:
+    """Calls of any hooked module; ``look_at_loss`` is called with each loss before its backward runs."""
+
+    def __init__(self, run: LiveRun, look_at_loss: Callable[[Tensor], None]) -> None:
+        self.backward_calls = 0
+        self.step_batches: StepBatches | None = None
+        self.logits: str | None = None
+        """Dtype of the model's logits, once it is known."""
+
+        self._run = run
+        self._look_at_loss = look_at_loss
+        self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
+        self._random_after: RandomState | None = None
+        self._told_hand_written = False
+
+    def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Other arguments for the call, or None."""
+        run = self._run
+        if not run.is_script() or run.in_backward:
+            return None
+        outermost, training = not self._calls, torch.is_grad_enabled()
+        run.modules.note_call(module, outermost=outermost)
+        call: MicroBatch | None = None
+        changed = None
+        if outermost and run.rerun is None:
+            with run.own_time, run.guard.part("keeping the buffers"):
+                run.buffers.keep(module)
+        if outermost and training:
+            with run.own_time, run.guard.part("letting go of earlier models"):
+                run.release_done()
+            with run.own_time, run.guard.part("recording the batch"):
+                if run.rerun is not None:
+                    changed = run.rerun.forward_begins(module, args, kwargs)
+                else:
+                    if self.step_batches is not None and (batch := self.step_batches.take()) is not MISSING:
+                        run.observer.fetched(STEP_BATCHES, batch)
+                    run.draws.called()
+                    call = record_call(module, args, kwargs, self._random_after)
+                    changed = run.observer.call_begins(module, call, args, kwargs)
+        self._calls.append((module, call))
+        return changed
+
+    def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        run = self._run
+        if not run.is_script() or run.in_backward or not self._calls:
+            return
+        while self._calls:  # a call that never came back (an exception without always_call) is dropped on the way
+            called, call = self._calls.pop()
+            if called is module:
+                break
+        if run.activations.armed and run.rerun is None:
+            with run.own_time:
+                run.activations.saw(module, output)
+        if self._calls:
+            return
+        with run.guard.part("recording the batch"):
+            if call is not None:
+                self._keep(module, call, output)
+            elif run.rerun is not None and not torch.is_grad_enabled():
+                run.rerun.other_forward_ends()
+            if run.rerun is None:
+                self._random_after = RandomState.take()
+                run.observer.forward_ended(call, self._random_after)
+
+    def _keep(self, module: nn.Module, call: MicroBatch, output: Any) -> None:
+        seen = self._run.seen
+        self._run.modules.note_training_call(module)
+        call.scalar_outputs.update(scalar_outputs(output))
+        self.logits = self.logits or logits_dtype(output)
+        if len(seen.micro_batches) < MICRO_BATCHES_MAX and seen.size_bytes < MICRO_BYTES_MAX:
+            seen.micro_batches.append(call)
+
+    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
+        """Whether this is an outermost backward of the script; then ``backward_ends`` follows."""
+        run = self._run
+        if not run.is_script() or run.in_backward:
+            return False
+        run.in_backward = True
+        self.backward_calls += 1
+        if self.step_batches is not None:
+            self.step_batches.backward_begins()
+        if run.activations.armed:
+            with run.own_time, run.guard.part("measuring the outputs of modules"):
+                run.activations.backward_begins()
+        run.seen.backward_begins()
+        with run.guard.part("following backward"):
+            run.observer.backward_begins()
+        with run.guard.part("reading the loss"):
+            scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
+            if run.rerun is not None and scalars:
+                run.rerun.backward_begins(scalars[0])
+            elif accumulates and len(scalars) == 1 and len(run.seen.losses) < LOSSES_MAX:
+                run.seen.losses.append(loss_term(scalars[0]))
+                run.saw_loss = True
+                run.observer.loss_seen(scalars[0])
+                self._look_at_loss(scalars[0])
+            if not run.streams and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
+                self._tell_hand_written()
+                run.forget_step()
+        return True
+
+    def backward_ends(self) -> None:
+        self._run.in_backward = False
+
+    def loss_given(self, loss: Tensor) -> None:
+        """The script tells its loss itself, before an update that it writes itself."""
+        run = self._run
+        if run.is_script() and run.rerun is None:
+            with run.guard.part("reading the loss"):
+                run.seen.losses[:] = [loss_term(loss)]
+                run.saw_loss = True
+
+    def _tell_hand_written(self) -> None:
+        if not self._told_hand_written:
+            self._told_hand_written = True
+            self._run.note(
+                f"{self.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
+                "hand, so nothing is recorded or guarded; `with watch.update():` around the update does both"
+            )
+
+
+def _as_tensors(roots: Any) -> list[Tensor]:
+    found = roots if isinstance(roots, (tuple, list)) else [roots]
+    return [root for root in found if isinstance(root, Tensor)]

@@ -1,0 +1,200 @@
+"""The optimizer's step: the gate before the update, and what is recorded and looked at when the step has ended.
+
+Not here: the look itself (``gate``), and what becomes of a step that is not finite (``stopping``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from steadytrain.capture.incident.context import Rehearsal
+from steadytrain.capture.step.data_loaders import DataLoaders
+from steadytrain.capture.step.gate import Measurement, measure
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.model_calls import ModelCalls
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.stopping import Stopping
+from steadytrain.capture.tensors.precision import precision_facts
+
+
+class OptimizerSteps:
+    """Of all optimizers. In a process with a ``rehearsal`` a recorded step is done again when its turn has come."""
+
+    def __init__(
+        self, run: LiveRun, stopping: Stopping, calls: ModelCalls, loaders: DataLoaders, rehearsal: Rehearsal | None
+    ) -> None:
+        self.begun: set[int] = set()
+        """The optimizers, by id, whose step has begun since a gradient scaler last began one."""
+
+        self._run = run
+        self._stopping = stopping
+        self._calls = calls
+        self._loaders = loaders
+        self._rehearsal = rehearsal
+        self._told_precision = False
+
+    def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
+        """Other arguments for ``step``, or None; raises :class:`RunStopped` where the update is refused."""
+        run = self._run
+        if not run.is_script():
+            return None
+        self.begun.add(id(optimizer))
+        if run.stopped is not None:
+            with run.guard.part("restoring buffers"):
+                run.buffers.restore()
+            raise run.stopped
+        if run.rerun is not None:
+            raise self._stopping.end_lap()
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer itself
+        if not callable(closure):
+            self._gate(optimizer, can_rerun=True)
+            return None
+
+        micro_batches, losses = len(run.seen.micro_batches), len(run.seen.losses)
+
+        def watched_closure() -> Any:
+            # LBFGS evaluates several times in a step, and the last stands for it. What was accumulated before stays.
+            del run.seen.micro_batches[micro_batches:], run.seen.losses[losses:]
+            run.seen.evaluations += 1
+            loss = closure()
+            self._gate(optimizer, can_rerun=False)
+            return loss
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": watched_closure}
+        return (args[0], watched_closure, *args[2:]), kwargs
+
+    def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        stream = self._run.leading.stream_of(optimizer)
+        if not self._run.is_script() or stream is None:
+            return
+        with self._run.own_time, self._run.guard.part("recording a step"):
+            if stream.pending is not None:
+                self._finish(stream)
+            if optimizer is stream.optimizers[-1]:
+                self._updated(stream)
+
+    def skip(self, optimizer: torch.optim.Optimizer) -> None:
+        """A gradient scaler has left the step out."""
+        run = self._run
+        if run.rerun is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
+            raise self._stopping.end_lap()
+        with run.guard.part("recording a skipped step"):
+            stream = self._lead(optimizer, skipped=True)
+            if stream is not None:
+                stream.pending = self._measure(stream, optimizer, skipped=True)
+                run.observer.gate(stream, run.seen, stream.pending)
+                self._finish(stream)
+
+    # -- the gate --------------------------------------------------------------------------------------------------
+
+    def _gate(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> None:
+        """Look at the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
+        run = self._run
+        looked: list[tuple[Stream, Measurement]] = []
+        whole = False
+        with run.guard.part("the gate"):
+            looked += self._look(optimizer, can_rerun=can_rerun)
+            whole = True
+        if not whole:
+            run.forget_step()  # or the batches of every step to come would pile up
+        for stream, measured in looked:
+            if stream.pending is not None and stream.pending.committed:
+                continue  # a closure is evaluated again, in a step that is on record as an incident
+            stream.pending = measured
+            with run.guard.part("the tape at the gate"):
+                run.observer.gate(stream, run.seen, measured)
+            if not measured.is_incident or self._rehearsal is not None or run.observer.replays:
+                continue
+            if run.settings.policy == "observe":
+                with run.guard.part("writing an incident"):
+                    self._stopping.observe(stream, measured)
+                continue
+            stream.pending = None
+            try:
+                self._stopping.stop(stream, optimizer, measured, can_rerun=can_rerun)
+            except Exception as error:  # the update must not be applied, whatever of ours broke on the way
+                run.guard.report("handling the incident", error)
+                run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
+                raise run.stopped from None
+
+    def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
+        """The stream and the measurement of this step, if ``optimizer`` leads it."""
+        stream = self._lead(optimizer)
+        if stream is None:
+            return
+        if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
+            self._stopping.rehearse(self._rehearsal, stream, optimizer, can_rerun=can_rerun)
+            return
+        yield stream, self._measure(stream, optimizer, skipped=False)
+
+    def _lead(self, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> Stream | None:
+        run = self._run
+        stream, run.seen = run.leading.lead(optimizer, run.seen, saw_loss=run.saw_loss, skipped=skipped)
+        return stream
+
+    def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
+        run = self._run
+        with run.own_time:
+            self._updated(stream)
+            run.leading.refresh(stream)
+        instruments, step = run.instruments(stream), stream.step + 1
+        run.seen.waited_s += self._loaders.take_wait_s()
+        measured = measure(
+            stream,
+            optimizer,
+            run.seen,
+            run.scaling,
+            skipped=skipped,
+            weigh=instruments.weighs(step),
+            time_s=run.clock(),
+            own_s=run.own_time.so_far(),
+        )
+        if not skipped:
+            instruments.before_update(stream, step, measured.scale)
+        return measured
+
+    # -- the step has ended ----------------------------------------------------------------------------------------
+
+    def _updated(self, stream: Stream) -> None:
+        """All optimizers that step together have stepped."""
+        if stream.updating:
+            stream.updating = False
+            self._run.instruments(stream).after_update(stream, stream.step)
+            self._run.observer.updated(stream)
+
+    def _finish(self, stream: Stream) -> None:
+        run = self._run
+        measured, stream.pending = stream.pending, None
+        assert measured is not None
+        batches, stream.step = run.seen.micro_batches, measured.record.step
+        run.leading.stepped(stream, run.seen)
+        run.forget_step()
+        run.ring.add(stream.step, batches)
+        if len(run.streams) > 1:
+            run.recorder.set_fact("optimizers_in_turn", len(run.streams))
+        run.recorder.commit(stream, measured)
+        with run.guard.part("keeping the tape of the step"):
+            run.observer.step_ended(stream, run.recorder.begin().path if run.recorder.recording else None)
+        instruments = run.instruments(stream)
+        if measured.record.skipped:
+            instruments.skip_update()
+        else:
+            stream.updating = True
+        found = run.recorder.look(stream)
+        run.recorder.tell_symptoms(found)
+        instruments.raised(found, stream.step)
+        run.symptom_incidents.looked(stream, found)
+        if stream.own_steps == 1:
+            run.modules.settle()
+        # The optimizer has its state after the first update; of a model found in the first step no call was seen.
+        if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
+            self._told_precision = True
+            with run.guard.part("recording the number formats"):
+                autocast, logits = batches[-1].autocast if batches else None, self._calls.logits
+                facts = precision_facts(stream.parameters, stream.optimizers, autocast=autocast, logits=logits)
+                run.recorder.set_fact("precision", facts)
