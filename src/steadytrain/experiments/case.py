@@ -209,13 +209,6 @@ class Case:
             return 0.0
         return float(1.4826 * np.median(np.abs(values - np.median(values))))
 
-    def optimizer_is(self, *names: str) -> bool | None:
-        """Whether the optimizer is one of these classes; None where it is not known."""
-        known = self.facts.get("optimizer")
-        if not isinstance(known, str):
-            return None
-        return known.rsplit(".", 1)[-1] in names
-
 
 def open_case(
     path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None

@@ -75,8 +75,3 @@ def moved_environment(recorded: Mapping[str, Any], moved: Moved) -> dict[str, An
             environment[name] = moved.path(environment[name])
     environment["argv"] = [moved.path(str(argument)) for argument in environment.get("argv") or ()]
     return environment
-
-
-def moved_sources(sources: Mapping[str, str], moved: Moved) -> dict[str, str]:
-    """Digests of files by where they are now."""
-    return {moved.path(path): digest for path, digest in sources.items()}

@@ -34,14 +34,12 @@ class Modules:
         self._called: set[int] = set()
         self._detached: dict[int, bool] = {}
         self._without_gradients: set[int] = set()
-        self._training: dict[int, bool] = {}
         self._dead: dict[int, Tensor] = {}
         self._saturated: dict[int, float] = {}
         self._outputs: list[tuple[int, float]] = []
         self._first_outputs: list[tuple[int, float]] = []
         self._router: dict[int, tuple[float, int]] = {}
         self._shifted_bias: set[int] = set()
-        self._training_call = False
         self.root_in_eval = False
         """Whether the module that a training step calls is in evaluation mode itself, and not only parts of it."""
 
@@ -58,11 +56,9 @@ class Modules:
         """A root module is called with gradients on."""
         self._roots[id(module)] = module
         self.root_in_eval = not module.training
-        self._training_call = True
 
     def step_begins(self) -> None:
         self._calls.in_forward = 0
-        self._training_call = False
         self._outputs = []
         self._dead = {}
 
@@ -99,9 +95,7 @@ class Modules:
             return
         active, self._calls.active = self._calls.active, False
         try:
-            with torch.no_grad():
-                pass
-            self._read(module, args, output)
+            self._read(module, output)
         except Exception as error:  # an output of an unusual form is not read
             note = f"an output of {type(module).__name__} was not read: {type(error).__name__}: {error}"
             if note not in self._calls.seen.notes:
@@ -109,21 +103,17 @@ class Modules:
         finally:
             self._calls.active = active
 
-    def _read(self, module: nn.Module, args: Any, output: Any) -> None:
-        key = id(module)
-        own = any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
+    def _read(self, module: nn.Module, output: Any) -> None:
+        key, own = id(module), _is_trainable(module)
         if not torch.is_grad_enabled():
-            if own and self._calls.in_forward and any(id(r) in self._roots for r in self._roots.values()):
+            if own and self._calls.in_forward and self._roots:
                 self._without_gradients.add(key)
             if isinstance(module, MODE_MATTERS) and module.training and not self._calls.in_forward:
                 self.evaluated_in_training = True
             return
         self._called.add(key)
         if isinstance(module, MODE_MATTERS):
-            if not module.training:
-                self.in_eval.add(key)
-            else:
-                self.in_eval.discard(key)
+            (self.in_eval.discard if module.training else self.in_eval.add)(key)
         value = next((part for part in _tensors(output) if part.is_floating_point()), None)
         if value is None or value.numel() == 0:
             return
@@ -132,6 +122,10 @@ class Modules:
         values = value.detach()
         if own and values.dim() > 1:
             self._outputs.append((key, float(values.float().square().mean().sqrt())))
+        self._read_kind(key, module, values)
+
+    def _read_kind(self, key: int, module: nn.Module, values: Tensor) -> None:
+        """What the output of a module of this kind may show."""
         if isinstance(module, (nn.ReLU, nn.GELU, nn.SiLU, nn.LeakyReLU)) and values.dim() > 1:
             dead = (values == 0).reshape(-1, values.shape[-1]).all(0)
             self._dead[key] = self._dead.get(key, dead) & dead
@@ -156,12 +150,8 @@ class Modules:
         def named(keys: Any) -> list[str]:
             return sorted(known[key] for key in keys if key in known)
 
-        trainable = {
-            id(module)
-            for root in self._roots.values()
-            for module in root.modules()
-            if any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
-        }
+        modules = [module for root in self._roots.values() for module in root.modules()]
+        trainable = {id(module) for module in modules if _is_trainable(module)}
         facts["modules_not_called"] = named(trainable - self._called - self._without_gradients)
         facts["modules_output_detached"] = named(key for key, gone in self._detached.items() if gone)
         facts["no_grad_calls"] = named(self._without_gradients)
@@ -173,26 +163,36 @@ class Modules:
         facts["saturated_units"] = {
             known[key]: share for key, share in self._saturated.items() if share > SATURATED_TOLD and key in known
         }
-        norms = [m for r in self._roots.values() for m in r.modules() if isinstance(m, NORMS.get())]
+        norms = [module for module in modules if isinstance(module, NORMS.get())]
         facts["batch_norm_modules"] = named(id(module) for module in norms)
         variances = [m.running_var for m in norms if isinstance(m.running_var, Tensor)]
         if variances:
-            facts["batch_norm_variance"] = [
-                float(min(v.min() for v in variances)),
-                float(max(v.max() for v in variances)),
-            ]
+            lowest, highest = min(v.min() for v in variances), max(v.max() for v in variances)
+            facts["batch_norm_variance"] = [float(lowest), float(highest)]
         if len(self._first_outputs) >= DEPTH_RATIO_MIN_LAYERS and self._first_outputs[0][1] > 0:
             facts["activation_ratio"] = self._first_outputs[-1][1] / self._first_outputs[0][1]
+        facts.update(self._routers(known))
+        return facts
+
+    def _routers(self, known: dict[int, str]) -> dict[str, Any]:
+        """Of modules that are named like routers: the largest share of one expert, how many there are, a loss."""
         routers = {
             key: found
             for key, found in self._router.items()
             if any(part in known.get(key, "").lower().split(".") for part in ROUTER_NAMES)
         }
-        if routers:
-            facts["router_share"] = {known[key]: share for key, (share, _) in routers.items()}
-            facts["router_experts"] = {known[key]: experts for key, (_, experts) in routers.items()}
-            facts["router_balanced"] = balanced(self._calls.loss_node, _with_parents(self._roots.values(), routers))
-        return facts
+        if not routers:
+            return {}
+        return {
+            "router_share": {known[key]: share for key, (share, _) in routers.items()},
+            "router_experts": {known[key]: experts for key, (_, experts) in routers.items()},
+            "router_balanced": balanced(self._calls.loss_node, _with_parents(self._roots.values(), routers)),
+        }
+
+
+def _is_trainable(module: nn.Module) -> bool:
+    """Whether ``module`` itself, and not only what it holds, has a parameter that is trained."""
+    return any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
 
 
 def _gradient_ratio(roots: list[nn.Module]) -> float | None:

@@ -28,9 +28,10 @@ from steadytrain.survey.input_facts import Batches, named_tensors
 from steadytrain.survey.labels import Labels
 from steadytrain.survey.loop_order import Loop
 from steadytrain.survey.module_calls import Modules
+from steadytrain.survey.moment_facts import LISTED_MAX
 from steadytrain.survey.outlier_rows import Rows
 from steadytrain.survey.planned_steps import steps_planned
-from steadytrain.survey.training_state import LISTED_MAX, State
+from steadytrain.survey.training_state import State
 
 FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
 """Steps that are looked at: the script's first, those before the last, and those around the onset."""

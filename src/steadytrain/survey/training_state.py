@@ -12,16 +12,14 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import find_model, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.survey.moment_facts import LISTED_MAX, MomentFacts
 
 ELEMENTS_MAX = 1 << 26
 """Updates are compared with copies of the weights for models up to so many parameters."""
 
 STRANGE_ABOVE = 1e3
 SCALE_LOW, SCALE_HIGH = 0.02, 10.0
-LAG_TOLD, LOST_TOLD, BELOW_EPSILON = 2.0, 0.5, 0.1
-SAMPLED_ELEMENTS = 1 << 18
-LISTED_MAX = 64
-NORM_TYPES = ("Norm", "norm")
+LOST_TOLD = 0.5
 
 
 class State:
@@ -249,59 +247,14 @@ class State:
             self.facts["gradient_underflow_share"] = small / total
 
     def _moments(self, stream: Stream) -> None:
-        counts: list[float] = []
-        dtypes: dict[str, int] = {}
-        lags: dict[str, float] = {}
-        wrong: list[str] = []
-        below = total = 0
-        dot = first_norm = gradient_norm = 0.0
-        correlations: list[float] = []
-        epsilon_lost = False
+        found = MomentFacts()
         for optimizer in stream.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     state, name = optimizer.state.get(parameter), self.names.get(id(parameter), "?")
-                    if not state:
-                        continue
-                    if "step" in state:
-                        counts.append(float(state["step"]))
-                    for value in state.values():
-                        if isinstance(value, Tensor) and value.dim() > 0:
-                            kind = str(value.dtype).removeprefix("torch.")
-                            dtypes[kind] = dtypes.get(kind, 0) + 1
-                            if value.shape != parameter.shape and value.numel() == parameter.numel():
-                                wrong.append(name)
-                    second, first, gradient = state.get("exp_avg_sq"), state.get("exp_avg"), parameter.grad
-                    if not isinstance(second, Tensor) or gradient is None or second.shape != gradient.shape:
-                        continue
-                    epsilon = float(group.get("eps", 0.0))
-                    epsilon_lost |= epsilon > 0 and float(torch.tensor(epsilon, dtype=second.dtype)) == 0.0
-                    beta = float(group["betas"][1])
-                    corrected = second.float() / (1 - beta ** max(1.0, counts[-1] if counts else 1.0))
-                    values = gradient.float()
-                    below += int((corrected.sqrt() < BELOW_EPSILON * epsilon).sum())
-                    total += corrected.numel()
-                    lag = math.sqrt(float((values.square() / corrected.clamp(min=epsilon**2 or 1e-30)).mean()))
-                    if lag > LAG_TOLD:
-                        lags[name] = lag
-                    if isinstance(first, Tensor) and first.shape == values.shape:
-                        dot += float((first.float() * values).sum())
-                        first_norm += float(first.float().square().sum())
-                        gradient_norm += float(values.square().sum())
-                    if values.dim() > 1:
-                        found = _correlation(corrected.flatten(), values.square().flatten())
-                        correlations += [found] if found is not None else []
-        facts = self.facts
-        if counts:
-            facts["state_step"] = [int(min(counts)), int(max(counts))]
-        facts["state_dtypes"], facts["state_shapes_wrong"] = dtypes, sorted(set(wrong))
-        if total:
-            facts["epsilon_lost"], facts["second_moment_below_epsilon"] = epsilon_lost, below / total
-            facts["second_moment_lag"] = {n: lags[n] for n in sorted(lags, key=lags.__getitem__)[-LISTED_MAX:]}
-        if first_norm > 0 and gradient_norm > 0:
-            facts["moment_alignment"] = dot / math.sqrt(first_norm * gradient_norm)
-        if correlations:
-            facts["second_moment_correlation"] = min(correlations)
+                    if state:
+                        found.add(name, parameter, state, group)
+        self.facts.update(found.facts())
 
 
 def named(roots: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
@@ -336,16 +289,3 @@ def positions(roots: list[nn.Module]) -> tuple[dict[str, str], dict[str, list[in
 
 def _rms(values: Tensor) -> float:
     return math.sqrt(float(values.double().square().mean())) if values.numel() else 0.0
-
-
-def _correlation(one: Tensor, other: Tensor) -> float | None:
-    """Pearson correlation of logarithms, over elements where both are above zero."""
-    if one.numel() > SAMPLED_ELEMENTS:
-        one, other = one[:SAMPLED_ELEMENTS], other[:SAMPLED_ELEMENTS]
-    here = (one > 0) & (other > 0) & one.isfinite() & other.isfinite()
-    if int(here.sum()) < 32:
-        return None
-    a, b = one[here].double().log(), other[here].double().log()
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(a.norm() * b.norm())
-    return float((a * b).sum()) / scale if scale > 0 else None

@@ -62,23 +62,16 @@ def roles_of(rows: Sequence[Row], *, text: str | None, labels: str | None) -> Ro
             known = ", ".join(sorted(samples)[:12]) or "none"
             raise UsageError(f"{option} {name}: no such field in the first rows; their fields are {known}")
     tokens = _first(samples, _TOKENS, _is_ids)
-    ids = tokens is not None
-    token_labels = labels if labels is not None and _is_ids(samples[labels]) else None
-    if token_labels is None and ids and labels is None:
-        token_labels = _first(samples, ("labels", "label_ids", "targets"), _is_ids)
-    messages = None if text or ids else _first(samples, _MESSAGES, _is_messages)
-    prompt = completion = None
-    if not (text or ids or messages):
-        completion = _first(samples, _COMPLETION, _is_text)
-        prompt = _first(samples, _PROMPT, _is_text) if completion else None
-        if prompt is None:
-            completion = None
-    if text is None and not ids and messages is None and completion is None:
-        text = _first(samples, _TEXT, _is_text) or _longest_text(samples, besides=(*_CLASS, *_SOURCE, *_IDENTITY))
-    elif text is None and ids:
-        text = None  # the tokens are what is learned from; a text beside them says nothing more
-    classes = labels if labels is not None and token_labels is None else None
-    if classes is None and labels is None:
+    messages = prompt = completion = None
+    if not (text or tokens):  # with tokens they are what is learned from; a text beside them says nothing more
+        messages, prompt, completion, text = _written(samples)
+    token_labels = classes = None
+    if labels is not None and _is_ids(samples[labels]):
+        token_labels = labels
+    elif labels is not None:
+        classes = labels
+    else:
+        token_labels = _first(samples, ("labels", "label_ids", "targets"), _is_ids) if tokens else None
         classes = _first(samples, [name for name in _CLASS if name != completion], _is_class)
     taken = {text, prompt, completion, messages, tokens, token_labels, classes}
     identity = _first(samples, _IDENTITY, _is_class)
@@ -94,12 +87,25 @@ def roles_of(rows: Sequence[Row], *, text: str | None, labels: str | None) -> Ro
         messages=messages,
         tokens=tokens,
         labels=token_labels,
-        attention="attention_mask" if ids and _is_ids(samples.get("attention_mask", [])) else None,
+        attention="attention_mask" if tokens and _is_ids(samples.get("attention_mask", [])) else None,
         classes=classes,
         sources=_first(samples, [name for name in _SOURCE if name not in taken], _is_text),
         identity=identity,
         features=tuple(features[:FEATURES_MAX]),
     )
+
+
+def _written(samples: Mapping[str, list[Any]]) -> tuple[str | None, str | None, str | None, str | None]:
+    """Messages, else prompt and completion, else text: the first of these that the rows have."""
+    messages = _first(samples, _MESSAGES, _is_messages)
+    if messages:
+        return messages, None, None, None
+    completion = _first(samples, _COMPLETION, _is_text)
+    prompt = _first(samples, _PROMPT, _is_text) if completion else None
+    if prompt is not None:
+        return None, prompt, completion, None
+    text = _first(samples, _TEXT, _is_text) or _longest_text(samples, besides=(*_CLASS, *_SOURCE, *_IDENTITY))
+    return None, None, None, text
 
 
 def _samples(rows: Sequence[Row]) -> dict[str, list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,12 +92,6 @@ def look_with_leaves(subject: Subject, batch: Batch, wanted: nn.Embedding) -> Em
     with embedding_calls(subject.model, leaf):
         seen.look = subject.look(batch)
     return seen
-
-
-def float_inputs(batch: Batch) -> Sequence[Tensor]:
-    """Floating-point tensors that the model got by rows."""
-    tensors = tensors_of([list(batch.args), dict(batch.kwargs)])
-    return [t for t in tensors if t.is_floating_point() and t.dim() > 0 and len(t) == batch.rows]
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
