@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -79,27 +79,8 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
     if asked.first is None:
         raise UsageError(f"{source}: it has no tape of the steps before its own; nothing to measure")
     begins = _begins(recording.starts(), symptom_step, end=asked.until, reaches=recording.reaches)
-    course: Course | None = None
-    rates: list[tuple[int, float]] = []
-    notes: list[str] = []
-    different_at, upto = None, asked.until
-    found: tuple[Departure, ...] = ()
-    for number, first in enumerate(begins[:LAUNCHES_MAX]):
-        if course is not None and len(course.steps) + upto - first > STEPS_MAX:
-            notes.append(f"steps before {upto + 1} were not measured: more than {STEPS_MAX} in all")
-            break
-        tell(f"measuring steps {first} to {upto}")
-        measured, replayed, its_rates = _measured(asked, first, upto)
-        course = measured if course is None else measured.joined(course)
-        rates = its_rates + rates
-        if replayed.first_difference is not None:
-            different_at = min(replayed.first_difference.step, different_at or replayed.first_difference.step)
-        notes += [note for note in replayed.notes if note not in notes]
-        found = departures(course, symptom_step)
-        far_enough = reaches_back(found, course) if found else incident is None and number == 0
-        if far_enough:
-            break
-        upto = first - 1
+    search = _search(asked, begins, symptom_step, once=incident is None, tell=tell)
+    course, found, different_at, notes = search.course, search.found, search.different_at, search.notes
     assert course is not None
     if different_at is not None and (not found or different_at <= found[0].step):
         raise CannotReplayError(
@@ -113,7 +94,47 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
     elif not found and symptom_step - int(course.steps[0]) < REFERENCE_STEPS_MIN:
         notes.append(f"only {max(0, symptom_step - int(course.steps[0]))} steps before the symptom could be measured")
     symptom = incident.symptoms[0] if incident is not None and incident.symptoms else None
-    return Onset(source, symptom, symptom_step, course, found, tuple(rates), different_at, tuple(notes))
+    return Onset(source, symptom, symptom_step, course, found, tuple(search.rates), different_at, tuple(notes))
+
+
+@dataclass
+class _MeasuredSoFar:
+    """What is known so far; each replay begins further back than the one before."""
+
+    course: Course | None = None
+    found: tuple[Departure, ...] = ()
+    rates: list[tuple[int, float]] = field(default_factory=list)
+    different_at: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, course: Course, replayed: Replayed, rates: list[tuple[int, float]]) -> Course:
+        """Put steps before those that are known; returns all that is known."""
+        self.course = course if self.course is None else course.joined(self.course)
+        self.rates = rates + self.rates
+        if replayed.first_difference is not None:
+            step = replayed.first_difference.step
+            self.different_at = min(step, self.different_at or step)
+        self.notes += [note for note in replayed.notes if note not in self.notes]
+        return self.course
+
+
+def _search(asked: Plan, begins: Sequence[int], symptom_step: int, *, once: bool, tell: Tell) -> _MeasuredSoFar:
+    """Measure further and further back until what is found began within what was measured.
+
+    ``once``: where the first replay finds nothing, none goes further back.
+    """
+    search, upto = _MeasuredSoFar(), asked.until
+    for number, first in enumerate(begins[:LAUNCHES_MAX]):
+        if search.course is not None and len(search.course.steps) + upto - first > STEPS_MAX:
+            search.notes.append(f"steps before {upto + 1} were not measured: more than {STEPS_MAX} in all")
+            break
+        tell(f"measuring steps {first} to {upto}")
+        course = search.add(*_measured(asked, first, upto))
+        search.found = departures(course, symptom_step)
+        if reaches_back(search.found, course) if search.found else once and number == 0:
+            break
+        upto = first - 1
+    return search
 
 
 def _begins(starts: Sequence[int], symptom_step: int, *, end: int, reaches: Callable[[int], int]) -> list[int]:
