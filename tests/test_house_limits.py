@@ -15,21 +15,13 @@ FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 8
 
 KERNEL = "a Triton kernel takes each pointer and each constant of its compilation as a parameter of its own"
-COMMAND = "click hands each option of a command over as a parameter of its own"
-CHOICES = "a public function: each parameter is a choice of the user's, by its name"
 KERNELS = "capture/tensors/statistics/triton_kernel.py"
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES = {f"trial_runs/{name}.py": "not split yet" for name in ("pool", "runner")}
 LONG_FUNCTIONS = {
     f"{KERNELS}:_reduce_chunks": "a Triton kernel: what one pass over a chunk keeps in registers is one function",
 }
-MANY_PARAMETERS = {
-    **dict.fromkeys((f"{KERNELS}:_reduce_chunks", f"{KERNELS}:_reduce_with_care", f"{KERNELS}:_add_chunks"), KERNEL),
-    **dict.fromkeys((f"cli/{name}.py:command" for name in ("check_data", "preflight", "replay", "run")), COMMAND),
-    **dict.fromkeys((f"cli/{name}.py:command" for name in ("trial", "verify")), COMMAND),
-    **dict.fromkeys(("attach/__init__.py:watch", "preflight_runs/in_code.py:preflight"), CHOICES),
-    "testing/windows.py:steps": CHOICES,
-}
+MANY_PARAMETERS = {f"{KERNELS}:{name}": KERNEL for name in ("_reduce_chunks", "_reduce_with_care", "_add_chunks")}
 
 
 def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
