@@ -41,7 +41,6 @@ TRIAL_S_MAX = 300.0
 LAUNCH_S_MAX = 900.0
 """Time for the script to come there: its imports, its set-up and its own steps."""
 
-SERVER_S_MAX = 120.0
 MEMORY_SHARE_MAX = 0.8
 """Of the machine's memory, what all trials that run at once may take together."""
 
