@@ -199,7 +199,13 @@ def test_a_compiled_block_is_seen_where_it_ends() -> None:
 # -- statistics inside the graph -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["module", "method", "blocks", "wrapped blocks"])
+on_torch_2_6 = pytest.mark.xfail(torch.__version__.startswith("2.6."), reason="docs/versions.md: lost on torch 2.6")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [*("module", "method"), *(pytest.param(way, marks=on_torch_2_6) for way in ("blocks", "wrapped blocks"))],
+)
 def test_slots_are_written_without_a_break_or_another_graph(way: str) -> None:
     bare = Trained(way, measured=False)
     ours = Trained(way, measured=True, in_graph=True)
@@ -304,6 +310,7 @@ def test_what_a_graph_computes_against_float64(tensor: Tensor) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="torch 2.6 compiles no such model, without us neither")
 def test_a_model_of_transformers_puts_out_no_plain_tensors_and_has_slots_all_the_same() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
@@ -336,6 +343,7 @@ def test_a_model_of_transformers_puts_out_no_plain_tensors_and_has_slots_all_the
     assert {"model", "model.layers.0", "model.layers.0.self_attn", "model.layers.0.mlp.down_proj"} <= set(rows)
 
 
+@on_torch_2_6
 def test_copies_pickles_and_exports_hold_no_slot() -> None:
     model = Model()
     keys = list(model.state_dict())

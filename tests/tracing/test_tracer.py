@@ -716,7 +716,7 @@ def test_the_users_own_dispatch_modes_see_only_their_own_operations() -> None:
             return func(*args, **(kwargs or {}))
 
     x = values(0.0, 1.0)
-    with Lists() as bare:
+    with Lists() as bare_outside, Lists() as bare_inside:  # torch 2.6 itself shows the outer mode one detach more
         x.log().sum().backward()
     for outside in (True, False):
         x.grad, tracer, mode = None, tracer_of(x=x), Lists()
@@ -725,7 +725,7 @@ def test_the_users_own_dispatch_modes_see_only_their_own_operations() -> None:
             loss = x.log().sum()
             tracer.mark_loss(loss)
             loss.backward()
-        assert mode.seen == bare.seen
+        assert mode.seen == (bare_outside if outside else bare_inside).seen
         assert blamed(tracer.finding()).operation == "aten.log.default"
 
 
