@@ -23,7 +23,7 @@ from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, NotApplica
 from steadytrain.experiments.trial_catalog import trials  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from steadytrain.trial_runs.changes import change_kinds, make  # noqa: E402
-from steadytrain.trial_runs.pool import EARLY  # noqa: E402
+from steadytrain.trial_runs.server_process import ServerProcess  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
 
 STEPS, EVERY, BEGIN = 12, 4, 5
@@ -285,7 +285,16 @@ def test_a_change_is_real_and_leaves_no_trace(
 
 def test_every_change_is_tried() -> None:
     assert {kind for kind, _, _ in CASES} | ELSEWHERE == set(change_kinds())
-    assert {kind for kind, cls in change_kinds().items() if cls.is_early} == EARLY
+
+
+def test_the_desk_hears_from_the_server_which_changes_need_a_launch_of_their_own(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    try:
+        early = server.early_kinds()
+    finally:
+        server.close()
+    assert {"one-worker", "seed-everything", "deterministic", "float32-positions"} == early
+    assert {kind for kind, cls in change_kinds().items() if cls.is_early} == early
 
 
 def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from steadytrain.experiments.outcome_files import Finished, trials_folder
 from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs import close_pools
-from steadytrain.trial_runs.pool import Pool, launch_key
+from steadytrain.trial_runs.pool import Pool
 from watched import ONE_THREAD, run_script
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -98,9 +98,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_the_control_is_exact_and_trials_share_a_launch(run: Path, case: Case) -> None:
     wanted = specs_of(case, "unchanged", "drop-batch", "beta2-lower", "learning-rate-tenth")
-    assert len({launch_key(spec) for spec in wanted}) == 1
     before = digests(run)
     with Pool(run, workers=1, keep=False) as pool:
+        assert len({pool.launch_key(spec) for spec in wanted}) == 1
         outcomes = {outcome.spec.trial: outcome for outcome in pool.run(wanted)}
         again = list(pool.run([replace(wanted[0], repeat=7)]))
     assert all(outcome.ran for outcome in outcomes.values()), outcomes

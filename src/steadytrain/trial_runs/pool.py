@@ -4,22 +4,20 @@ One server process has imported torch (``server.py``); each worker here holds at
 where trials begin (``stage.py``), and gives it one spec after another. Finished outcomes are kept beside the incident
 as they come, and read instead of being run again. Torch-free: this is the desk's side, and the incident itself is only
 ever read.
+
+loky and ``multiprocessing`` pools do not serve: they give work to worker processes that are made once, while each trial
+here is a fork of one script that stands at a step, with its own bounds, and killed with all that it started.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,27 +29,19 @@ from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import NOT_MOVED, Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
+from steadytrain.trial_runs.server_process import ServerProcess
 from steadytrain.trial_runs.socket_messages import Line
+from steadytrain.trial_runs.worker import LOOK_S, Worker
 
 Tell = Callable[[str], None]
 
 TRIAL_S_MAX = 300.0
 """Time of one trial, from the moment its process stands where it begins."""
 
-LAUNCH_S_MAX = 900.0
-"""Time for the script to come there: its imports, its set-up and its own steps."""
-
 MEMORY_SHARE_MAX = 0.8
 """Of the machine's memory, what all trials that run at once may take together."""
 
-LOOK_S = 0.2
-KILLED_MAX = 2
-"""A trial whose process was killed is begun so often."""
-
-LOG_LINES_SHOWN = 2
 WORKERS_MAX = 256
-EARLY = frozenset({"one-worker", "seed-everything", "deterministic", "float32-positions"})
-"""Changes that need a launch of their own: they act before the script builds its model and loaders."""
 
 
 class Pool:
@@ -97,9 +87,9 @@ class Pool:
         self._scratch = tempfile.TemporaryDirectory(prefix="steadytrain-trials-")
         self._lock = threading.Lock()
         self._waiting: list[tuple[Spec, int]] = []
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server = ServerProcess(self.scratch)
         self._told_full = False
-        self._workers = [_Worker(self, number) for number in range(workers)]
+        self._workers = [Worker(self, number) for number in range(workers)]
         self._ray: Any = None
         if engine == "ray":
             from steadytrain.trial_runs.ray_engine import RayEngine
@@ -141,17 +131,7 @@ class Pool:
         """End every process. Idempotent."""
         for worker in self._workers:
             worker.close()
-        server, self._server = self._server, None
-        if server is not None:
-            assert server.stdin is not None
-            assert server.stdout is not None
-            server.stdin.close()
-            server.stdout.close()
-            try:
-                server.wait(LOOK_S * 25)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+        self._server.close()
         if self._ray is not None:
             self._ray.close()
         self._scratch.cleanup()
@@ -160,10 +140,7 @@ class Pool:
 
     def connect(self, key: str, spec: Spec, log: Path) -> Line:
         """A connection to a newly launched script that is on its way to where ``spec`` begins."""
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(self._socket_of_server()))
-        line = Line(connection)
-        line.send(
+        return self._server.connect(
             {
                 "source": str(self._source),
                 "moved": self._moved,
@@ -173,7 +150,10 @@ class Pool:
                 "log": str(log),
             }
         )
-        return line
+
+    def launch_key(self, spec: Spec) -> str:
+        """What two specs must have in common to be run from one launch of the script."""
+        return launch_key(spec, self._server.early_kinds())
 
     def next_spec(self, key: str | None, until: float | None) -> tuple[Spec, int] | None:
         """The next spec, one for the launched script that a worker holds before others; None where there is none."""
@@ -182,8 +162,8 @@ class Pool:
                 return None
             if until is not None and time.monotonic() > until:
                 return None
-            fitting = next((at for at, (spec, _) in enumerate(self._waiting) if launch_key(spec) == key), 0)
-            return self._waiting.pop(fitting)
+            fitting = (at for at, (spec, _) in enumerate(self._waiting) if self.launch_key(spec) == key)
+            return self._waiting.pop(0 if key is None else next(fitting, 0))
 
     def again(self, spec: Spec, tries: int) -> None:
         with self._lock:
@@ -246,26 +226,6 @@ class Pool:
                 self._told_full = True
                 self._tell(f"finished trials are not kept: {error.strerror or error}")
 
-    def _socket_of_server(self) -> Path:
-        with self._lock:
-            path = self.scratch / "server"
-            if self._server is None or self._server.poll() is not None:
-                path.unlink(missing_ok=True)
-                with (self.scratch / "server.txt").open("ab") as log:
-                    self._server = subprocess.Popen(
-                        [sys.executable, "-m", "steadytrain.trial_runs.server", str(path)],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=log,
-                        start_new_session=True,
-                    )
-                assert self._server.stdout is not None
-                said = self._server.stdout.readline()
-                if said != b"ready\n":
-                    tail = _tail(self.scratch / "server.txt")
-                    raise UsageError(f"the process that trials come from did not start: {tail}")
-            return path
-
 
 class RemotePool:
     """What runs on a machine of a Ray cluster: a pool of one process."""
@@ -279,117 +239,9 @@ class RemotePool:
         return outcome.to_json()
 
 
-class _Worker:
-    """One launched script at most, and the thread that gives it specs."""
-
-    def __init__(self, pool: Pool, number: int) -> None:
-        self._pool = pool
-        self._number = number
-        self._launches = 0
-        self._key: str | None = None
-        self._line: Line | None = None
-        self._group = 0
-        self._shared = False
-        self._log = Path(os.devnull)
-
-    def work(self, done: queue.Queue[Outcome | BaseException], until: float | None, stop: threading.Event) -> None:
-        try:
-            while not stop.is_set():
-                taken = self._pool.next_spec(self._key, until)
-                if taken is None:
-                    return
-                spec, tries = taken
-                outcome = self._one(spec, stop)
-                if outcome is None and not stop.is_set():
-                    if tries + 1 < KILLED_MAX:
-                        self._pool.again(spec, tries + 1)
-                        continue
-                    tail = _tail(self._log)
-                    why = f"its process was killed {KILLED_MAX} times{f'; it said: {tail}' if tail else ''}"
-                    outcome = Outcome(spec, False, why)
-                if outcome is not None:
-                    done.put(outcome)
-        except BaseException as error:
-            done.put(error)
-
-    def close(self) -> None:
-        """End the launched script and all that came of it."""
-        line, self._line, self._key = self._line, None, None
-        if line is not None:
-            if self._group:
-                with contextlib.suppress(OSError):
-                    os.killpg(self._group, signal.SIGKILL)
-            line.close()
-        self._group = 0
-
-    def _one(self, spec: Spec, stop: threading.Event) -> Outcome | None:
-        """Run one spec; None where its process was killed from outside."""
-        if self._key != launch_key(spec) or self._line is None:
-            self.close()
-            why = self._launch(spec, stop)
-            if why is not None:
-                self.close()
-                return Outcome(spec, False, why) if why else None
-        assert self._line is not None
-        out = self._pool.scratch / f"{spec.key}-{self._number}.json"
-        out.unlink(missing_ok=True)
-        try:
-            self._line.send({"spec": spec.to_json(), "out": str(out)})
-            why = self._wait(stop)
-        except (EOFError, OSError):
-            why = ""
-        if why is not None or not self._shared:
-            self.close()
-        if out.is_file():
-            return Outcome.from_json(json.loads(out.read_text(encoding="utf-8")))
-        return Outcome(spec, False, why) if why else None
-
-    def _launch(self, spec: Spec, stop: threading.Event) -> str | None:
-        """Bring the script to where ``spec`` begins; returns why not, "" where its process was killed."""
-        self._launches += 1
-        self._log = self._pool.scratch / f"log-{self._number}-{self._launches}.txt"
-        key = launch_key(spec)
-        self._line = self._pool.connect(key, spec, self._log)
-        until = time.monotonic() + LAUNCH_S_MAX
-        try:
-            while time.monotonic() < until and not stop.is_set():
-                message = self._line.receive(LOOK_S)
-                if message is None:
-                    continue
-                if "refused" in message:
-                    return str(message["refused"])
-                if "group" in message:
-                    self._group = int(message["group"])
-                if "staged" in message:
-                    self._key, self._shared = key, bool(message["shared"])
-                    return None
-        except EOFError:
-            return ""
-        return f"the launched script took more than {LAUNCH_S_MAX:g} s to reach the step where trials begin"
-
-    def _wait(self, stop: threading.Event) -> str | None:
-        """Until the trial is over; returns why it was ended, "" where its process is gone, None where all is well."""
-        assert self._line is not None
-        until = time.monotonic() + self._pool.trial_s_max
-        running = 0
-        while not stop.is_set():
-            message = self._line.receive(LOOK_S)
-            if message is not None and "running" in message:
-                running = int(message["running"])
-            if message is not None and "refused" in message:
-                return str(message["refused"])
-            if message is not None and "ended" in message:
-                return None if message["ended"] == 0 else ""
-            if time.monotonic() > until:
-                return f"it took more than {self._pool.trial_s_max:g} s"
-            if running and _resident_bytes(running) > self._pool.memory_bytes_max:
-                return f"it took more than {self._pool.memory_bytes_max / 1e9:.3g} GB of memory"
-        return "it was broken off"
-
-
-def launch_key(spec: Spec) -> str:
-    """What two specs must have in common to be run from one launch of the script."""
-    early = [change.to_json() for change in spec.changes if change.kind in EARLY]
+def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
+    """The launch that a spec needs: changes of ``early_kinds`` act in it before the script builds its model."""
+    early = [change.to_json() for change in spec.changes if change.kind in early_kinds]
     own = spec.key if spec.begin is None else ""  # from the script's own beginning nothing can be shared
     return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
 
@@ -402,23 +254,6 @@ def with_repeats(spec: Spec, count: int) -> list[Spec]:
 def _said(outcome: Outcome) -> str:
     name = outcome.spec.trial
     return f"{name}: {outcome.seconds:.1f} s" if outcome.ran else f"{name}: not run ({outcome.why_not})"
-
-
-def _tail(log: Path) -> str:
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return " | ".join(line.strip() for line in lines[-LOG_LINES_SHOWN:])
-
-
-def _resident_bytes(process: int) -> int:
-    """Memory of a process (Linux), 0 where it is not known."""
-    try:
-        with open(f"/proc/{process}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _memory_share(workers: int) -> int:

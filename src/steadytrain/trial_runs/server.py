@@ -7,6 +7,7 @@ Run as ``python -m steadytrain.trial_runs.server SOCKET``. Each connection asks 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
@@ -27,9 +28,9 @@ def main(path: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
-    _preload()
+    early = _preload()
     listener.listen(WAITING_MAX)
-    sys.stdout.write("ready\n")
+    sys.stdout.write(f"ready {json.dumps(early)}\n")
     sys.stdout.flush()
     children: set[int] = set()
     while True:
@@ -53,8 +54,11 @@ def main(path: str) -> int:
     return 0
 
 
-def _preload() -> None:
-    """Everything that every launch imports, so that it is there after a fork; none of it starts a thread."""
+def _preload() -> list[str]:
+    """Everything that every launch imports, so that it is there after a fork; none of it starts a thread.
+
+    Returns the kinds of changes that need a launch of their own.
+    """
     import numpy.random
     import torch
 
@@ -63,10 +67,11 @@ def _preload() -> None:
     import steadytrain.trial_runs.runner
     from steadytrain.trial_runs.changes import change_kinds
 
-    change_kinds()
+    early = [kind for kind, cls in change_kinds().items() if cls.is_early]
     del numpy, torch, steadytrain
     gc.collect()
     gc.freeze()  # what is here stays as it is, and no scan for the script's model walks over it
+    return early
 
 
 def _become_stage(connection: socket.socket) -> None:

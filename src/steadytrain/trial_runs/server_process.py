@@ -1,0 +1,100 @@
+"""The server process as the pool sees it: started when it is first needed, asked for launches, ended with the pool.
+
+Torch-free: the process itself (``server``) imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.trial_runs.socket_messages import Line
+
+START_S_MAX, CLOSE_S_MAX = 120.0, 5.0
+LOG_LINES_SHOWN = 2
+
+
+class ServerProcess:
+    """Starts again where it was lost. ``scratch`` is a folder for its socket and its log."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._socket, self._log = scratch / "server", scratch / "server.txt"
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: frozenset[str] | None = None
+
+    def early_kinds(self) -> frozenset[str]:
+        """The changes that act before the script builds its model and its loaders.
+
+        Raises:
+            UsageError: the process did not start.
+        """
+        with self._lock:
+            if self._early is None:
+                self._early = self._start()
+            return self._early
+
+    def connect(self, asked: Mapping[str, Any]) -> Line:
+        """A connection to a script that is launched as ``asked``.
+
+        Raises:
+            UsageError: the process did not start.
+        """
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._early = self._start()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(self._socket))
+        line = Line(connection)
+        line.send(dict(asked))
+        return line
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.stdout.close()
+        try:
+            process.wait(CLOSE_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self) -> frozenset[str]:
+        """Start the process; it says which changes are early when it is ready."""
+        self._socket.unlink(missing_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "steadytrain.trial_runs.server", str(self._socket)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        in_time = select.select([self._process.stdout], [], [], START_S_MAX)[0]
+        said = self._process.stdout.readline() if in_time else b""
+        if not said.startswith(b"ready "):
+            raise UsageError(f"the process that trials come from did not start: {tail_of(self._log)}")
+        return frozenset(json.loads(said.removeprefix(b"ready ")))
+
+
+def tail_of(log: Path) -> str:
+    """The last lines of a log."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return " | ".join(line.strip() for line in lines[-LOG_LINES_SHOWN:])

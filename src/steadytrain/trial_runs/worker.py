@@ -1,0 +1,165 @@
+"""One worker of the pool: at most one launched script that stands where trials begin, and the thread that feeds it.
+
+Each trial is bounded in time and memory, and begun again once where its process was killed. Torch-free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from steadytrain.experiments.specs import Outcome, Spec
+from steadytrain.trial_runs.server_process import tail_of
+from steadytrain.trial_runs.socket_messages import Line
+
+LAUNCH_S_MAX = 900.0
+"""Time for the script to come to where trials begin: its imports, its set-up and its own steps."""
+
+LOOK_S = 0.2
+KILLED_MAX = 2
+"""A trial whose process was killed is begun so often."""
+
+
+class Desk(Protocol):
+    """What a worker asks the pool for."""
+
+    @property
+    def scratch(self) -> Path: ...
+
+    @property
+    def trial_s_max(self) -> float: ...
+
+    @property
+    def memory_bytes_max(self) -> int: ...
+
+    def launch_key(self, spec: Spec) -> str: ...
+
+    def connect(self, key: str, spec: Spec, log: Path) -> Line: ...
+
+    def next_spec(self, key: str | None, until: float | None) -> tuple[Spec, int] | None: ...
+
+    def again(self, spec: Spec, tries: int) -> None: ...
+
+
+class Worker:
+    """One launched script at most, and the thread that gives it specs."""
+
+    def __init__(self, desk: Desk, number: int) -> None:
+        self._desk = desk
+        self._number = number
+        self._launches = 0
+        self._key: str | None = None
+        self._line: Line | None = None
+        self._group = 0
+        self._shared = False
+        self._log = Path(os.devnull)
+
+    def work(self, done: queue.Queue[Outcome | BaseException], until: float | None, stop: threading.Event) -> None:
+        try:
+            while not stop.is_set():
+                taken = self._desk.next_spec(self._key, until)
+                if taken is None:
+                    return
+                spec, tries = taken
+                outcome = self._one(spec, stop)
+                if outcome is None and not stop.is_set():
+                    if tries + 1 < KILLED_MAX:
+                        self._desk.again(spec, tries + 1)
+                        continue
+                    tail = tail_of(self._log)
+                    why = f"its process was killed {KILLED_MAX} times{f'; it said: {tail}' if tail else ''}"
+                    outcome = Outcome(spec, False, why)
+                if outcome is not None:
+                    done.put(outcome)
+        except BaseException as error:
+            done.put(error)
+
+    def close(self) -> None:
+        """End the launched script and all that came of it."""
+        line, self._line, self._key = self._line, None, None
+        if line is not None:
+            if self._group:
+                with contextlib.suppress(OSError):
+                    os.killpg(self._group, signal.SIGKILL)
+            line.close()
+        self._group = 0
+
+    def _one(self, spec: Spec, stop: threading.Event) -> Outcome | None:
+        """Run one spec; None where its process was killed from outside."""
+        if self._key != self._desk.launch_key(spec) or self._line is None:
+            self.close()
+            why = self._launch(spec, stop)
+            if why is not None:
+                self.close()
+                return Outcome(spec, False, why) if why else None
+        assert self._line is not None
+        out = self._desk.scratch / f"{spec.key}-{self._number}.json"
+        out.unlink(missing_ok=True)
+        try:
+            self._line.send({"spec": spec.to_json(), "out": str(out)})
+            why = self._wait(stop)
+        except (EOFError, OSError):
+            why = ""
+        if why is not None or not self._shared:
+            self.close()
+        if out.is_file():
+            return Outcome.from_json(json.loads(out.read_text(encoding="utf-8")))
+        return Outcome(spec, False, why) if why else None
+
+    def _launch(self, spec: Spec, stop: threading.Event) -> str | None:
+        """Bring the script to where ``spec`` begins; returns why not, "" where its process was killed."""
+        self._launches += 1
+        self._log = self._desk.scratch / f"log-{self._number}-{self._launches}.txt"
+        key = self._desk.launch_key(spec)
+        self._line = self._desk.connect(key, spec, self._log)
+        until = time.monotonic() + LAUNCH_S_MAX
+        try:
+            while time.monotonic() < until and not stop.is_set():
+                message = self._line.receive(LOOK_S)
+                if message is None:
+                    continue
+                if "refused" in message:
+                    return str(message["refused"])
+                if "group" in message:
+                    self._group = int(message["group"])
+                if "staged" in message:
+                    self._key, self._shared = key, bool(message["shared"])
+                    return None
+        except EOFError:
+            return ""
+        return f"the launched script took more than {LAUNCH_S_MAX:g} s to come to where trials begin"
+
+    def _wait(self, stop: threading.Event) -> str | None:
+        """Until the trial is over; returns why it was ended, "" where its process is gone, None where all is well."""
+        assert self._line is not None
+        until = time.monotonic() + self._desk.trial_s_max
+        running = 0
+        while not stop.is_set():
+            message = self._line.receive(LOOK_S)
+            if message is not None and "running" in message:
+                running = int(message["running"])
+            if message is not None and "refused" in message:
+                return str(message["refused"])
+            if message is not None and "ended" in message:
+                return None if message["ended"] == 0 else ""
+            if time.monotonic() > until:
+                return f"it took more than {self._desk.trial_s_max:g} s"
+            if running and _resident_bytes(running) > self._desk.memory_bytes_max:
+                return f"it took more than {self._desk.memory_bytes_max / 1e9:.3g} GB of memory"
+        return "it was broken off"
+
+
+def _resident_bytes(process: int) -> int:
+    """Memory of a process (Linux), 0 where it is not known."""
+    try:
+        with open(f"/proc/{process}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
