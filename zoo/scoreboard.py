@@ -35,7 +35,7 @@ KEPT = ROOT / "build" / "zoo"
 RUN_S_MAX, DIAGNOSE_S_MAX, VERIFY_S_MAX = 300.0, 600.0, 300.0
 ABOVE_POSSIBLE = ("confirmed", "likely")
 SYMPTOMS_SHOWN = 2
-WARM = "Times are of processes that had torch in memory (`--warm`): its import, some seconds a launch, is not in them."
+WARM = "Times exclude the import of torch, some seconds per launch: the processes had torch in memory (`--warm`)."
 
 
 @dataclass(frozen=True)
@@ -235,23 +235,23 @@ def board(cases: Sequence[Mapping[str, Any]], results: Mapping[str, Result], *, 
         "# Scoreboard of the zoo",
         "",
         f"Written by `make zoo` on {date.today().isoformat()}: {machine()}.",
-        "The scripts and what they should show are in `zoo/runs`. A case that fails stays here.",
-        "The causes were worked out on these runs: this tells what is right and stays so, not how others will fare.",
+        "The scripts and their expected results are in `zoo/runs`. Failing cases stay in the table.",
+        "The causes were developed on these runs: the table guards against regressions, and predicts no other run.",
         *([WARM] if warm else []),
         "",
         summary(cases, results),
         "",
-        "## Sick runs",
+        "## Faulty runs",
         "",
         "| run | cause | detected | at (onset) | rank | status | named first | replay | mended script | fix on the "
         "replay | diagnosis, s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(case, results.get(_name(case))) for case in sick),
         "",
-        "`detected`: the expected symptom was raised; of silent faults, that the diagnosis found the cause likely.",
-        "`rank`: that of the true cause among those that are not refuted. `named first`: where it is another one.",
+        "`detected`: the expected symptom was raised; for silent faults, the diagnosis found the cause likely.",
+        "`rank`: of the true cause among those not refuted. `named first`: the first cause, if it is another one.",
         "",
-        "## Healthy runs that look sick",
+        "## Healthy runs that look faulty",
         "",
         "| run | symptoms above a note | causes above possible | diagnosis, s |",
         "|---|---|---|---|",

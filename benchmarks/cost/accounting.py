@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 TORCH = "torch"
-PARTS = ("hooks", "clip", "gate", "tensors", "histograms", "modules", "books", "detectors")
+PARTS = ("hooks", "clip", "gate", "tensors", "histograms", "modules", "recorder", "detectors")
 
 
 class Accounting:
@@ -69,7 +69,7 @@ class Accounting:
         self._wrap(measurement_schedule.MeasurementSchedule, "read", "tensors")
         self._wrap(measurement_schedule, "log2_histogram", "histograms")
         for name in ("commit", "read"):
-            self._wrap(RunRecorder, name, "books")
+            self._wrap(RunRecorder, name, "recorder")
         self._wrap(RunRecorder, "detect", "detectors")
         self._wrap_modules()
         ends = watcher.Watcher.gradients_zeroed

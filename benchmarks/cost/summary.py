@@ -121,7 +121,7 @@ def own_time(run: Run, first: int, *, clock: int = 0) -> list[Own]:
         a_step = sum(share * medians.get(kind, 0.0) for kind, share in shares_of(run.arm).items())
         if part == "detectors":
             medians, a_step = {}, long_run["detectors"]
-        elif part == "books":
-            a_step = max(a_step, a_step - medians.get(ORDINARY, 0.0) + long_run["books"])
+        elif part == "recorder":
+            a_step = max(a_step, a_step - medians.get(ORDINARY, 0.0) + long_run["recorder"])
         found.append(Own(part, medians, a_step))
     return sorted(found, key=lambda own: -own.a_step)

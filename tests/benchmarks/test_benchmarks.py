@@ -40,7 +40,7 @@ def test_quick_table_of_arms_with_the_same_losses(tmp_path: Path) -> None:
     assert 1 <= reads["steadytrain standard"] <= 3  # with the loss before backward and the clip, which are free here
     assert ran["steadytrain full"]["facts"]["warnings"] == []
     parts = set().union(*ran["steadytrain standard"]["facts"]["own"])
-    assert {"gate", "clip", "tensors", "modules", "books"} <= parts
+    assert {"gate", "clip", "tensors", "modules", "recorder"} <= parts
     for arm in case["arms"]:
         if arm["failed"]:
             assert arm["name"] == "stabilityguard"

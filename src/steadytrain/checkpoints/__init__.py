@@ -18,14 +18,14 @@ from steadytrain.core.errors import UsageError
 
 
 class Form(Protocol):
-    """What a file of this package is to the others."""
+    """The contract of a format of checkpoints."""
 
     def claims(self, path: Path) -> bool: ...
     def read(self, path: Path, names: Sequence[str] | None) -> CheckpointContents: ...
 
 
 FORMATS: tuple[Form, ...] = (sharded, own_states, distributed, folders, safetensors_files, single_files)
-"""Asked in turn; the first that claims a path reads it."""
+"""In this order; the first that claims a path reads it."""
 
 
 def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> CheckpointContents:

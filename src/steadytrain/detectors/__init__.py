@@ -23,8 +23,8 @@ class Detector(ABC):
     """The contract of a symptom detector. Subclasses are final.
 
     ``needs`` holds names of ``model.SIGNALS``, ``gradient_norms``, columns of tables as ``table.column``
-    (``tensors.update_ratio``), or ``metrics`` (numbers logged now and then). It can say something where at least one
-    of them is there; which of them it cannot do without is its own to check.
+    (``tensors.update_ratio``), or ``metrics`` (numbers logged now and then). The detector runs if at least one of
+    them is present; it must itself check for the ones it requires.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
@@ -43,11 +43,11 @@ class Detector(ABC):
 
     @abstractmethod
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        """All that ``window`` shows, oldest first.
+        """All symptoms in ``window``, oldest first.
 
-        A window may be the last steps of a live run, which has slid along and is looked at every few steps, or a whole
-        log. An episode that lies in two windows must come out of both with the same ``first_step``: that is its name.
-        A persistent fault is one symptom, not one a step.
+        A window is a whole log, or the last steps of a live run, which moves on and is checked every few steps. An
+        episode in two windows must have the same ``first_step`` in both: that is its name. A persistent fault is one
+        symptom, not one per step.
         """
 
 

@@ -16,7 +16,7 @@ from steadytrain.exporters.exporter import known_tools
 AUTO = "auto"
 NONE = "none"
 TO_DEFAULT: tuple[str, ...] = (AUTO,)
-"""By default an active run of the script's own is joined, and nothing else is begun."""
+"""The default: join a run that the script has open, and start none."""
 
 
 def parse_to(text: str) -> tuple[str, ...]:

@@ -22,13 +22,13 @@ from steadytrain.statistics.reference import MAD_TO_SIGMA
 Health = Literal["healthy", "watch", "sick", "unknown"]
 
 LOSSES_MIN = 20
-"""With fewer losses nothing can be said of a run."""
+"""With fewer losses the health of a run is unknown."""
 
 REFERENCE_LOSSES_MIN = 192
-"""From here on there is a reference (128 steps, 64 behind) that spikes and drift are counted from."""
+"""From here on there is a baseline (128 steps, 64 behind) for spikes and drift."""
 
 NOT_LEARNING = "no-learning"
-"""As a note it is no fault (the data may have no more to give), and no health either."""
+"""As a note it is no fault (the data may hold no more information), but no proof of health either."""
 
 END_SHARE = 0.2
 _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
@@ -36,7 +36,7 @@ _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was seen, by whom, and what it comes to.
+    """The symptoms of a window, the detectors that ran, and the health of the run.
 
     ``symptoms`` have their course and story. ``looked`` names the detectors that could look, ``not_run`` the others
     with the reason. ``why`` is the reason for ``health`` in a sentence.
@@ -61,7 +61,7 @@ class Judgement:
 
 
 def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
-    """Ask every detector that finds what it needs in ``window``."""
+    """Call every detector that finds the signals it needs in ``window``."""
     found: list[Symptom] = []
     asked = _Asked(window)
     for detector in detectors:
@@ -74,7 +74,7 @@ def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
 
 
 class _Asked:
-    """Keeps which detectors could look at a window, and of what."""
+    """Records which detectors could run on a window, and on which signals."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -84,7 +84,7 @@ class _Asked:
         self.not_run: dict[str, str] = {}
 
     def can_look(self, detector: Detector) -> bool:
-        """Whether anything is there of what ``detector`` needs."""
+        """Whether the window has any signal that ``detector`` needs."""
         there = [need for need in detector.needs if self._window.has(need)]
         self._read |= dict.fromkeys(map(_source, there))
         name = detector_name(type(detector))
@@ -97,7 +97,7 @@ class _Asked:
 
     @property
     def seen(self) -> str:
-        """What silence rests on: how many looked at what, and what the others lack."""
+        """The basis of a silent result: how many detectors read what, and what the others lack."""
         every, what = len(self.looked) + len(self.not_run), ", ".join(self._read)
         who = f"{len(self.looked)} of {every} detectors could look" if self.not_run else f"all {every} detectors looked"
         return f"{who} at {len(self._window):,} steps ({what}) and saw nothing above a note" + (
@@ -115,7 +115,7 @@ def _source(need: str) -> str:
 
 
 def classified(window: Window, symptom: Symptom) -> Symptom:
-    """``symptom`` with what became of it. One that is known to do no harm is a note, and its message says why."""
+    """``symptom`` with its course. A symptom that is known to be harmless becomes a note, and its message says why."""
     known = replace(symptom, course=course_of(window, symptom))
     if symptom.severity == "warning" and (reason := is_benign(window, known)):
         return replace(known, severity="note", message=f"{symptom.message} ({reason})")

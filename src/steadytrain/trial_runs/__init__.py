@@ -52,7 +52,7 @@ def run_trials(
 
 
 def close_pools() -> None:
-    """End the processes that trials have left standing."""
+    """End the processes that are kept for further trials."""
     for pool in _open.values():
         pool.close()
     _open.clear()
