@@ -232,7 +232,7 @@ class Kind(Generic[Plugin]):
 
     def _refused(self, cls: Any, taken: Collection[str]) -> str | None:
         is_value = bool(self.tables) and isinstance(cls, self.contract)
-        if not is_value and not (isinstance(cls, type) and issubclass(cls, self.contract)):
+        if not is_value and not (issubclass(type(cls), type) and issubclass(cls, self.contract)):
             return f"{cls!r} is not a subclass of {self.contract.__module__}.{self.contract.__name__}"
         version = getattr(cls, "api_version", API_VERSION)
         if version != API_VERSION:
@@ -269,6 +269,7 @@ def _of_module(module_name: str, base: type[Plugin]) -> list[type[Plugin]]:
     return [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module_name
+        # Not isinstance: on Python 3.10 an alias such as list[int] says that it is a type.
+        if issubclass(type(value), type) and issubclass(value, base) and value.__module__ == module_name
         if not inspect.isabstract(value)
     ]
