@@ -440,7 +440,7 @@ def test_bad_input_is_one_line(home: Path, tmp_path: Path, make: Callable[[Path,
     ("options", "what"),
     [
         (("--run", "nothing"), "no such run"),
-        (("--run", "x", "--against", "y"), "give one of them"),
+        (("--run", "x", "--against", "y"), "give only one of them"),
         (("--against", "nothing.pt"), "no such checkpoint"),
     ],
 )
