@@ -1,4 +1,6 @@
-"""The folder of this file goes on the import path, so that tests share ``builders``.
+"""The folder of this file goes on the import path, here and in launched processes, so that tests share ``builders``.
+
+An error of our own is raised, here and in launched processes, but where a test plants one and switches that off.
 
 No test leaves a thread, or a process that remembers having compiled: that is noted in the runs of the next ones.
 """
@@ -10,19 +12,31 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How fast an example is made or run says how busy the machine is.
+hypothesis.settings.register_profile(
+    "whatever-the-load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("whatever-the-load")
 
 # Several test processes share the machine, and what they launch is warm (see there) only with one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ["STEADYTRAIN_RAISE_OWN_ERRORS"] = "1"
+TESTS = os.path.dirname(__file__)
+PATHS = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+os.environ["PYTHONPATH"] = os.pathsep.join(PATHS if TESTS in PATHS else [*PATHS, TESTS])
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in its background, and a process that is started from there could not be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-THREAD_END_S_MAX = 5.0
+THREAD_END_S_MAX = 60.0
 
 
 def own_threads() -> set[threading.Thread]:
@@ -49,3 +63,21 @@ def _nothing_stays_compiled() -> Iterator[None]:
     if counters["stats"] or counters["frames"] or any(sys.modules["torch._dynamo.eval_frame"].cached_backends.values()):
         dynamo.reset()
         counters.clear()
+
+
+@pytest.fixture
+def entered(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[object, str, str]]:
+    """Runs a command line of ours in this process, where nothing that it launches is wanted."""
+
+    def run(*arguments: object, folder: Path) -> tuple[object, str, str]:
+        from steadytrain.cli.main import entry
+
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["steadytrain", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ending:
+            entry()
+        return ending.value.code, *capsys.readouterr()
+
+    return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from steadytrain.storage.segments import StepRecord
 
 STEPS = 120
 BINS = ("zero", "below", *(f"2^{exponent}" for exponent in range(-40, 24)), "above", "nonfinite")
-REST_S = 0.4
 SECRET = "hf_abcdefghijklmnopqrstuvwx"
 RUN: dict[str, Any] = {**DESCRIPTION, **FACTS, "argv": ["train.py", "--hub-token", SECRET]}
 
@@ -53,10 +52,20 @@ def feed(run_dir: Path, to: Sequence[str], *, told: list[str] | None = None, **r
     exports.close("stopped")
 
 
+def handed_over(exports: Exports) -> None:
+    """Wait until every outlet has handed over what waits, and has flushed it: the next batch comes after that."""
+    for _ in range(2):
+        for feed in list(exports._feeds.values()):
+            done = threading.Event()
+            feed.outlet.put(lambda exporter, done=done: done.set())
+            while feed.outlet.alive and not done.wait(0.05):
+                pass
+
+
 def followed(to: Sequence[str], *, folder: str = ".", with_incident: bool = False) -> Iterator[StepRecord]:
     """For a script with a run of its own: the steps of its loop, each of which is sent ``to`` when its body is done.
 
-    The loop rests sometimes, so that what waits has been handed over by then, as it is in a loop of ordinary speed.
+    The loop waits sometimes until all has been handed over, as it is by then in a loop of ordinary speed.
     """
     exporter_queue.FLUSH_EVERY_S = 0.05
     run_dir = Path(folder, "run").absolute()
@@ -69,7 +78,7 @@ def followed(to: Sequence[str], *, folder: str = ".", with_incident: bool = Fals
         if record.step == 60:
             exports.reading("main", 60, record.time, histogram_reading())
         if record.step in (20, 60, 90):
-            time.sleep(REST_S)
+            handed_over(exports)
     if with_incident:
         exports.step("main", records(STEPS + 1, nan_at=STEPS + 1)[-1], TENSORS)
         exports.symptom(symptom(STEPS))

@@ -1,4 +1,4 @@
-"""Fixtures of tests that watch in their own process: our own errors are raised, on one thread, and nothing stays."""
+"""Fixtures of tests that watch in their own process: one thread, and nothing stays."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 NOT_COLLECTED = [] if HAS_TORCH else ["test_*.py"]  # torch is optional for an install of steadytrain
-
-
-@pytest.fixture(autouse=True)
-def _own_errors_are_raised() -> Iterator[None]:
-    from steadytrain.capture.hooks.fail_open import raise_own_errors
-
-    with raise_own_errors():
-        yield
 
 
 @pytest.fixture(autouse=True)

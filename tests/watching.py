@@ -1,11 +1,15 @@
-"""A watcher in the test's own process, put together as ``steadytrain run`` does it."""
+"""Training loops watched in the test's own process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import steadytrain
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.incident import Policy
@@ -16,7 +20,7 @@ from steadytrain.tracing.investigator import StepInvestigator
 
 @contextmanager
 def watching(run_dir: Path, policy: Policy) -> Iterator[Watcher]:
-    """Watch what trains inside the block."""
+    """Watch what trains inside the block with a watcher that is put together as ``steadytrain run`` does it."""
     watcher = Watcher(
         Settings(run_dir=run_dir, run_name=run_dir.name, policy=policy),
         tell=lambda text: None,
@@ -27,3 +31,13 @@ def watching(run_dir: Path, policy: Policy) -> Iterator[Watcher]:
         yield watcher
     finally:
         watcher.close(ended="finished")
+
+
+@contextmanager
+def stopping(model: Any, optimizer: Any, runs_dir: Path, **how: Any) -> Iterator[None]:
+    """Watch the loop in this block as ``run``, and see to it that it is stopped."""
+    with (
+        pytest.raises(steadytrain.RunStopped),
+        steadytrain.watch(model, optimizer, runs_dir=runs_dir, name="run", **how),
+    ):
+        yield

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +10,9 @@ from typing import Any
 
 import pytest
 
-import warm
+from scripts import bare, call, finished
 
 ZOO = Path(__file__).parents[1] / "zoo"
-WAIT_S_MAX = 120.0
 
 OF_THE_MACHINE = {"throughput-stall"}
 """What a busy machine raises; a script of the zoo has no say in it."""
@@ -90,16 +87,16 @@ def watched(folder: str, script: str, runs_dir: Path, *options: str) -> Outcome:
     """The script under ``steadytrain run`` with ``options``, and what ``show`` tells of it."""
     name = Path(script).stem
     runs = ("--runs-dir", str(runs_dir))
-    run = _steadytrain(runs_dir, "run", "--policy", "stop", *options, *runs, "--name", name, str(ZOO / folder / script))
-    show = _steadytrain(runs_dir, "show", name, *runs, "--json")
+    run = call("run", "--policy", "stop", *options, *runs, "--name", name, str(ZOO / folder / script), folder=runs_dir)
+    show = call("show", name, *runs, "--json", folder=runs_dir)
     assert show.returncode == 0, run.stderr + show.stderr
     return Outcome(run.returncode, run.stderr, _above_note(json.loads(show.stdout)["symptoms"]))
 
 
 def analyzed(folder: str, script: str, into: Path) -> Outcome:
     """The script alone, and what ``analyze`` tells of the log that it writes."""
-    run = _python(into, str(ZOO / folder / script))
-    analysis = _steadytrain(into, "analyze", "log.csv", "--json")
+    run = finished(bare(ZOO / folder / script), folder=into)
+    analysis = call("analyze", "log.csv", "--json", folder=into)
     assert analysis.returncode == 0, run.stderr + analysis.stderr
     (told,) = json.loads(analysis.stdout)["runs"]
     return Outcome(run.returncode, run.stderr, _above_note(told["symptoms"]))
@@ -113,19 +110,3 @@ def _fits(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
     first, last = wanted["first_step"]
     same = wanted["name"] == seen["name"] and seen["severity"] in wanted["severity"].split(" or ")
     return same and first <= seen["first_step"] <= last
-
-
-def _steadytrain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _python(folder, "-m", "steadytrain", *arguments)
-
-
-def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import steadytrain  # noqa: E402
 from replaying import plain_process  # noqa: E402
-from watched import run_script  # noqa: E402
+from scripts import run_script  # noqa: E402
 
 SCRIPT = """
     import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from in_process import NOT_COLLECTED, _one_thread_and_nothing_left_behind, _own_errors_are_raised
+from in_process import NOT_COLLECTED, _one_thread_and_nothing_left_behind
 
-__all__ = ["_one_thread_and_nothing_left_behind", "_own_errors_are_raised"]
+__all__ = ["_one_thread_and_nothing_left_behind"]
 collect_ignore_glob = NOT_COLLECTED

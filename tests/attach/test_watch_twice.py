@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import steadytrain
+from scripts import run_script
 from steadytrain.storage.run_folder import open_run
-from watched import run_script
 
 
 def loss_of(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:

@@ -280,7 +280,7 @@ def test_an_evaluation_writes_no_slot_and_is_no_other_graph_than_before() -> Non
     assert all(cell(ours, row, "nonfinite") == 0 for row in ours.rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tensors(layouts=("contiguous", "strided", "transposed", "0-d", "empty")))
 def test_what_a_graph_computes_against_float64(tensor: Tensor) -> None:
     slot = new_slot(torch.device("cpu"))

@@ -55,7 +55,7 @@ def row_of(*outputs: Any, calls: int | None = None) -> dict[str, float]:
     return {column: cell(reading, "0.inner", column) for column in COLUMNS}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tensors())
 def test_mean_extremes_and_finiteness_are_exact(tensor: Tensor) -> None:
     row, expected = row_of(tensor), truth(tensor)

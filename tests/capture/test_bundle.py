@@ -6,7 +6,6 @@ import json
 import os
 import pickletools
 import random
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import warm
+from scripts import call, run_script
 from steadytrain.capture.incident.freeze import random_state
 from steadytrain.capture.step.input_recorder import RING_STEPS, RandomState
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tree import decode
-from watched import run_script, stopping
+from watching import stopping
 
 BAD_STEP = 7
 
@@ -84,14 +83,14 @@ def test_the_batches_are_what_the_model_got(incident: Incident) -> None:
     calls = incident.json("batches.json")["calls"]
     tensors = load_file(incident.path / "batches.safetensors")
     expected = [(step, micro) for step in range(BAD_STEP - RING_STEPS, BAD_STEP + 1) for micro in (0, 1)]
-    assert [(call["step"], call["micro_batch"]) for call in calls] == expected
-    for call in calls:
-        ids, scale = incident.given[call["step"]][call["micro_batch"]]
-        value = decode(call["call"], tensors)
+    assert [(one["step"], one["micro_batch"]) for one in calls] == expected
+    for one in calls:
+        ids, scale = incident.given[one["step"]][one["micro_batch"]]
+        value = decode(one["call"], tensors)
         assert same_values(value["args"][0], ids)
         assert value["kwargs"]["options"]["scale"] == scale or scale != scale
-        assert call["not_kept"] == ["builtins.builtin_function_or_method"]
-        assert not call["changed_after_use"]
+        assert one["not_kept"] == ["builtins.builtin_function_or_method"]
+        assert not one["changed_after_use"]
 
 
 def test_the_random_states_give_the_same_draws(incident: Incident) -> None:
@@ -100,10 +99,10 @@ def test_the_random_states_give_the_same_draws(incident: Incident) -> None:
     def draws() -> list[Any]:
         return [random.random(), random.gauss(0, 1), np.random.randn(2).tolist(), torch.randn(3).tolist()]
 
-    for call in incident.json("batches.json")["calls"]:
-        random_state(decode(call["call"], tensors)["random"]).restore()
+    for one in incident.json("batches.json")["calls"]:
+        random_state(decode(one["call"], tensors)["random"]).restore()
         replayed = draws()
-        incident.random_states[call["step"]][call["micro_batch"]].restore()
+        incident.random_states[one["step"]][one["micro_batch"]].restore()
         assert replayed == draws()
 
 
@@ -207,12 +206,7 @@ def test_a_damaged_bundle_is_refused_in_one_line(tmp_path: Path) -> None:
         path = incident.path / file
         whole = path.read_bytes()
         damage(path)
-        shown = subprocess.run(
-            [warm.python(), "-m", "steadytrain", "show", str(incident.path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        shown = call("show", str(incident.path))
         path.write_bytes(whole)
         assert shown.returncode == 2, (name, shown)
         assert shown.stdout == ""

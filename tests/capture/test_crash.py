@@ -78,10 +78,10 @@ def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None
 def test_a_script_that_runs_out_of_memory_leaves_who_held_it(tmp_path: Path) -> None:
     script = write(tmp_path, TRAINS)
     plain, seen = Started(bare(script, "4"), tmp_path).end(), run(tmp_path, script, "4")
-    assert (seen.status, seen.out, seen.err) == (plain.status, plain.out, plain.err)
+    assert (seen.status, seen.out, seen.own) == (plain.status, plain.out, plain.own)
     path = tmp_path / "runs" / "run" / "evidence" / "out-of-memory.json"
     assert f"out of memory on cpu: what is known of it lies in {path}\n" in seen.told
-    assert not seen.warned
+    assert not seen.warnings
     told = document(tmp_path / "runs" / "run")
     assert (told["schema"], told["step"], told["rank"]) == ("steadytrain.out-of-memory/1", 3, 0)
     assert (told["device"], told["wanted_bytes"]) == ("cpu", TOO_MUCH)
@@ -124,7 +124,7 @@ def test_a_process_that_the_script_started_runs_out_of_memory(tmp_path: Path) ->
 def test_other_errors_leave_nothing(tmp_path: Path) -> None:
     seen = run(tmp_path, write(tmp_path, TRAINS.replace("torch.empty(1 << 50, dtype=torch.uint8)", "1 / 0")), "4")
     assert seen.status == 1
-    assert "ZeroDivisionError" in seen.err
+    assert "ZeroDivisionError" in seen.own
     assert not (tmp_path / "runs" / "run" / "evidence").exists()
 
 

@@ -6,7 +6,6 @@ Each error is told in one line, and training goes on bit for bit as without us. 
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import sqlite3
 import subprocess
@@ -20,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
+from scripts import Ended, run_script
 from steadytrain.capture.hooks.clipping import Clipping
-from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.hooks.fail_open import RAISE_VARIABLE, Guard
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.incident import environment, freeze, incident
 from steadytrain.capture.step import gate, input_recorder, model_calls, stopping, stream_assignment, watcher
@@ -36,7 +36,6 @@ from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.tracing.investigator import ScriptLoopRerun, StepInvestigator
-from watched import ONE_THREAD, Outcome, run_script
 
 STEPS = 20
 BAD_STEP = 7
@@ -44,11 +43,10 @@ NAN = float("nan")
 
 
 @pytest.fixture(autouse=True)
-def _as_in_production(_own_errors_are_raised: None) -> Iterator[None]:
-    """Here our errors are swallowed as they are for users."""
-    Guard.reraise = False
-    yield
-    Guard.reraise = True
+def _as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here our errors are swallowed as they are for users, in launched processes too."""
+    monkeypatch.setattr(Guard, "reraise", False)
+    monkeypatch.setenv(RAISE_VARIABLE, "")
 
 
 class Net(nn.Module):
@@ -296,7 +294,7 @@ def disk(small_disk: Path) -> Path:
     return small_disk
 
 
-def run_on(disk: Path, folder: Path, *, bad_step: int, fill_at: int) -> Outcome:
+def run_on(disk: Path, folder: Path, *, bad_step: int, fill_at: int) -> Ended:
     """A run whose folder is on ``disk``, which the script fills at that step.
 
     Without snapshots: one that is given up there takes its half file away, and then what comes may fit after all.
@@ -308,6 +306,7 @@ def run_on(disk: Path, folder: Path, *, bad_step: int, fill_at: int) -> Outcome:
         arguments=(str(bad_step), str(fill_at), FILL),
         environment={"DISK": str(disk)},
         runs_dir=disk / "runs",
+        fails=True,
     )
 
 
@@ -325,7 +324,6 @@ def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_p
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, **ONE_THREAD},
     )
     outcome = run_on(disk, tmp_path, bad_step=0, fill_at=fill_at)
     assert outcome.status == 0, outcome.err
@@ -355,7 +353,7 @@ def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> Non
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
 
-    how = {"interpreter": sys.executable, "preexec_fn": limit}
+    how = {"interpreter": sys.executable, "preexec_fn": limit, "fails": True}
     outcome = run_script(tmp_path, TRAINS, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, **how)
     assert outcome.status == 70, outcome.err
     assert any("writing model and optimizer state failed" in line for line in outcome.warnings), outcome.err
@@ -368,7 +366,8 @@ def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("bad_step", [0, 10])
 def test_a_folder_that_cannot_be_made_does_not_stop_the_run(bad_step: int, tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, TRAINS, arguments=(str(bad_step), "0", ""), runs_dir=Path("/proc/steadytrain-runs"))
+    runs_dir = Path("/proc/steadytrain-runs")
+    outcome = run_script(tmp_path, TRAINS, arguments=(str(bad_step), "0", ""), runs_dir=runs_dir, fails=True)
     assert outcome.status == (70 if bad_step else 0), outcome.err
     assert ends(outcome.out) == (bad_step or 140, bool(bad_step))
     assert len([line for line in outcome.warnings if "recording to the run folder failed" in line]) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import signal
 import subprocess
@@ -19,10 +18,10 @@ from click.testing import CliRunner
 from torch import nn
 
 import steadytrain
+from scripts import WAIT_S_MAX, command, run_script, write_script
 from steadytrain.cli.main import commands
 from steadytrain.core.model import GRADIENT_ABSENT
 from steadytrain.storage.run_folder import open_run
-from watched import ONE_THREAD, command, run_script, write_script
 
 ENDLESS = """
 import torch
@@ -40,7 +39,6 @@ with open("finished.txt", "w", buffering=1) as log:
         log.write(f"{step} {loss.item()!r}\\n")
 """
 KILLS = 4
-START_WAIT_S_MAX = 60.0
 
 
 @pytest.mark.slow
@@ -49,17 +47,16 @@ def test_a_killed_run_loses_at_most_the_step_in_flight(kill: int, tmp_path: Path
     script = write_script(tmp_path, ENDLESS)
     finished = tmp_path / "finished.txt"
     process = subprocess.Popen(
-        command(script, "--runs-dir", "runs", "--name", "run"),
+        command("run", "--runs-dir", "runs", "--name", "run", script),
         cwd=tmp_path,
-        env={**os.environ, **ONE_THREAD},
         stderr=subprocess.DEVNULL,
     )
     started = time.monotonic()
-    while not (finished.exists() and finished.stat().st_size) and time.monotonic() - started < START_WAIT_S_MAX:
+    while not (finished.exists() and finished.stat().st_size) and time.monotonic() - started < WAIT_S_MAX:
         time.sleep(0.01)
     time.sleep(random.Random(kill).uniform(0, 0.5))
     process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=START_WAIT_S_MAX) == -signal.SIGKILL
+    assert process.wait(timeout=WAIT_S_MAX) == -signal.SIGKILL
 
     lines = [line.split() for line in finished.read_text().splitlines() if line.count(".") == 1]
     done = {int(step): float(loss) for step, loss in lines[:-1]}  # the last line may be cut off

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
+from scripts import run_script
 from steadytrain.capture.step import gate
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import Run, open_run
-from watched import run_script, stopping
+from watching import stopping
 
 BAD_STEP = 4
 NAN, INF = float("nan"), float("inf")

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.model import Window
 from steadytrain.storage.run_folder import open_run
+from waiting import until
 from watching import watching
 
 SCALE = 1024.0
@@ -126,14 +127,14 @@ def test_seconds_spent_waiting_for_data(tmp_path: Path) -> None:
 def test_number_formats_and_the_machine_are_on_record(tmp_path: Path) -> None:
     model = nn.Linear(8, 1)
     optimizer = torch.optim.AdamW(model.parameters())
-    with watching(tmp_path / "run", "observe"):
+    with watching(tmp_path / "run", "observe") as watcher:
         for _ in range(2):
             optimizer.zero_grad()
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 output = model(torch.ones(2, 8))
             output.float().sum().backward()
             optimizer.step()
-            time.sleep(0.05)  # a reading of the machine waits for the next step
+            until(lambda: watcher.recorder.machine_samples)  # a reading waits for the next step
     run = open_run(tmp_path / "run")
     precision = run.facts["precision"]
     assert (precision["autocast"], precision["logits"]) == ({"cpu": "torch.bfloat16"}, "torch.bfloat16")

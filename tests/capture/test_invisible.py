@@ -72,9 +72,9 @@ def test_a_run_is_the_same_bit_for_bit_with_as_many_graphs(
     for policy, ours in ours_by_policy.items():
         assert ours.out == plain.out
         assert ours.status == 0
-        assert timeless(ours.err) == timeless(plain.err)
+        assert timeless(ours.own) == timeless(plain.own)
         assert case.told in ours.told
-        assert not ours.warned
+        assert not ours.warnings
         if case.streams:
             run = recorded(tmp_path / policy)
             assert tuple(run.streams()) == case.streams

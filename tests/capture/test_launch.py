@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import warm
-from scripts import Ended, Started, bare, recorded, watched, write
+from scripts import Ended, Entered, Started, bare, command, recorded, run_script, watched, write
 from steadytrain.storage.run_folder import open_run
-from watched import run_script
 
 TRAINS = """
 import torch
@@ -109,6 +108,11 @@ ENDINGS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(warm.COLD, "1")
+
+
 @pytest.mark.slow
 def test_a_script_sees_what_it_sees_under_plain_python(tmp_path: Path) -> None:
     write(tmp_path, "print('neighbour', __name__)\n", "neighbour.py")
@@ -119,9 +123,9 @@ def test_a_script_sees_what_it_sees_under_plain_python(tmp_path: Path) -> None:
     for name in ("script.py", "./script.py", str(tmp_path / "script.py"), "elsewhere/../script.py", "link.py"):
         plain, ours = both(tmp_path, name, *arguments, text="some input")
         assert ours.out == plain.out
-        assert ours.err == plain.err == "to stderr\n"
+        assert ours.own == plain.own == "to stderr\n"
         assert ours.status == plain.status == 0
-        assert not ours.warned
+        assert not ours.warnings
 
 
 @pytest.mark.slow
@@ -131,7 +135,7 @@ def test_the_command_itself_starts_scripts_and_modules_in_the_same_way(tmp_path:
     for target in (["script.py"], ["-m", "script"]):
         plain = Started(bare(*target), tmp_path).end()
         ours = Started([str(Path(sys.executable).with_name("steadytrain")), "run", *target], tmp_path).end()
-        assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
+        assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
 
 
 @pytest.mark.slow
@@ -139,8 +143,8 @@ def test_torch_reads_what_the_script_sets_before_its_import(tmp_path: Path) -> N
     write(tmp_path, SETS_UP_TORCH + TRAINS + "print(torch.get_num_threads(), torch.__config__.parallel_info())")
     arguments = ["script.py", "--policy", "observe"]
     plain, ours = both(tmp_path, *arguments)
-    assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
-    assert not ours.warned
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
+    assert not ours.warnings
     run = recorded(tmp_path)
     assert run.scalars().steps.tolist() == [1, 2, 3]
     assert run.description["argv"] == arguments
@@ -161,8 +165,8 @@ def test_a_module_is_run_as_python_m_runs_it(tmp_path: Path) -> None:
     for module in ("package", "package.__main__", "package.part"):
         plain = Started(bare("-m", module, "-m", "x"), tmp_path).end()
         ours = Started(watched("-m", module, "-m", "x"), tmp_path).end()
-        assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
-        assert not ours.warned
+        assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
+        assert not ours.warnings
         forget_run(tmp_path)
 
 
@@ -174,7 +178,7 @@ def test_a_script_ends_as_under_plain_python(ending: Ending, tmp_path: Path) -> 
     assert plain.status == ending.status
     assert ours.status == plain.status
     assert ours.out == plain.out
-    assert ours.err == plain.err
+    assert ours.own == plain.own
     # Nothing was recorded. Only a process that leaves past everybody leaves the folder that it had taken, empty.
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("runs/**/*")]
     assert left == (["runs/run"] if ending.name in ("os-exit", "killed") else [])
@@ -185,15 +189,15 @@ def test_a_script_ends_as_under_plain_python(ending: Ending, tmp_path: Path) -> 
 def test_a_signal_ends_a_script_as_it_ends_plain_python(number: signal.Signals, tmp_path: Path) -> None:
     write(tmp_path, WAITS)
     endings = []
-    for command in (bare("script.py"), watched("script.py")):
-        started = Started(command, tmp_path)
+    for line in (bare("script.py"), watched("script.py")):
+        started = Started(line, tmp_path)
         assert started.process.stdout is not None
         assert started.process.stdout.readline() == "ready\n"
         started.process.send_signal(number)
         endings.append(started.end())
     plain, ours = endings
     assert plain.status == -number
-    assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
     assert recorded(tmp_path).ended == ("interrupted" if number == signal.SIGINT else None)
 
 
@@ -201,7 +205,7 @@ def test_a_signal_ends_a_script_as_it_ends_plain_python(number: signal.Signals, 
 def test_a_script_that_fails_after_steps_ends_as_it_would_and_says_so_in_its_run(tmp_path: Path) -> None:
     write(tmp_path, TRAINS + "raise ValueError('no more data')\n")
     plain, ours = both(tmp_path, "script.py")
-    assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
     run = recorded(tmp_path)
     assert (run.ended, run.facts["exit_status"]) == ("failed", 1)
 
@@ -226,13 +230,12 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
 ) -> None:
     write(tmp_path, source)
     plain, ours = both(tmp_path, "script.py")
-    assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
     assert told in ours.told
-    assert not ours.warned
+    assert not ours.warnings
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -255,17 +258,18 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_command_is_one_line_and_nothing_is_run(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_a_wrong_command_is_one_line_and_nothing_is_run(
+    arguments: list[str], told: str, tmp_path: Path, entered: Entered
+) -> None:
     write(tmp_path, "print('ran')", "good.py")
     write(tmp_path, "x = 1\ny = = 2\n", "broken.py")
     (tmp_path / "binary.py").write_bytes(b"\x7fELF\x02\x01\0\0")
     (tmp_path / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
     before = sorted(tmp_path.iterdir())
-    ended = Started(bare("-m", "steadytrain", "run", *arguments), tmp_path).end()
-    assert (ended.status, ended.out, ended.err) == (2, "", "")
-    assert ended.told.startswith("steadytrain: ")
-    assert ended.told.count("\n") == 1
-    assert told in ended.told
+    status, out, err = entered("run", *arguments, folder=tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("steadytrain: ")
+    assert told in err
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -275,7 +279,7 @@ def test_without_torch_it_says_so_and_runs_nothing(tmp_path: Path) -> None:
     write(tmp_path / "path", HIDES_TORCH, "sitecustomize.py")
     write(tmp_path, "print('ran')")
     ended = Started(watched("script.py"), tmp_path, environment={"PYTHONPATH": str(tmp_path / "path")}).end()
-    assert (ended.status, ended.out, ended.err) == (2, "", "")
+    assert (ended.status, ended.out, ended.own) == (2, "", "")
     assert "run needs PyTorch" in ended.told
     assert sys.executable in ended.told
     assert ended.told.count("\n") == 1
@@ -326,8 +330,8 @@ def test_the_line_that_says_where_to_look_can_be_typed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_that_begin_at_the_same_time_have_a_folder_each(tmp_path: Path) -> None:
-    command = [warm.python(), "-m", "steadytrain", "run", "--runs-dir", "runs", write(tmp_path, TRAINS)]
-    started = [Started(command, tmp_path) for _ in range(3)]
+    line = command("run", "--runs-dir", "runs", write(tmp_path, TRAINS))
+    started = [Started(line, tmp_path) for _ in range(3)]
     assert [one.end().status for one in started] == [0, 0, 0]
     folders = list((tmp_path / "runs").iterdir())
     assert [len(open_run(folder).scalars()) for folder in folders] == [3, 3, 3]

@@ -32,16 +32,9 @@ from steadytrain.capture.machine.host import HostProbe, memory_limit
 from steadytrain.capture.machine.kernel_log import KernelLog
 from steadytrain.capture.machine.machine_columns import ACCELERATOR_COLUMNS, HOST_COLUMNS
 from steadytrain.capture.machine.nvml import NvmlProbe
+from waiting import until
 
 MIB = 1 << 20
-WAIT_S_MAX = 20.0
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def cells(sample: Any, row: str) -> dict[str, float]:

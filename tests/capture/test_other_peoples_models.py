@@ -542,7 +542,7 @@ def test_a_module_saved_as_a_whole_loads_where_nobody_knows_us(tmp_path: Path) -
     """
     ended = Started(bare(write(tmp_path, script)), tmp_path).end()
     expected = model.eval()(torch.ones(1, 8).double()).item()
-    assert (ended.err, ended.out) == ("", f"{[expected] * 3}\n")
+    assert (ended.own, ended.out) == ("", f"{[expected] * 3}\n")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -581,7 +581,7 @@ def test_a_cycle_of_modules_is_watched(policy: Policy, tmp_path: Path) -> None:
 def test_compiled_code_is_looked_into_once_an_update_is_refused(how: str, tmp_path: Path) -> None:
     write(tmp_path, COMPILED)
     ended = Started(watched("script.py", how), tmp_path, environment={"PYTHONWARNINGS": "ignore"}).end()
-    assert (ended.status, ended.err) == (70, "")
+    assert (ended.status, ended.own) == (70, "")
     assert "warning:" not in ended.told
     assert "STOPPED before the update of step 4" in ended.told
     assert "aten.log.default made" in ended.told

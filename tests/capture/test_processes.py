@@ -148,9 +148,9 @@ def test_data_loader_workers_give_the_same_batches(context: str, steps: int, tmp
     ours = Started(watched("script.py", context), tmp_path)
     plain, ours = plain.end(), ours.end()
     assert plain.status == 0, plain.err
-    assert (ours.status, ours.out, ours.err) == (0, plain.out, plain.err)
+    assert (ours.status, ours.out, ours.own) == (0, plain.out, plain.own)
     assert f"{steps} steps seen" in ours.told
-    assert not ours.warned
+    assert not ours.warnings
     assert recorded(tmp_path).ranks == ()
 
 
@@ -164,7 +164,7 @@ def test_ranks_that_make_different_numbers_of_steps_are_not_asked_together(tmp_p
         write(folder, AT_THEIR_OWN_PACE)
         ended = Started([sys.executable, *TORCHRUN, *command[1:]], folder).end()
         assert ended.status == 0, ended.err
-        assert not ended.warned
+        assert not ended.warnings
         texts.append([(folder / f"rank{rank}.txt").read_text() for rank in range(2)])
     assert texts[0] == texts[1]
 
@@ -173,9 +173,9 @@ def test_ranks_that_make_different_numbers_of_steps_are_not_asked_together(tmp_p
 def test_children_that_train_are_recorded(tmp_path: Path) -> None:
     write(tmp_path, SPAWNS)
     ended = Started(watched("script.py", "-1"), tmp_path).end()
-    assert (ended.status, ended.out, ended.err) == (0, "joined\n", "")
+    assert (ended.status, ended.out, ended.own) == (0, "joined\n", "")
     assert "recorded by the processes that the script started" in ended.told
-    assert not ended.warned
+    assert not ended.warnings
     run = recorded(tmp_path)
     assert len(run.ranks) == 1
     assert run.window().steps.tolist() == [1, 2, 3, 4, 5]
@@ -200,7 +200,7 @@ def test_ranks_train_the_same_under_watch(outside: bool, tmp_path: Path) -> None
     assert (plain.status, ours.status) == (0, 0), plain.err + ours.err
     for name in ("rank0.txt", "rank1.txt"):
         assert (tmp_path / "ours" / name).read_text() == (tmp_path / "plain" / name).read_text()
-    assert not ours.warned
+    assert not ours.warnings
     run = recorded(tmp_path / "ours")
     assert [path.name for path in run.ranks] == ["0001"]
     assert run.window().steps.tolist() == [1, 2, 3, 4, 5, 6]
@@ -229,7 +229,7 @@ def test_a_sitecustomize_further_down_the_path_still_runs(tmp_path: Path) -> Non
     plain = Started(bare("script.py"), tmp_path, environment=environment).end()
     ours = Started(watched("script.py"), tmp_path, environment=environment).end()
     assert plain.out.count("sitecustomize sitecustomize") == 2
-    assert (ours.status, ours.out, ours.err) == (plain.status, plain.out, plain.err)
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
 
 
 def torchrun(folder: Path, command: list[str]) -> Started:

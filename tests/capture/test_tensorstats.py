@@ -101,7 +101,7 @@ def test_compressed_sparse_gives_its_stored_values() -> None:
     dtype=st.sampled_from(FLOATS),
     stride=st.integers(1, 3),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_values_are_counted_exactly(values: list[float], dtype: torch.dtype, stride: int) -> None:
     tensor = torch.tensor(values, dtype=torch.float64).to(dtype).repeat_interleave(stride)[::stride]
     state, expected = exact_state(tensor), reference(tensor)
@@ -122,7 +122,7 @@ def test_any_values_are_counted_exactly(values: list[float], dtype: torch.dtype,
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), max_size=5), max_size=8), st.sampled_from(FLOATS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_norm_of_the_whole_is_that_of_its_parts(parts: list[list[float]], dtype: torch.dtype) -> None:
     tensors = [torch.tensor(part, dtype=torch.float64).to(dtype) for part in parts]
     norms = fetch(l2_norms(tensors))

@@ -30,7 +30,7 @@ def expected(tensor: Tensor) -> dict[str, float]:
 
 
 @given(many=st.lists(tensors(), max_size=5), size_max=st.sampled_from((64, 16_384)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_tensors(many: list[Tensor], size_max: int) -> None:
     readback = log2_histogram([(f"weight:{at}", tensor) for at, tensor in enumerate(many)], size_max=size_max)
     assert readback.ready()

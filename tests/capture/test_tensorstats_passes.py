@@ -49,7 +49,7 @@ def agrees(row: NDArray[np.float64], tensor: Tensor) -> None:
 
 
 @given(many=st.lists(tensors(), max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_tensors(many: list[Tensor]) -> None:
     for path in PATHS.values():
         found = path(many)
@@ -59,7 +59,7 @@ def test_any_tensors(many: list[Tensor]) -> None:
 
 
 @given(many=st.lists(tensors(), max_size=6), block=st.integers(1, 40), dot=st.integers(1, 16))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cuts_and_threads_change_nothing(many: list[Tensor], block: int, dot: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numpy_pass, "BLOCK", block)

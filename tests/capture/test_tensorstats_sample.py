@@ -22,7 +22,7 @@ def numbered(shape: tuple[int, ...]) -> Tensor:
     order=st.randoms(use_true_random=False),
     size_max=st.integers(CHUNK, 2000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_sample_holds_different_elements_and_all_of_a_small_tensor(shape, order, size_max) -> None:  # type: ignore[no-untyped-def]
     dimensions = list(range(len(shape)))
     order.shuffle(dimensions)

@@ -152,7 +152,7 @@ def test_every_column(maker: str, dtype: torch.dtype, sample_max: int) -> None:
     step=st.sampled_from((0.0, 1e-9, 1e-3)),
     layout=st.sampled_from([layout for layout in LAYOUTS if layout not in ("expanded", "empty")]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_gradient_and_any_layout(gradient: Tensor, seed: int, scale: float, step: float, layout: str) -> None:
     gradient = laid_out(gradient, layout)
     assume(gradient.numel())
@@ -173,7 +173,7 @@ def test_any_gradient_and_any_layout(gradient: Tensor, seed: int, scale: float, 
     lost=st.floats(0, 1),
     bias=st.sampled_from((0.5, 1.0, 0.0)),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_both_paths_compute_the_same_of_samples(gradients: Tensor, seed: int, lost: float, bias: float) -> None:
     count = gradients.numel()
     assume(count)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
-
-WAIT_S_MAX = 120.0
+from scripts import call, run_script
 
 BEGIN = """
 import torch
@@ -45,14 +41,10 @@ HOLES = """
 
 def shown(folder: Path, body: str, policy: str) -> dict[str, Any]:
     """What ``show --json`` tells of this loop."""
-    script = folder / "train.py"
-    script.write_text(BEGIN + body + END, encoding="utf-8")
-    steadytrain = [warm.python(), "-m", "steadytrain"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    begin = [*steadytrain, "run", "--policy", policy, "--runs-dir", str(folder / "runs"), "--name", "run", str(script)]
-    for command in (begin, [*steadytrain, "show", "--json", str(folder / "runs" / "run")]):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S_MAX)
-        assert done.returncode in (0, 70), done.stderr
+    outcome = run_script(folder, BEGIN + body + END, "--policy", policy)
+    assert outcome.status in (0, 70), outcome.err
+    done = call("show", "--json", outcome.run_dir)
+    assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

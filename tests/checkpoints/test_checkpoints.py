@@ -6,14 +6,11 @@ import io
 import json
 import pickle
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-import warm
 
 torch = pytest.importorskip("torch")
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -23,12 +20,13 @@ from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
 
 import steadytrain  # noqa: E402
+from scripts import call, run_script  # noqa: E402
 from steadytrain.checkpoints import read_checkpoint  # noqa: E402
 from steadytrain.checkpoints.distributed import _KnownClasses  # noqa: E402
 from steadytrain.cli.main import commands  # noqa: E402
 from steadytrain.core.errors import UsageError  # noqa: E402
 from steadytrain.storage.tape_files import find_snapshots  # noqa: E402
-from watched import run_script, stopping  # noqa: E402
+from watching import stopping  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
 
@@ -460,9 +458,8 @@ def test_a_damaged_card(home: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_text_and_the_status_of_the_command(home: Path) -> None:
-    command = [warm.python(), "-m", "steadytrain", "audit", str(home / "step-6.pt")]
-    done = subprocess.run([*command, "--run", str(home / "run")], capture_output=True, text=True, check=False)
+    done = call("audit", home / "step-6.pt", "--run", home / "run")
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 of 10 as expected" in done.stdout
-    done = subprocess.run([*command, "--run", "nothing"], capture_output=True, text=True, check=False)
+    done = call("audit", home / "step-6.pt", "--run", "nothing")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -206,7 +206,7 @@ def judged(case: Case) -> Judgement:
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.check}-{case.status}-{n}" for n, case in enumerate(CASES)])
 def test_what_a_check_says(case: Case) -> None:
     judgement = judged(case)
-    assert (judgement.status, judgement.message) == (case.status, judgement.message)
+    assert judgement.status == case.status, judgement.message
     assert case.says in judgement.message
 
 

@@ -37,7 +37,7 @@ def test_a_full_table_says_how_many_found_no_place() -> None:
     assert (again >= 0).sum() == seen.kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, LENGTH_MAX),
     st.integers(REPEATS_MIN - 2, REPEATS_MIN + 8),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -71,7 +70,6 @@ def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=500,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
 
 

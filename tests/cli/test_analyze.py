@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import warm
+from scripts import call
 from steadytrain.cli.analyze import command
 from steadytrain.core.errors import UsageError
 
@@ -248,12 +248,7 @@ def test_the_command_line_as_a_whole_without_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "nonfinite-loss" in done.stdout
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "analyze", str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call("analyze", str(tmp_path / "none"))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == f"steadytrain: {tmp_path}/none: no such file or folder\n"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import warm
-from watched import ONE_THREAD, run_script
+from scripts import call, run_script
 
 WAIT_S_MAX = 240.0
 
@@ -74,15 +72,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def bisect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), "-m", "steadytrain", "bisect", str(folder / "runs" / "run"), *arguments],
-        cwd=folder.parent,
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    return call("bisect", str(folder / "runs" / "run"), *arguments, folder=folder.parent)
 
 
 @pytest.mark.slow

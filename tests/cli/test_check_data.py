@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import warm
+from scripts import call
 from steadytrain.checks.data.data_pass import check_classes, check_name
 from steadytrain.cli.check_data import FAST_ROWS, command
 from steadytrain.core.errors import UsageError
@@ -34,8 +34,7 @@ def rows(folder: Path, count: int = 200, *, last: str = "") -> Path:
 
 
 def in_folder(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command_line = [warm.python(), "-m", "steadytrain", "check-data", *arguments]
-    return subprocess.run(command_line, cwd=folder, capture_output=True, text=True)
+    return call("check-data", *arguments, folder=folder)
 
 
 def test_good_data_ends_with_status_0(tmp_path: Path) -> None:

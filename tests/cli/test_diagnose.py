@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import builders
-import warm
+from scripts import call, run_script
 from steadytrain.cli import diagnose, report, show
 from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis import answer_files
@@ -24,7 +22,6 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.specs import Verdict
-from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 300.0
 
@@ -161,16 +158,7 @@ def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None
 
 
 def diagnosed(folder: Path) -> dict[str, Any]:
-    command = [warm.python(), "-m", "steadytrain", "diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2"]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    done = call("diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2", folder=folder)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import builders
-import warm
+from scripts import call, run_script
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.step_look import read_look
-from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
 WAIT_S_MAX = 120.0
@@ -28,19 +27,13 @@ CASES = {
 
 
 def locate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), "-m", "steadytrain", "locate", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    return call("locate", *arguments)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", CASES)
 def test_a_new_process_names_the_same_operation(script: str, tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / script, environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / script)
     assert outcome.status == 70
     done = locate(str(outcome.run_dir), "--json")
     document = json.loads(done.stdout)
@@ -52,7 +45,7 @@ def test_a_new_process_names_the_same_operation(script: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_bad_batch_is_named_again(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / "nan_in_batch.py", environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / "nan_in_batch.py")
     done = locate(str(outcome.run_dir))
     assert done.returncode == 0
     assert "the batch already holds NaN" in done.stdout
@@ -60,7 +53,7 @@ def test_a_bad_batch_is_named_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_incident_could_not_name_is_kept_when_the_new_process_does(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", "--policy", "observe", environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", "--policy", "observe")
     path = outcome.run.incidents[0]
     assert open_bundle(path).finding.located is None
     assert locate(str(path)).returncode == 0
@@ -73,7 +66,7 @@ def test_what_the_incident_could_not_name_is_kept_when_the_new_process_does(tmp_
 def test_a_changed_model_a_gone_script_and_lost_weights_are_told_in_one_line(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     shutil.copy(ZOO / "log_of_zero.py", script)
-    outcome = run_script(tmp_path, script, "--state-mb", "4096", environment=ONE_THREAD)
+    outcome = run_script(tmp_path, script, "--state-mb", "4096")
     assert outcome.status == 70
 
     script.write_text(script.read_text(encoding="utf-8").replace("16", "17"), encoding="utf-8")
@@ -93,7 +86,7 @@ def test_without_weights_the_tape_does_and_without_a_tape_the_weights_do(tmp_pat
     for name, option in (("tape", "--state-mb"), ("weights", "--rewind-mb")):
         folder = tmp_path / name
         folder.mkdir()
-        outcome = run_script(folder, ZOO / "half_growth.py", option, "0", environment=ONE_THREAD)
+        outcome = run_script(folder, ZOO / "half_growth.py", option, "0")
         document = json.loads(locate(str(outcome.run_dir), "--json").stdout)
         assert document["again"]["located"]["operation"] == "aten.mm.default"
         assert document["float64"]["verdict"] == "number-format"
@@ -104,7 +97,7 @@ def test_without_weights_the_tape_does_and_without_a_tape_the_weights_do(tmp_pat
 @pytest.mark.slow
 def test_with_neither_nothing_is_launched(tmp_path: Path) -> None:
     options = ("--state-mb", "0", "--rewind-mb", "0")
-    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", *options, environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / "log_of_zero.py", *options)
     done = locate(str(outcome.run_dir))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "not kept" in done.stderr
@@ -112,7 +105,7 @@ def test_with_neither_nothing_is_launched(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_growth_before_an_overflow_is_shown_and_stays_in_the_bundle_and_its_report(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / "half_growth.py", environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / "half_growth.py")
     done = locate(str(outcome.run_dir))
     assert done.returncode == 0
     ladder = next(line for line in done.stdout.splitlines() if "blocks.3.mlp.wo  float16" in line)
@@ -128,9 +121,7 @@ def test_the_growth_before_an_overflow_is_shown_and_stays_in_the_bundle_and_its_
     assert largest[3] is not None
     assert largest[3] > 1.5 * largest[0]
     assert open_bundle(bundle).path == bundle  # sealed again
-    shown = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "show", str(bundle)], capture_output=True, text=True, check=True
-    )
+    shown = call("show", bundle)
     assert "the number format is at fault" in shown.stdout
 
 
@@ -155,7 +146,7 @@ def test_weights_that_an_update_broke_long_before_they_were_used_lead_to_that_up
         loss.backward()
         optimizer.step()  # <- bites
     """
-    outcome = run_script(tmp_path, script, environment=ONE_THREAD)
+    outcome = run_script(tmp_path, script)
     document = json.loads(locate(str(outcome.run_dir), "--json").stdout)
     located = document["again"]["located"]
     assert (located["phase"], located["code"]) == ("optimizer", "optimizer.step()  # <- bites")
@@ -166,7 +157,7 @@ def test_weights_that_an_update_broke_long_before_they_were_used_lead_to_that_up
 @pytest.mark.long
 @pytest.mark.slow
 def test_any_recorded_step_can_be_looked_at(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, ZOO / "healthy_where.py", "--keep-rewind", environment=ONE_THREAD)
+    outcome = run_script(tmp_path, ZOO / "healthy_where.py", "--keep-rewind")
     done = locate(str(outcome.run_dir), "--step", "9")
     assert (done.returncode, done.stderr) == (1, "")
     assert "loss and gradients of this step are finite" in done.stdout

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
-from watched import ONE_THREAD, Outcome, run_script
+from scripts import Ended, call, run_script
 from zoo_cases import ZOO
 
 WAIT_S_MAX = 150.0
@@ -44,14 +41,7 @@ FAULTS = {
 
 
 def onset(target: Path, *options: str, status: int) -> Any:
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "onset", str(target), *options],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    done = call("onset", str(target), *options)
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout) if "--json" in options else done.stdout or done.stderr
 
@@ -59,12 +49,12 @@ def onset(target: Path, *options: str, status: int) -> Any:
 @pytest.fixture(
     scope="module", params=["batch", *(pytest.param(name, marks=pytest.mark.long) for name in ("rate", "nothing"))]
 )
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Outcome]:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Ended]:
     folder = tmp_path_factory.mktemp(request.param)
     return request.param, run_script(folder, SCRIPT.replace("FAULT", FAULTS[request.param]), "--keep-rewind")
 
 
-def test_the_first_that_left_its_course_is_named(run: tuple[str, Outcome]) -> None:
+def test_the_first_that_left_its_course_is_named(run: tuple[str, Ended]) -> None:
     fault, outcome = run
     document = onset(outcome.run_dir, "--json", status=0 if fault == "nothing" else 1)
     assert document["schema"] == "steadytrain.onset/1"
@@ -86,7 +76,7 @@ def test_the_first_that_left_its_course_is_named(run: tuple[str, Outcome]) -> No
     assert document["evidence"] == sorted(document["evidence"], key=lambda one: one["step"])
 
 
-def test_before_the_fault_nothing_is_blamed_and_a_person_reads_it(run: tuple[str, Outcome]) -> None:
+def test_before_the_fault_nothing_is_blamed_and_a_person_reads_it(run: tuple[str, Ended]) -> None:
     fault, outcome = run
     if fault != "batch":
         pytest.skip("one fault is enough")

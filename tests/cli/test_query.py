@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -282,7 +281,6 @@ def test_ctrl_c_ends_a_long_question_quietly(tmp_path: Path) -> None:
         [warm.python(), "-m", "steadytrain", "query", str(path), sql],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     # More than one: where the first arrives while a library is being imported, it may be lost.
     for _ in range(20):

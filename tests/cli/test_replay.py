@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 
 import builders
-import warm
-from watched import ONE_THREAD, Outcome, run_script, write_script
+from scripts import Ended, call, run_script, write_script
 
 WAIT_S_MAX = 180.0
 
@@ -70,7 +68,7 @@ FAULTS = {
 }
 
 
-def stopped(folder: Path, fault: str = "pass") -> Outcome:
+def stopped(folder: Path, fault: str = "pass") -> Ended:
     outcome = run_script(folder, SCRIPT.replace("FAULT", fault))
     assert outcome.status == 70, outcome.err
     assert outcome.warnings == []
@@ -78,14 +76,7 @@ def stopped(folder: Path, fault: str = "pass") -> Outcome:
 
 
 def replay(*arguments: str, environment: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), "-m", "steadytrain", "replay", *arguments],
-        env={**os.environ, **ONE_THREAD, **environment},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    return call("replay", *arguments, environment=environment)
 
 
 def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,19 +10,22 @@ from typing import Any
 
 import pytest
 
-import warm
 import zoo_cases
+from scripts import call, run_script
 from steadytrain.storage.bundle import seal
 from steadytrain.storage.tape_files import find_chunks, find_recording, find_snapshots
-from watched import ONE_THREAD, run_script
 
 WAIT_S_MAX = 180.0
 
 KILLED = """
     import os, signal, time
+    from pathlib import Path
     import torch
     from torch import nn
+    from steadytrain.capture.snapshots import tape
+    from steadytrain.storage.tape_files import find_recording
 
+    tape.CHUNK_S = 0.05
     torch.manual_seed(0)
     model = nn.Linear(8, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -33,21 +34,14 @@ KILLED = """
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step == 70:
-            time.sleep(6)  # what waits to be written is written meanwhile
+        while step == 70 and (find_recording(Path("runs/run")).last_step or 0) < 65:
+            time.sleep(0.02)  # until what waits to be written is written
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def replay(source: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), "-m", "steadytrain", "replay", str(source), "--json", *options],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    return call("replay", str(source), "--json", *options)
 
 
 def refused(source: Path, *options: str) -> str:
@@ -63,15 +57,27 @@ def document(source: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def slowly(name: str) -> str:
-    """A run of the zoo with steps of some length, as real ones have: the writer of snapshots keeps up with them."""
-    source = (zoo_cases.ZOO / "replays" / name).read_text(encoding="utf-8")
-    return re.sub(r"(?m)^( *)optimizer\.step\(\)$", r"\g<0>\n\1time.sleep(0.02)", f"import time\n{source}")
+WAITS_FOR_SNAPSHOTS = """
+from steadytrain.capture.snapshots.rewind import Rewind
+from steadytrain.capture.snapshots.snapshots import Snapshots
+
+def gate(rewind, *given, at_once=Rewind.gate):
+    rewind.snapshots.settle()
+    at_once(rewind, *given)
+
+Rewind.gate = gate
+Snapshots.__init__.__kwdefaults__["cost_share"] = float("inf")
+"""
+
+
+def with_all_snapshots(name: str) -> str:
+    """A run of the zoo that waits for each snapshot: which there are does not hang on the speed of the machine."""
+    return WAITS_FOR_SNAPSHOTS + (zoo_cases.ZOO / "replays" / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_what_is_gone_or_other_than_it_was_is_told(tmp_path: Path) -> None:
-    outcome = run_script(tmp_path, slowly("raw_loop.py"))
+    outcome = run_script(tmp_path, with_all_snapshots("raw_loop.py"))
     (whole,) = outcome.run.incidents
     first, *_, last = find_snapshots(whole / "replay")
 
@@ -137,7 +143,7 @@ def test_a_killed_run_is_replayed_from_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_order_of_the_data_is_told_and_does_not_matter(tmp_path: Path) -> None:
-    source = slowly("two_workers.py")
+    source = with_all_snapshots("two_workers.py")
     outcome = run_script(tmp_path, source)
     script = tmp_path / "train.py"
     script.write_text(source.replace("torch.manual_seed(0)", "torch.manual_seed(1)"), encoding="utf-8")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-import warm
+from scripts import bare, finished, write_script
 from steadytrain.capture.step.step_batches import StepBatches
 from steadytrain.core.errors import UsageError
-from watched import write_script
 
 WAIT_S_MAX = 180.0
 
@@ -58,9 +57,7 @@ SCRIPT = """
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), *arguments], cwd=folder, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False
-    )
+    return finished(bare(*arguments), folder=folder)
 
 
 def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

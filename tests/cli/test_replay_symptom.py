@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
+from scripts import Ended, call, run_script
 from steadytrain.core.model import Symptom, Window
 from steadytrain.replay.symptom_recurrence import StepNumbers, came_again
 from steadytrain.storage.bundle import open_bundle
-from watched import ONE_THREAD, Outcome, run_script
 
 WAIT_S_MAX = 120.0
 SPIKE = 640
@@ -40,31 +37,24 @@ SCRIPT = f"""
 
 
 @pytest.fixture(scope="module")
-def spiked(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def spiked(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return run_script(tmp_path_factory.mktemp("spiked"), SCRIPT)
 
 
 def replay(path: Path, *options: str, status: int) -> Any:
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "replay", str(path), "--json", *options],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    done = call("replay", str(path), "--json", *options)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def test_the_spike_comes_again_from_before_its_onset(spiked: Outcome) -> None:
+def test_the_spike_comes_again_from_before_its_onset(spiked: Ended) -> None:
     (path,) = spiked.run.incidents
     document = replay(path, status=1)
     assert (document["exact"], document["symptom"]) == (True, True)
     assert document["from_step"] <= SPIKE < document["until_step"]
 
 
-def test_in_a_script_that_was_mended_it_does_not_come(spiked: Outcome) -> None:
+def test_in_a_script_that_was_mended_it_does_not_come(spiked: Ended) -> None:
     (path,) = spiked.run.incidents
     script = spiked.run_dir.parents[1] / "train.py"
     source = script.read_text()
@@ -77,13 +67,13 @@ def test_in_a_script_that_was_mended_it_does_not_come(spiked: Outcome) -> None:
     assert document["first_difference"]["step"] == SPIKE
 
 
-def test_a_bundle_whose_recording_was_deleted_says_what_is_missing(spiked: Outcome, tmp_path: Path) -> None:
+def test_a_bundle_whose_recording_was_deleted_says_what_is_missing(spiked: Ended, tmp_path: Path) -> None:
     outcome = run_script(tmp_path, SCRIPT, "--rewind-mb", "0")
     (path,) = outcome.run.incidents
     assert "--rewind-mb 0" in replay(path, status=2)
 
 
-def test_the_detector_judges_replayed_numbers(spiked: Outcome) -> None:
+def test_the_detector_judges_replayed_numbers(spiked: Ended) -> None:
     bundle = open_bundle(spiked.run.incidents[0])
     symptom, window = bundle.incident.symptoms[0], bundle.scalars
     same = numbers(window, {})
@@ -92,7 +82,7 @@ def test_the_detector_judges_replayed_numbers(spiked: Outcome) -> None:
     assert came_again(symptom, window, bundle.window, {}) is None
 
 
-def test_a_detector_that_reads_tables_cannot_judge(spiked: Outcome) -> None:
+def test_a_detector_that_reads_tables_cannot_judge(spiked: Ended) -> None:
     bundle = open_bundle(spiked.run.incidents[0])
     dead = Symptom("dead-units", "critical", SPIKE, SPIKE, "dead")
     assert came_again(dead, bundle.scalars, bundle.window, numbers(bundle.scalars, {})) is None

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 import builders
-import warm
+from scripts import Ended, call, run_script
 from steadytrain.storage.bundle import open_bundle, update_incident
-from watched import ONE_THREAD, Outcome, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
 CASES = {case["script"]: case for case in json.loads((ZOO / "cases.json").read_text())["cases"] if case["exit"] == 70}
@@ -52,17 +51,10 @@ EPS_ZERO = """
 
 
 def repro(*arguments: str, wait_s: float = WAIT_S_MAX) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [warm.python(), "-m", "steadytrain", "repro", *arguments],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=wait_s,
-        check=False,
-    )
+    return call("repro", *arguments)
 
 
-def made(outcome: Outcome, folder: Path, *options: str) -> dict[str, Any]:
+def made(outcome: Ended, folder: Path, *options: str) -> dict[str, Any]:
     """The document of a reproduction that could be made."""
     done = repro(str(outcome.run_dir), "-o", str(folder), "--json", "--compiled-wait-s", "0", *options)
     assert done.returncode == 0, done.stdout + done.stderr

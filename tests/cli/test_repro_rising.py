@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_repro import BYTES_MAX, LINES_MAX, digests, repro, run_clean
 
-from watched import run_script
+from scripts import run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "curves"
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import builders
 import tabled
 import warm
+from scripts import Entered
 from steadytrain.cli.show import command
 from steadytrain.core.errors import UsageError
 
@@ -81,24 +82,17 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["unheard-of"], ["empty"], ["newer"], ["cut"], []])
-def test_bad_input_is_one_line_and_status_two(tmp_path: Path, arguments: list[str]) -> None:
+def test_bad_input_is_one_line_and_status_two(tmp_path: Path, arguments: list[str], entered: Entered) -> None:
     (tmp_path / "runs" / "empty").mkdir(parents=True)
     if arguments:
         builders.write_run(tmp_path / "runs" / "newer", version=99)
         cut = builders.write_bundle(tmp_path / "runs" / "cut")
         (cut / "window.steps").write_bytes(b"")
     before = sorted(tmp_path.rglob("*"))
-    result = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "show", *arguments, "--runs-dir", str(tmp_path / "runs"), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path / "runs" if arguments == ["empty"] else None,
-    )
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith("steadytrain: ")
+    folder = tmp_path / "runs" if arguments == ["empty"] else tmp_path
+    status, out, err = entered("show", *arguments, "--runs-dir", tmp_path / "runs", "--json", folder=folder)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("steadytrain: ")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -124,7 +124,7 @@ def test_the_proof_takes_few_trials(name: str) -> None:
 
 
 # By the number of a generator: one that hypothesis leads finds effects that are evidence, and no noise.
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**9))
 def test_noise_confirms_nothing(seed: int) -> None:
     source = random.Random(seed)
@@ -135,7 +135,7 @@ def test_noise_confirms_nothing(seed: int) -> None:
     assert not [one for one in answer.diagnoses if one.status in ("confirmed", "likely")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**9), st.sampled_from(sorted(CAUSES)))
 def test_noise_confirms_nothing_even_where_something_was_seen(seed: int, name: str) -> None:
     source = random.Random(seed)
@@ -242,7 +242,7 @@ def test_a_batch_that_is_damaged_by_itself_has_met_nothing() -> None:
 # The parts.
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(st.sampled_from(TRIALS), st.sampled_from(["removed", "persists", "worse", "delayed", "not-run"])),
     st.dictionaries(st.sampled_from(sorted(CAUSES)), st.floats(-9.0, 5.0)),
@@ -262,7 +262,7 @@ def test_beliefs_are_probabilities_and_the_same_whatever_the_order(
     np.testing.assert_allclose(list(again.values()), list(belief.values()))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(TRIALS), st.dictionaries(st.sampled_from(sorted(CAUSES)), st.floats(-5.0, 5.0)))
 def test_a_trial_is_never_expected_to_make_us_know_less(trial: str, weights: dict[str, float]) -> None:
     everyone = suspects({name: sign(weight) for name, weight in weights.items()})

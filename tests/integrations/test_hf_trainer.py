@@ -271,7 +271,7 @@ def test_a_script_under_steadytrain_run(nan_at: int, status: int, printed: str, 
     write(tmp_path, SCRIPT)
     ended = Started(watched("script.py", str(nan_at)), tmp_path, environment={"PYTHONWARNINGS": "ignore"}).end()
     assert (ended.status, ended.out.splitlines()[-1]) == (status, printed), ended.err
-    assert not ended.warned
+    assert not ended.warnings
     run = recorded(tmp_path)
     if nan_at:
         (path,) = run.incidents

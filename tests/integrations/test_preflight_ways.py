@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
+from scripts import call
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -154,15 +152,8 @@ Own(model=model, args=arguments, train_dataset=rows).train()
 def preflight(folder: Path, text: str) -> dict[str, Any]:
     path = folder / "train.py"
     path.write_text(textwrap.dedent(text), encoding="utf-8")
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "preflight", "--checks", LIGHT, "--json", str(path)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
+    offline = {"HF_HUB_OFFLINE": "1"}
+    done = call("preflight", "--checks", LIGHT, "--json", path, folder=folder, environment=offline)
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     assert document["restored"]

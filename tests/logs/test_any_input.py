@@ -57,7 +57,7 @@ def check(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=300))
 def test_any_bytes(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
@@ -95,7 +95,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows=rows, runs=st.booleans())
 def test_any_rows(rows: list[dict[str, float]], runs: bool) -> None:
     builder = RowsBuilder()

@@ -30,7 +30,7 @@ def test_a_course_that_nothing_leaves() -> None:
     assert departures(course(**quiet), SYMPTOM) == ()
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000), st.floats(0.05, 0.5))
 def test_hundreds_of_noisy_tensors_blame_nothing(seed: int, width: float) -> None:
     keys = tuple(Key("gradient_norm", f"layer.{number}") for number in range(200))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import warm
+from scripts import bare, command, finished
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -83,16 +82,8 @@ def script(folder: Path, text: str = TRAINING, *, fault: str = "") -> Path:
 
 
 def run(*arguments: object, folder: Path, interpreter: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [interpreter or warm.python(), "-m", "steadytrain", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    line = command(*arguments)
+    return finished([interpreter or line[0], *line[1:]], folder=folder)
 
 
 def diary(text: str) -> str:
@@ -103,9 +94,8 @@ def diary(text: str) -> str:
 
 def test_a_run_after_a_preflight_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     path = script(tmp_path)
-    plain = subprocess.run(
-        [warm.python(), str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
-    )
+    plain = finished(bare(path), folder=tmp_path)
+    assert plain.returncode == 0, plain.stderr
     both = run("preflight", "--then-run", "--name", "after", path, folder=tmp_path)
     assert both.returncode == 0, both.stderr
     assert diary(both.stdout) == diary(plain.stdout)

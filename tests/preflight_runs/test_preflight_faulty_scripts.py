@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-import warm
+from scripts import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -103,8 +102,7 @@ CHECKS = (
 )
 def test_the_fault_of_a_script_is_found_by_its_check_alone(fault: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [warm.python(), "-m", "steadytrain", "preflight", "--json", "--checks", ",".join(CHECKS)]
-    ran = subprocess.run([*command, "train.py", fault], cwd=tmp_path, capture_output=True, text=True)
+    ran = call("preflight", "--json", "--checks", ",".join(CHECKS), "train.py", fault, folder=tmp_path)
     assert ran.stdout.startswith("{"), ran.stderr
     document = json.loads(ran.stdout)
     found = {entry["name"]: entry for entry in document["checks"]}

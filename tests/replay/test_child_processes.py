@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from steadytrain.replay.failing_step import run_logged
+from waiting import until
 
-GONE_S_MAX = 20.0
+WAIT_S = 123.0
 
 LEAVES_A_SERVER = """
 import os, subprocess, sys
@@ -33,37 +34,46 @@ with ending_in_order(), tempfile.TemporaryDirectory(prefix="steadytrain-") as sc
 """
 
 
-def gone(process: int) -> bool:
-    """Whether a process ends within a bounded time; one that nobody has asked for yet has ended, too."""
-    until = time.monotonic() + GONE_S_MAX
-    while time.monotonic() < until:
-        try:
-            stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return True
-        if stat.rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+def is_gone(process: int) -> bool:
+    """Whether a process has ended; one that nobody has asked for yet has, too."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def all_gone(processes: Iterable[int]) -> bool:
+    for process in processes:
+        until(lambda process=process: is_gone(process))
+    return True
 
 
 def written(file: Path) -> str:
-    until = time.monotonic() + GONE_S_MAX
-    while not (file.is_file() and file.read_text(encoding="utf-8")):
-        assert time.monotonic() < until, f"{file.name} was not written"
-        time.sleep(0.02)
+    until(lambda: file.is_file() and file.read_text(encoding="utf-8"))
     return file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("rest", "wait_s"), [("", 60.0), ("import time; time.sleep(300)", 1.5)])
-def test_what_a_launched_script_has_started_ends_with_it(tmp_path: Path, rest: str, wait_s: float) -> None:
+@pytest.mark.parametrize("rest", ["", "import time; time.sleep(300)"])
+def test_what_a_launched_script_has_started_ends_with_it(
+    tmp_path: Path, rest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = subprocess.Popen.wait
+
+    def wait(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout == WAIT_S and rest:  # over as soon as the script has started its server
+            written(tmp_path / "process")
+            raise subprocess.TimeoutExpired(process.args, WAIT_S)
+        return waits(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait)
     script = tmp_path / "script.py"
     script.write_text(LEAVES_A_SERVER + rest, encoding="utf-8")
 
-    ended = run_logged([str(script), str(tmp_path / "process")], tmp_path / "log", folder=None, wait_s=wait_s)
+    ended = run_logged([str(script), str(tmp_path / "process")], tmp_path / "log", folder=None, wait_s=WAIT_S)
 
     assert (ended is None) == bool(rest)
-    assert all(gone(int(process)) for process in written(tmp_path / "process").split())
+    assert all_gone(map(int, written(tmp_path / "process").split()))
 
 
 def test_the_marks_under_a_traceback_are_not_what_a_script_said(tmp_path: Path) -> None:
@@ -86,10 +96,10 @@ def test_a_command_that_is_ended_leaves_no_process_and_no_folder(tmp_path: Path,
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ)) as running:
         processes = written(tmp_path / "process").split()
         running.send_signal(number)
-        status = running.wait(GONE_S_MAX)
+        status = running.wait(WAIT_S)
 
     assert status in (128 + number, -signal.SIGINT)
-    assert all(gone(int(process)) for process in processes)
+    assert all_gone(map(int, processes))
     assert not Path(written(tmp_path / "scratch")).exists()
 
 

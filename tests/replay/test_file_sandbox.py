@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import Started, bare, write
+from scripts import Started, bare, command, write
 from steadytrain.replay.landlock import forbid_writing
 
 SEEN = """
@@ -117,7 +117,8 @@ WAYS = {
         base.execute("CREATE TABLE t (x)")
         base.execute("INSERT INTO t VALUES (1)")
         base.commit()
-        print(sqlite3.connect("base.sqlite").execute("SELECT * FROM t").fetchall())
+        for name, how in (("base.sqlite", {}), ("file:base.sqlite?mode=ro", {"uri": True})):
+            print(sqlite3.connect(name, **how).execute("SELECT * FROM t").fetchall())
         os.remove("base.sqlite")
         for name in ("old.bin", "old.txt", "folder/inner/w.safetensors", "new.npy", "array"): os.remove(name)
     """,
@@ -157,12 +158,12 @@ def inventory(folder: Path) -> dict[str, tuple[object, ...]]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_script_sees_what_it_wrote_and_its_files_stay(way: str, tmp_path: Path) -> None:
     outputs = []
-    for name, command in (("bare", bare("script.py")), ("kept", bare("under.py", str(tmp_path / "scratch")))):
+    for name, line in (("bare", bare("script.py")), ("kept", bare("under.py", str(tmp_path / "scratch")))):
         folder = furnished(tmp_path / name)
         write(folder, SEEN + textwrap.dedent(WAYS[way]) + "\nseen()\n")
         write(folder, UNDER, "under.py")
         before = inventory(folder)
-        ended = Started(command, folder).end()
+        ended = Started(line, folder).end()
         assert ended.status == 0, ended.err
         outputs.append(ended.out)
         assert (inventory(folder) == before) == (name == "kept")
@@ -261,7 +262,7 @@ torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command",
+    "line",
     [
         "replay --once",
         "diagnose --budget 20s",
@@ -269,10 +270,10 @@ torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "s
         pytest.param("onset", marks=pytest.mark.long),
     ],
 )
-def test_a_run_that_went_on_from_its_own_checkpoint_keeps_it(command: str, tmp_path: Path, saved_over: Path) -> None:
+def test_a_run_that_went_on_from_its_own_checkpoint_keeps_it(line: str, tmp_path: Path, saved_over: Path) -> None:
     before = inventory(saved_over / "work")
-    ended = Started([*bare("-m", "steadytrain"), *command.split()], saved_over / "work").end()
-    assert "Traceback" not in ended.err + ended.told
+    ended = Started(command(*line.split()), saved_over / "work").end()
+    assert "Traceback" not in ended.err
     after = inventory(saved_over / "work")
     assert {n: v for n, v in after.items() if "steadytrain-runs" not in n} == {
         n: v for n, v in before.items() if "steadytrain-runs" not in n
@@ -284,8 +285,8 @@ def saved_over(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved_over")
     (folder / "work").mkdir()
     write(folder / "work", SAVES_OVER)
-    first = Started([*bare("-m", "steadytrain"), "run", "--name", "a", "script.py", "999", "40"], folder / "work").end()
+    first = Started(command("run", "--name", "a", "script.py", "999", "40"), folder / "work").end()
     assert first.status == 0, first.err
     again = ["run", "--name", "b", "--continues", "steadytrain-runs/a", "script.py", "75", "120"]
-    assert Started([*bare("-m", "steadytrain"), *again], folder / "work").end().status == 70
+    assert Started(command(*again), folder / "work").end().status == 70
     return folder

@@ -31,6 +31,7 @@ from steadytrain.storage.run_folder import notable_steps, open_run
 from steadytrain.storage.segments import SCALARS, SegmentWriter, StepRecord, read_stream
 from steadytrain.storage.tables import TableWriter, read_series, read_table
 from steadytrain.storage.thinning import Held, full_steps_of, keep, level_of, near, plan
+from waiting import until
 
 ROWS = ("embed.weight", "head.weight")
 NOTHING = np.zeros(0, np.float32)
@@ -117,7 +118,7 @@ def test_thinning_at_many_moments_gives_the_same_as_thinning_once_at_the_end(
 
 
 @given(count=st.integers(1, 60_000), full=st.integers(10, 500))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_tenfold_of_age_costs_the_same(count: int, full: int) -> None:
     steps = np.arange(count)
     levels = level_of(steps, newest=count - 1, full_steps=full)
@@ -423,7 +424,7 @@ def test_a_kill_while_it_compacts_leaves_a_table_that_reads(tmp_path: Path, form
         assert process.stdout.readline() == b"ready\n"
         time.sleep(wait_s)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait()
     table = read_table(tmp_path / "main" / "t")
     assert_true_readings(table)
     newest = int(table.steps[-1])
@@ -565,13 +566,6 @@ def _run(path: Path, steps: int) -> Path:
     return path
 
 
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_what_happened_is_ranked_by_its_gravity(tmp_path: Path) -> None:
     path = builders.bad_run(tmp_path / "run", symptoms=[builders.symptom(300, severity="note"), builders.symptom(150)])
     assert notable_steps(path, "main") == [412, 150, 300]
@@ -586,10 +580,10 @@ def test_the_keeper_thins_in_the_background_and_leaves_no_thread(tmp_path: Path,
     keeper.start()
     keeper.start()
     keeper.wake()
-    _wait_for(lambda: len(read_table(folder)) < 500)
+    until(lambda: len(read_table(folder)) < 500)
     keeper.close()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "steadytrain-retention"])
     assert errors == []
-    assert not [thread for thread in threading.enumerate() if thread.name == "steadytrain-retention"]
     table = read_table(folder)
     assert_true_readings(table)
     assert set(range(150 - 16, 150 + 17)) <= set(table.steps.tolist())
@@ -604,10 +598,9 @@ def test_an_error_of_the_keeper_is_handed_over_and_after_some_it_gives_up(
     errors: list[Exception] = []
     keeper = Keeper(path, errors.append)
     keeper.start()
-    _wait_for(lambda: len(errors) == 3)
+    until(lambda: len(errors) == 3)
     assert keeper._thread
-    keeper._thread.join(10)
-    assert not keeper._thread.is_alive()
+    keeper._thread.join()
     assert all(isinstance(error, UsageError) for error in errors)
     keeper.close()
 

@@ -84,7 +84,7 @@ def write_steps(folder: Path, records: list[StepRecord], tensors: tuple[str, ...
 # Segments.
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), tensors=st.integers(0, 4))
 def test_segments_give_back_what_was_written(
     data: st.DataObject, tensors: int, tmp_path_factory: pytest.TempPathFactory
@@ -516,7 +516,7 @@ def test_the_environment_keeps_only_what_changes_the_numbers() -> None:
     assert kept == {"OMP_NUM_THREADS": "2", "TORCH_TOKEN": REDACTED}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="ab=:\"'@/.-_ \\[]{}\nkeytoken", max_size=60))
 def test_redaction_is_done_once_and_for_all(text: str) -> None:
     once = redact_text(text)
@@ -524,10 +524,10 @@ def test_redaction_is_done_once_and_for_all(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a.", "a:", "a-", "token=", 'token="', "eyJ", "://", "--token ", " ", "PRIVATE "]
+    "piece", ["a", "a.", "a:", "a-", "token=", 'token="', "eyJ", "eyJ-", "://", "--token ", " ", "PRIVATE "]
 )
 def test_redaction_of_a_hostile_megabyte_is_quick(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()  # seconds of this thread on a processor, whatever else runs
     redact_text(piece * (300_000 // len(piece)))
-    # A few hundredths of a second; anything quadratic takes minutes.
-    assert time.perf_counter() - started < 5
+    # A few tenths of a second; anything quadratic takes minutes.
+    assert time.thread_time() - started < 5

@@ -45,7 +45,7 @@ def expected(steps: range) -> np.ndarray[Any, Any]:
     return np.stack([reading(step).values for step in steps])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), rows=st.integers(0, 4), columns=st.integers(0, 3), count=st.integers(1, 5))
 def test_a_table_gives_back_every_bit_that_was_written(
     data: st.DataObject, rows: int, columns: int, count: int, tmp_path_factory: pytest.TempPathFactory

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
+from scripts import run_script
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.facts import FACTS, facts_path, read_facts
 from steadytrain.replay.moved_files import Moved
@@ -91,13 +90,9 @@ for step in range(1, 31):
 
 def recorded(folder: Path, script: str) -> Path:
     """The run folder of ``script``, run under watch."""
-    path = folder / "train.py"
-    path.write_text(script, encoding="utf-8")
-    command = [warm.python(), "-m", "steadytrain", "run", "--runs-dir", str(folder / "runs"), "--name", "run"]
-    options = ["--policy", "stop", "--keep-rewind", "--to", "none", str(path)]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode in (0, 70), done.stderr
-    return folder / "runs" / "run"
+    outcome = run_script(folder, script, "--policy", "stop", "--keep-rewind", "--to", "none")
+    assert outcome.status in (0, 70), outcome.err
+    return outcome.run_dir
 
 
 def surveyed(source: Path) -> dict[str, Any]:

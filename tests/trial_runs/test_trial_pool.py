@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import time
@@ -20,6 +19,7 @@ import warm
 
 pytest.importorskip("torch")
 
+from scripts import run_script
 from steadytrain.api.targets import incident_or_run_of
 from steadytrain.cli.trial import command as trial_command
 from steadytrain.cli.verify import command as verify_command
@@ -30,7 +30,6 @@ from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs import close_pools
 from steadytrain.trial_runs.pool import Pool
-from watched import ONE_THREAD, run_script
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -264,7 +263,7 @@ def test_kill_9_leaves_the_incident_intact_and_finished_trials_usable(run: Path,
     before = digests(run)
     command = [warm.python(), "-m", "steadytrain", "trial", str(run), "--onset", str(ONSET), "--json"]
     names = ["learning-rate-third", "update-clipping", "weight-decay-none"]
-    how: dict[str, Any] = {"env": {**os.environ, **ONE_THREAD}, "stdout": subprocess.PIPE, "text": True}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
     folder = trials_folder(incident_or_run_of(str(run), run.parent))  # beside the bundle of the run
     kept = set(folder.glob("*.json"))
     first = subprocess.Popen([*command, *names], **how)

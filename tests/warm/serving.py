@@ -206,7 +206,7 @@ def _run(arguments: list[str], main: dict[str, Any]) -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
     if not os.path.exists(first):
         sys.exit(f"{sys.executable}: can't open file {first!r}: [Errno 2] No such file or directory")
-    path = os.path.abspath(first)
+    path = os.path.join(os.getcwd(), first)  # as it was written
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     main.update(__file__=path, __cached__=None, __doc__=None, __spec__=None, __loader__=loader, __package__=None)
     with open(path, "rb") as file:

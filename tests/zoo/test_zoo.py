@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import warm
+from scripts import call, run_script
 from steadytrain.cli.main import commands
 from steadytrain.core.incident import Samples
-from watched import ONE_THREAD, run_script
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
 WAIT_S_MAX = 300.0
@@ -44,14 +41,7 @@ LOOKED_AT = 7
 
 def locate(path: Path, *options: str) -> dict[str, Any]:
     """What ``steadytrain locate --json`` prints."""
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "locate", str(path), "--json", *options],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        env={**os.environ, **ONE_THREAD},
-        check=False,
-    )
+    done = call("locate", str(path), "--json", *options)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

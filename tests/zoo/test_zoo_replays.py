@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import warm
 import zoo_cases
+from scripts import Ended, call, run_script
 from steadytrain.storage.tape_files import find_recording
-from watched import ONE_THREAD, Outcome, run_script
 
 FOLDER = "replays"
 CASES = zoo_cases.cases(FOLDER)
@@ -38,7 +35,7 @@ def parameters(*, faults: bool) -> list[Any]:
     ]
 
 
-def recorded(case: dict[str, Any], folder: Path) -> tuple[Outcome, Path]:
+def recorded(case: dict[str, Any], folder: Path) -> tuple[Ended, Path]:
     """The run, and what of it is replayed: its bundle, or the run folder where there is none."""
     if case["script"] in NEEDS:
         pytest.importorskip(NEEDS[case["script"]])
@@ -50,14 +47,7 @@ def recorded(case: dict[str, Any], folder: Path) -> tuple[Outcome, Path]:
 
 
 def replay(source: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [warm.python(), "-m", "steadytrain", "replay", str(source), "--json", *options],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    done = call("replay", str(source), "--json", *options)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, document

@@ -28,6 +28,7 @@ from functools import update_wrapper
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote, unquote
 
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
@@ -137,7 +138,7 @@ class FileSandbox:
             ("symlink", self._symlink),
         ):
             self._replace(os, name, ours)
-        self._replace(sqlite3, "connect", self._first_written(sqlite3.connect))
+        self._replace(sqlite3, "connect", self._database(sqlite3.connect))
         self._replace(sqlite3.dbapi2, "connect", sqlite3.connect)
         self._mend_pathlib()
         self._mend_safetensors()
@@ -197,6 +198,21 @@ class FileSandbox:
 
         def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
             return theirs(self.mirror.writing(path) if _is_path(path) and path != ":memory:" else path, *args, **kwargs)
+
+        return ours
+
+    def _database(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        """``sqlite3.connect``: its first argument is a path, or with ``uri`` the address of one."""
+        by_path = self._first_written(theirs)
+
+        def ours(database: Any, *args: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("uri") or not str(database).startswith("file:"):
+                return by_path(database, *args, **kwargs)
+            path, mark, query = str(database).removeprefix("file:").partition("?")
+            redirect = self.mirror.reading if "mode=ro" in query else self.mirror.writing
+            if path != ":memory:" and "mode=memory" not in query:
+                path = quote(os.fspath(redirect(unquote(path))))
+            return theirs(f"file:{path}{mark}{query}", *args, **kwargs)
 
         return ours
 

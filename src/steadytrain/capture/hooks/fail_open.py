@@ -1,23 +1,26 @@
 """A guest's manners: an error of our own is told once, switches off what failed, and never reaches the run.
 
-In our own tests such an error must be seen, so :func:`raise_own_errors` makes the guard pass it on.
+In our own tests such an error must be seen, so :func:`raise_own_errors` makes the guard pass it on, as does the
+variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` of a process that a test launches.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 Tell = Callable[[str], None]
+RAISE_VARIABLE = "STEADYTRAIN_RAISE_OWN_ERRORS"
 
 
 class Guard:
     """Wraps entry points so that an exception inside is told once per place and swallowed."""
 
-    reraise = False
+    reraise = bool(os.environ.get(RAISE_VARIABLE))
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
