@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import JsonValue, number_to_json
 
 CARD_FORMAT = "steadytrain.card"
 CARD_VERSION = 1
@@ -35,7 +35,7 @@ _NOT_PLAIN: Any = object()
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(JsonValue):
     """One tensor: ``digest`` changes with every bit and with their order; ``norm`` is its L2 norm in float64.
 
     ``rounded`` names the shorter float format that all its (sampled) values fit into exactly, None where they do not.
@@ -48,34 +48,16 @@ class Held:
     rounded: str | None = None
     nonfinite: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "digest": self.digest,
-            "norm": None if self.norm is None else number_to_json(self.norm),
-            "rounded": self.rounded,
-            "nonfinite": self.nonfinite,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Held:
-        return Held(
-            shape=tuple(int(size) for size in data["shape"]),
-            dtype=str(data["dtype"]),
-            digest=data["digest"],
-            norm=None if data["norm"] is None else number_from_json(data["norm"]),
-            rounded=data["rounded"],
-            nonfinite=int(data["nonfinite"]),
-        )
-
 
 Tensors = Mapping[str, Held]
 Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class CheckpointContents:
+class CheckpointContents(
+    JsonValue,
+    keys="source kind step weights moments counters settings scheduler scaler random position named notes",
+):
     """All that one checkpoint holds.
 
     ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry a group,
@@ -105,26 +87,10 @@ class CheckpointContents:
 
     def to_json(self) -> dict[str, Any]:
         """The card of a run's save, as it lies in ``saved/``."""
-        return {
-            "format": CARD_FORMAT,
-            "version": CARD_VERSION,
-            "source": self.source,
-            "kind": self.kind,
-            "step": self.step,
-            "weights": _tensors_to_json(self.weights),
-            "moments": _tensors_to_json(self.moments),
-            "counters": None if self.counters is None else dict(self.counters),
-            "settings": None if self.settings is None else [dict(group) for group in self.settings],
-            "scheduler": None if self.scheduler is None else [dict(state) for state in self.scheduler],
-            "scaler": None if self.scaler is None else dict(self.scaler),
-            "random": None if self.random is None else dict(self.random),
-            "position": None if self.position is None else dict(self.position),
-            "named": self.named,
-            "notes": list(self.notes),
-        }
+        return {"format": CARD_FORMAT, "version": CARD_VERSION, **super().to_json()}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> CheckpointContents:
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CheckpointContents:
         """The inverse of :meth:`to_json`.
 
         Raises:
@@ -132,30 +98,7 @@ class CheckpointContents:
         """
         if data["format"] != CARD_FORMAT or not isinstance(data["version"], int) or data["version"] > CARD_VERSION:
             raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
-        settings, scheduler = data["settings"], data["scheduler"]
-        return CheckpointContents(
-            source=data["source"],
-            kind=data["kind"],
-            step=data["step"],
-            weights=_tensors_from_json(data["weights"]),
-            moments=_tensors_from_json(data["moments"]),
-            counters=data["counters"],
-            settings=None if settings is None else tuple(settings),
-            scheduler=None if scheduler is None else tuple(scheduler),
-            scaler=data["scaler"],
-            random=data["random"],
-            position=data["position"],
-            named=data["named"],
-            notes=tuple(data["notes"]),
-        )
-
-
-def _tensors_to_json(tensors: Tensors | None) -> dict[str, Any] | None:
-    return None if tensors is None else {name: held.to_json() for name, held in tensors.items()}
-
-
-def _tensors_from_json(data: Mapping[str, Any] | None) -> Tensors | None:
-    return None if data is None else {name: Held.from_json(held) for name, held in data.items()}
+        return super().from_json(data)
 
 
 def plain_state(state: Mapping[Any, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.compare.differences import plainly
+from steadytrain.core.json_values import JsonValue
 from steadytrain.storage.run_folder import Run
 
 ENTRIES_MAX = 2_000
@@ -41,7 +42,7 @@ _OPTION = re.compile(r"^--?([A-Za-z][\w.\-]*)(?:=(.*))?$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(JsonValue, keys="name left right seed:is_seed"):
     """One entry that differs: what each run has, None where it has no such entry."""
 
     name: str
@@ -51,9 +52,6 @@ class Entry:
     @property
     def is_seed(self) -> bool:
         return bool(_SEED.search(self.name))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "left": self.left, "right": self.right, "seed": self.is_seed}
 
 
 def differing(left: Run, right: Run) -> tuple[Entry, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from steadytrain.compare.checkpoint_contents import CheckpointContents, Values
 from steadytrain.compare.tensor_differences import Difference, compare_tensors
+from steadytrain.core.json_values import JsonValue
 
 OWN = "steadytrain"
 """Kind of a state that steadytrain wrote itself."""
@@ -27,16 +28,13 @@ _UNTOLD = ("_get_lr_called_within_step", "_is_initial", "verbose", "_warned", "f
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(JsonValue, keys="part:name held expected agree"):
     """How one part compared: ``held`` and ``expected`` entries (None: not looked at), and how many of them agree."""
 
     name: str
     held: int | None
     expected: int | None
     agree: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"part": self.name, "held": self.held, "expected": self.expected, "agree": self.agree}
 
 
 @dataclass(frozen=True)

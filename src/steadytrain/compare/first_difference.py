@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.core.model import GRADIENT_ABSENT, IntArray, Table, Window, number_to_json
+from steadytrain.core.json_values import JsonValue
+from steadytrain.core.model import GRADIENT_ABSENT, IntArray, Table, Window
 from steadytrain.storage.run_folder import Run
 
 PHASES: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +35,7 @@ NAMES_MAX = 16
 
 
 @dataclass(frozen=True)
-class Divergence:
+class Divergence(JsonValue):
     """Where two runs part. ``tensor`` is None for a signal of the whole step; ``also`` are further tensors that differ
     in the same signal of the same step, ``also_count`` how many there are."""
 
@@ -47,19 +48,6 @@ class Divergence:
     right: float
     also: tuple[str, ...] = ()
     also_count: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "stream": self.stream,
-            "step": self.step,
-            "phase": self.phase,
-            "signal": self.signal,
-            "tensor": self.tensor,
-            "left": number_to_json(self.left),
-            "right": number_to_json(self.right),
-            "also": list(self.also),
-            "also_count": self.also_count,
-        }
 
 
 @dataclass(frozen=True)

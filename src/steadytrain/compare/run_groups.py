@@ -12,7 +12,8 @@ from steadytrain.compare.circumstances import Entry, differing, seed_of
 from steadytrain.compare.first_difference import Agreement, agreement
 from steadytrain.compare.seed_noise import CONFIDENCE, Noise, seed_noise, tail_mean, tail_steps
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Series, number_to_json
+from steadytrain.core.json_values import JsonValue, number_to_json
+from steadytrain.core.model import Series
 from steadytrain.storage.run_folder import Run
 
 SCHEMA = "steadytrain.compare/1"
@@ -79,7 +80,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(JsonValue, keys="verdict runs:members pairs groups entries tail_steps:tail notes", schema=SCHEMA):
     """Everything that ``steadytrain compare`` tells. Of ``pairs`` and ``groups`` one is empty."""
 
     verdict: Verdict
@@ -89,18 +90,6 @@ class Comparison:
     entries: tuple[Entry, ...]
     tail: tuple[int, int] | None
     notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "verdict": self.verdict,
-            "runs": [member.to_json() for member in self.members],
-            "pairs": [pair.to_json() for pair in self.pairs],
-            "groups": [noise.to_json() for noise in self.groups],
-            "entries": [entry.to_json() for entry in self.entries],
-            "tail_steps": None if self.tail is None else list(self.tail),
-            "notes": list(self.notes),
-        }
 
 
 def compare_runs(runs: Sequence[Run]) -> Comparison:

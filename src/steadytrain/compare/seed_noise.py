@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from steadytrain.compare.student_t import quantile, two_sided
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import Series
 
 RUNS_MIN = 3
@@ -35,7 +36,7 @@ Verdict = Literal["differ", "no-difference", "cannot-tell"]
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(JsonValue):
     """The answer. ``difference`` is mean of the right group minus mean of the left, in the unit of the loss.
 
     ``effect`` is the difference over the standard deviation between runs (Hedges' g; of the differences where paired).
@@ -58,10 +59,6 @@ class Noise:
     effect_interval: tuple[float, float] | None = None
     smallest: float | None = None
     runs_needed: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
 
 def tail_steps(series: Sequence[Series]) -> tuple[int, int] | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from steadytrain.compare.checkpoint_contents import Held, Tensors
+from steadytrain.core.json_values import JsonValue
 
 Kind = Literal["missing", "unexpected", "reshaped", "cast", "swapped", "stale", "changed", "inconsistent"]
 
@@ -29,7 +30,7 @@ UNKNOWN_DTYPE = "?"
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(JsonValue):
     """One thing that is not as expected. ``expected`` and ``found`` are in words, None where there is nothing."""
 
     part: str
@@ -38,16 +39,6 @@ class Difference:
     message: str
     expected: str | None = None
     found: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "part": self.part,
-            "name": self.name,
-            "kind": self.kind,
-            "message": self.message,
-            "expected": self.expected,
-            "found": self.found,
-        }
 
 
 def compare_tensors(

@@ -6,10 +6,11 @@ Inert, frozen values, as in ``model``. Not here: the bundle that lies on the dis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from steadytrain.core.model import SEVERITIES, Symptom, number_from_json, number_to_json, worst
+from steadytrain.core.json_values import JsonValue
+from steadytrain.core.model import SEVERITIES, Symptom, worst
 from steadytrain.core.notebook import as_html
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
@@ -21,7 +22,7 @@ IncidentKind = Literal["nonfinite", "symptom"]
 
 
 @dataclass(frozen=True)
-class OperandRange:
+class OperandRange(JsonValue):
     """One input of an operation, summed up: what a person needs to see why the result was not finite.
 
     ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
@@ -51,19 +52,9 @@ class OperandRange:
         parts += [f"{count:,} {what}" for count, what in counts if count]
         return ", ".join(filter(None, parts))
 
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        data["shape"] = list(self.shape) if self.shape is not None else None
-        return data
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> OperandRange:
-        shape = data["shape"]
-        return OperandRange(**{**data, "shape": tuple(shape) if shape is not None else None})
-
 
 @dataclass(frozen=True)
-class Located:
+class Located(JsonValue):
     """The first bad operation: where a value stopped being finite and went on into the loss or a gradient.
 
     ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
@@ -84,41 +75,17 @@ class Located:
     reached: str
     method: str
 
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        data["inputs"] = [operand.to_json() for operand in self.inputs]
-        data["chain"] = list(self.chain)
-        return data
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Located:
-        return Located(
-            **{
-                **data,
-                "inputs": tuple(OperandRange.from_json(operand) for operand in data["inputs"]),
-                "chain": tuple(data["chain"]),
-            }
-        )
-
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(JsonValue):
     """What a search for the first bad operation gave: the operation, or why there is none."""
 
     located: Located | None
     why: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"located": self.located.to_json() if self.located else None, "why": self.why}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Finding:
-        located = data["located"]
-        return Finding(Located.from_json(located) if located else None, data["why"])
-
 
 @dataclass(frozen=True)
-class BadTensor:
+class BadTensor(JsonValue):
     """A parameter whose gradient was not finite: how many NaN and Inf among ``count`` elements."""
 
     name: str
@@ -128,16 +95,9 @@ class BadTensor:
     inf: int
     count: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "shape": list(self.shape)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> BadTensor:
-        return BadTensor(**{**data, "shape": tuple(data["shape"])})
-
 
 @dataclass(frozen=True)
-class Action:
+class Action(JsonValue):
     """One line of the ledger: what steadytrain did to the run, or let happen."""
 
     step: int
@@ -145,16 +105,9 @@ class Action:
     what: Literal["refused-update", "refused-rest-of-update", "observed"]
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Action:
-        return Action(**data)
-
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(JsonValue):
     """Of which samples of its data set a batch was made, row by row, as the loader's sampler drew them.
 
     ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf in them,
@@ -171,20 +124,21 @@ class Samples:
         """The sample in that row as it is got from the data set."""
         return f"{self.dataset}[{self.indices[row]}]"
 
-    def to_json(self) -> dict[str, Any]:
-        lists = ("indices", "nonfinite_rows", "nonfinite_fields")
-        return asdict(self) | {name: list(getattr(self, name)) for name in lists}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Samples:
-        indices, rows = tuple(map(int, data["indices"])), tuple(map(int, data["nonfinite_rows"]))
-        rows = tuple(row for row in rows if 0 <= row < len(indices))
-        fields = tuple(map(str, data["nonfinite_fields"]))
-        return Samples(int(data["batch"]), str(data["dataset"]), indices, rows, fields)
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Samples:
+        found = super().from_json(data)
+        return replace(
+            found, nonfinite_rows=tuple(row for row in found.nonfinite_rows if 0 <= row < len(found.indices))
+        )
 
 
 @dataclass(frozen=True)
-class Incident:
+class Incident(
+    JsonValue,
+    schema="steadytrain.incident/1",
+    keys="kind run step stream created symptoms located why parameters action losses loss_origin micro_batches "
+    "batch_note state_note samples",
+):
     """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle.
 
     ``kind`` is ``nonfinite`` where the gate saw a loss or gradient that is not finite: the step was frozen before its
@@ -230,47 +184,17 @@ class Incident:
         """Where what it is about began."""
         return self.symptoms[0].first_step if self.kind == "symptom" and self.symptoms else self.step
 
-    def to_json(self) -> dict[str, Any]:
-        """The ``steadytrain.incident/1`` document, without what the bundle holds as files of their own."""
-        return {
-            "schema": "steadytrain.incident/1",
-            "kind": self.kind,
-            "run": self.run,
-            "step": self.step,
-            "stream": self.stream,
-            "created": self.created,
-            "symptoms": [symptom.to_json() for symptom in self.symptoms],
-            "located": self.finding.located.to_json() if self.finding.located else None,
-            "why": self.finding.why,
-            "parameters": [tensor.to_json() for tensor in self.parameters],
-            "action": self.action.to_json(),
-            "losses": [number_to_json(loss) for loss in self.losses],
-            "loss_origin": self.loss_origin,
-            "micro_batches": self.micro_batches,
-            "batch_note": self.batch_note,
-            "state_note": self.state_note,
-            "samples": [one.to_json() for one in self.samples],
-        }
+    @property
+    def located(self) -> Located | None:
+        return self.finding.located
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Incident:
-        return Incident(
-            run=data["run"],
-            step=data["step"],
-            stream=data["stream"],
-            created=data["created"],
-            symptoms=tuple(Symptom.from_json(symptom) for symptom in data["symptoms"]),
-            parameters=tuple(BadTensor.from_json(tensor) for tensor in data["parameters"]),
-            action=Action.from_json(data["action"]),
-            finding=Finding.from_json({"located": data["located"], "why": data["why"]}),
-            losses=tuple(number_from_json(loss) for loss in data["losses"]),
-            loss_origin=data["loss_origin"],
-            micro_batches=data["micro_batches"],
-            batch_note=data["batch_note"],
-            state_note=data["state_note"],
-            kind=data.get("kind", "nonfinite"),
-            samples=tuple(Samples.from_json(one) for one in data.get("samples", ())),
-        )
+    @property
+    def why(self) -> str:
+        return self.finding.why
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Incident:
+        return super().from_json({**data, "finding": data})
 
 
 NO_PROGRESS = frozenset(

@@ -7,13 +7,14 @@ process and the half that thinks about it. Not here: what is frozen of a symptom
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from steadytrain.core.json_values import JsonValue
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -246,7 +247,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Symptom:
+class Symptom(JsonValue):
     """Something a detector saw in a window: what, when, how bad, and what carried it.
 
     ``tensors`` names parameters or modules. ``course`` says what became of it and ``story`` which symptoms belong
@@ -264,47 +265,6 @@ class Symptom:
     stream: str = "main"
     course: str | None = None
     story: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "severity": self.severity,
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "message": self.message,
-            "signals": list(self.signals),
-            "tensors": list(self.tensors),
-            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
-            "stream": self.stream,
-            "course": self.course,
-            "story": self.story,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Symptom:
-        return Symptom(
-            name=data["name"],
-            severity=data["severity"],
-            first_step=data["first_step"],
-            last_step=data["last_step"],
-            message=data["message"],
-            signals=tuple(data["signals"]),
-            tensors=tuple(data["tensors"]),
-            numbers={name: number_from_json(value) for name, value in data["numbers"].items()},
-            stream=data["stream"],
-            course=data.get("course"),
-            story=data.get("story"),
-        )
-
-
-def number_to_json(value: float) -> float | str:
-    """A float as strict JSON: NaN and the infinities become the strings ``nan``, ``inf`` and ``-inf``."""
-    return float(value) if math.isfinite(value) else str(float(value))
-
-
-def number_from_json(value: float | str) -> float:
-    """The inverse of :func:`number_to_json`."""
-    return float(value)
 
 
 def worst(severities: Sequence[Severity]) -> Severity | None:

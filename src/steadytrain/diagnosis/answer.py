@@ -6,10 +6,10 @@ The document is ``steadytrain.diagnosis/1`` (docs/schemas.md). Numbers that are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.notebook import as_html
 
 SCHEMA = "steadytrain.diagnosis/1"
@@ -25,7 +25,7 @@ SHOWN_MAX = 5
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(JsonValue):
     """One piece of evidence about one cause: a trial, or something that was seen (``trial`` is then ``SIGNATURE``).
 
     ``what`` is a sentence with the numbers, ``source`` where it is from (``fact loss_excess``, ``symptom divergence``).
@@ -37,17 +37,9 @@ class Evidence:
     source: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "numbers": {name: number_to_json(value) for name, value in self.numbers.items()}}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Evidence:
-        numbers = {name: number_from_json(value) for name, value in data["numbers"].items()}
-        return Evidence(data["trial"], data["verdict"], data["what"], data["source"], numbers)
-
 
 @dataclass(frozen=True)
-class Remedy:
+class Remedy(JsonValue):
     """An intervention as offered: ``tried`` is what its trial did (an effect of ``trials.contract``), None where it was
     not run. ``command`` tries it on the replay."""
 
@@ -58,16 +50,9 @@ class Remedy:
     tried: str | None
     command: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Remedy:
-        return Remedy(**data)
-
 
 @dataclass(frozen=True)
-class RankedCause:
+class RankedCause(JsonValue, keys="cause status confidence summary why evidence layer batch_rows interventions"):
     """One cause: how sure, why, where, and what to do about it."""
 
     cause: str
@@ -81,35 +66,11 @@ class RankedCause:
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "cause": self.cause,
-            "status": self.status,
-            "confidence": round(self.confidence, 4),
-            "summary": self.summary,
-            "why": self.why,
-            "evidence": [evidence.to_json() for evidence in self.evidence],
-            "layer": self.layer,
-            "batch_rows": list(self.batch_rows),
-            "interventions": [remedy.to_json() for remedy in self.interventions],
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RankedCause:
-        return RankedCause(
-            cause=data["cause"],
-            summary=data["summary"],
-            status=data["status"],
-            confidence=float(data["confidence"]),
-            evidence=tuple(Evidence.from_json(entry) for entry in data["evidence"]),
-            layer=data["layer"],
-            batch_rows=tuple(data["batch_rows"]),
-            interventions=tuple(Remedy.from_json(entry) for entry in data["interventions"]),
-            why=data["why"],
-        )
+        return {**super().to_json(), "confidence": round(self.confidence, 4)}
 
 
 @dataclass(frozen=True)
-class TrialRow:
+class TrialRow(JsonValue):
     """One line of the table of trials; ``effect`` is one of ``experiments.specs.EFFECTS``."""
 
     trial: str
@@ -117,22 +78,9 @@ class TrialRow:
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "trial": self.trial,
-            "effect": self.effect,
-            "why": self.why,
-            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> TrialRow:
-        numbers = {name: number_from_json(value) for name, value in data["numbers"].items()}
-        return TrialRow(data["trial"], data["effect"], data["why"], numbers)
-
 
 @dataclass(frozen=True)
-class BatchRow:
+class BatchRow(JsonValue):
     """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
     ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
     ``sample`` is its place in the data set, as in ``Houses[17]``.
@@ -153,16 +101,9 @@ class BatchRow:
     text: str | None = None
     sample: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "values": list(self.values)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> BatchRow:
-        return BatchRow(**{**data, "values": tuple(data["values"])})
-
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(JsonValue, schema=SCHEMA):
     """A whole diagnosis.
 
     ``verdict`` is the cause that is confirmed or likely, else ``unknown``; ``why`` says it in one sentence. ``replay``
@@ -198,39 +139,9 @@ class Diagnosis:
         causes = {one.cause: f"{one.status}, {one.confidence:.2f}: {one.summary}" for one in self.diagnoses[:SHOWN_MAX]}
         return as_html(f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **causes})
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "incident": self.incident,
-            "symptom": self.symptom,
-            "replay": self.replay,
-            "replay_note": self.replay_note,
-            "verdict": self.verdict,
-            "status": self.status,
-            "why": self.why,
-            "diagnoses": [diagnosis.to_json() for diagnosis in self.diagnoses],
-            "trials": [row.to_json() for row in self.trials],
-            "record_next": list(self.record_next),
-            "notes": list(self.notes),
-            "rows": [row.to_json() for row in self.rows],
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Diagnosis:
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:
         if data.get("schema") != SCHEMA:
             raise ValueError(f"{data.get('schema')!r} is not {SCHEMA}")
-        return Diagnosis(
-            incident=data["incident"],
-            symptom=data["symptom"],
-            replay=data["replay"],
-            replay_note=data["replay_note"],
-            verdict=data["verdict"],
-            status=data["status"],
-            why=data["why"],
-            diagnoses=tuple(RankedCause.from_json(entry) for entry in data["diagnoses"]),
-            trials=tuple(TrialRow.from_json(entry) for entry in data["trials"]),
-            record_next=tuple(data["record_next"]),
-            notes=tuple(data["notes"]),
-            # Of an answer from before there were rows it is an empty object.
-            rows=tuple(BatchRow.from_json(entry) for entry in data["rows"] or ()),
-        )
+        # Of an answer from before there were rows it is an empty object.
+        return super().from_json({**data, "rows": data["rows"] or ()})

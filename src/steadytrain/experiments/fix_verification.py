@@ -135,6 +135,6 @@ def _by_steps(outcome: Outcome) -> dict[int, float]:
 
 
 def _finite(value: float | None) -> float | str | None:
-    from steadytrain.core.model import number_to_json
+    from steadytrain.core.json_values import number_to_json
 
     return None if value is None else number_to_json(value)

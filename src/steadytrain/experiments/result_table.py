@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steadytrain.core.model import number_to_json
+from steadytrain.core.json_values import number_to_json
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import shows
 from steadytrain.experiments.specs import UNCHANGED, Outcome, Verdict

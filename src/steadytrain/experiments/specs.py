@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import JsonRow, JsonValue
 
 Json = Any
 """What JSON can say: None, a truth value, a number, a text, a list, or a mapping with texts as keys."""
@@ -38,7 +38,7 @@ EFFECTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(JsonValue):
     """One thing that is different. ``kind`` names a class in ``trial_runs/changes``, which checks ``values``."""
 
     kind: str
@@ -47,16 +47,9 @@ class Change:
     def __hash__(self) -> int:
         return hash((self.kind, json.dumps(dict(self.values), sort_keys=True)))
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "values": dict(self.values)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Change:
-        return Change(str(data["kind"]), dict(data["values"]))
-
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(JsonRow):
     """One round of the script's loop.
 
     ``step`` is the recorded step whose batches and random states are fed; None is the script's own next batch. The
@@ -68,16 +61,9 @@ class Entry:
     step: int | None
     role: Role = "train"
 
-    def to_json(self) -> list[Any]:
-        return [self.step, self.role]
-
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> Entry:
-        return Entry(data[0], data[1])
-
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(JsonValue):
     """All that a process needs to run one trial once.
 
     ``begin`` is the step of the snapshot whose state the trial begins with; None is the script's own beginning, where
@@ -104,30 +90,9 @@ class Spec:
         """How many of its entries are no probes."""
         return sum(entry.role != "probe" for entry in self.schedule)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "trial": self.trial,
-            "repeat": self.repeat,
-            "begin": self.begin,
-            "schedule": [entry.to_json() for entry in self.schedule],
-            "changes": [change.to_json() for change in self.changes],
-            "lead": self.lead,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Spec:
-        return Spec(
-            trial=data["trial"],
-            repeat=data["repeat"],
-            begin=data["begin"],
-            schedule=tuple(Entry.from_json(entry) for entry in data["schedule"]),
-            changes=tuple(Change.from_json(change) for change in data["changes"]),
-            lead=data["lead"],
-        )
-
 
 @dataclass(frozen=True)
-class StepSeen:
+class StepSeen(JsonRow):
     """What was seen at the gate of one entry that is no probe: ``entry`` is its place in the schedule.
 
     ``finite`` is about loss and all gradients (a step that a gradient scaler skips by itself counts as finite).
@@ -140,28 +105,14 @@ class StepSeen:
     finite: bool
     update_ratio: float | None = None
 
-    def to_json(self) -> list[Any]:
-        return [self.entry, _out(self.loss), _out(self.gradient_norm), self.finite, _out(self.update_ratio)]
-
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> StepSeen:
-        return StepSeen(data[0], _in(data[1]), _in(data[2]), bool(data[3]), _in(data[4]))
-
 
 @dataclass(frozen=True)
-class ProbeSeen:
+class ProbeSeen(JsonRow):
     """The loss of one probe: ``entry`` is its place in the schedule, ``step`` the recorded step that was fed."""
 
     entry: int
     step: int | None
     loss: float | None
-
-    def to_json(self) -> list[Any]:
-        return [self.entry, self.step, _out(self.loss)]
-
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> ProbeSeen:
-        return ProbeSeen(data[0], data[1], _in(data[2]))
 
 
 OWN_TARGETS = "the targets are the script's own, and stayed as they were"
@@ -175,7 +126,7 @@ NO_TIME_LEFT = "the budget of time was spent before it could be begun"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(JsonValue):
     """What one run of a spec gave.
 
     ``exact`` is True where every entry that was fed a recorded step gave its recorded loss and gradient norms to the
@@ -200,38 +151,9 @@ class Outcome:
         """The entry of the first step that was not finite."""
         return next((seen.entry for seen in self.steps if not seen.finite), None)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "spec": self.spec.to_json(),
-            "ran": self.ran,
-            "why_not": self.why_not,
-            "steps": [seen.to_json() for seen in self.steps],
-            "probes": [seen.to_json() for seen in self.probes],
-            "seconds": self.seconds,
-            "exact": self.exact,
-            "ended": self.ended,
-            "notes": list(self.notes),
-            "measured": {name: number_to_json(value) for name, value in self.measured.items()},
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Outcome:
-        return Outcome(
-            spec=Spec.from_json(data["spec"]),
-            ran=bool(data["ran"]),
-            why_not=data["why_not"],
-            steps=tuple(StepSeen.from_json(seen) for seen in data["steps"]),
-            probes=tuple(ProbeSeen.from_json(seen) for seen in data["probes"]),
-            seconds=float(data["seconds"]),
-            exact=data["exact"],
-            ended=data["ended"],
-            notes=tuple(data["notes"]),
-            measured={name: number_from_json(value) for name, value in data.get("measured", {}).items()},
-        )
-
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(JsonValue):
     """What a trial says of the symptom. ``why`` is one sentence; ``numbers`` are those that it rests on."""
 
     trial: str
@@ -239,30 +161,9 @@ class Verdict:
     numbers: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "trial": self.trial,
-            "effect": self.effect,
-            "numbers": {name: number_to_json(value) for name, value in self.numbers.items()},
-            "why": self.why,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Verdict:
-        numbers = {name: number_from_json(value) for name, value in data["numbers"].items()}
-        return Verdict(data["trial"], data["effect"], numbers, data["why"])
-
 
 @dataclass(frozen=True)
 class NotApplicable:
     """Why a trial cannot say anything about a case."""
 
     why: str
-
-
-def _out(value: float | None) -> float | str | None:
-    return None if value is None else number_to_json(value)
-
-
-def _in(value: float | str | None) -> float | None:
-    return None if value is None else number_from_json(value)

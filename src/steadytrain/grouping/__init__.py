@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import FloatArray, Symptom, Window, worst
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import detector_name
@@ -35,7 +36,7 @@ _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(JsonValue, keys="health why symptoms stories looked not_run"):
     """The symptoms of a window, the detectors that ran, and the health of the run.
 
     ``symptoms`` have their course and story. ``looked`` names the detectors that could look, ``not_run`` the others
@@ -48,16 +49,6 @@ class Judgement:
     why: str
     looked: tuple[str, ...]
     not_run: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "health": self.health,
-            "why": self.why,
-            "symptoms": [symptom.to_json() for symptom in self.symptoms],
-            "stories": [story.to_json() for story in self.stories],
-            "looked": list(self.looked),
-            "not_run": dict(self.not_run),
-        }
 
 
 def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:

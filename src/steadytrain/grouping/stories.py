@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window, worst
 from steadytrain.grouping.courses import told
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -47,7 +47,7 @@ way of the step itself: from the forward pass through the loss into gradients an
 
 
 @dataclass(frozen=True)
-class Story:
+class Story(JsonValue, keys="story:number severity first_step last_step symptoms:names text"):
     """Symptoms that belong together, in the order in which they came."""
 
     number: int
@@ -56,6 +56,10 @@ class Story:
     last_step: int
     symptoms: tuple[Symptom, ...]
     text: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(symptom.name for symptom in self.symptoms)
 
     @property
     def course_line(self) -> str:
@@ -67,16 +71,6 @@ class Story:
         single = self.first_step == self.last_step
         where = f"Step {self.first_step}" if single else f"Steps {self.first_step} to {self.last_step}"
         return f"{where}: {', then '.join(names)}{f'; {course}' if course else ''}."
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "story": self.number,
-            "severity": self.severity,
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "symptoms": [symptom.name for symptom in self.symptoms],
-            "text": self.text,
-        }
 
 
 def tell(symptoms: Sequence[Symptom], window: Window) -> tuple[Story, ...]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import Symptom, number_to_json
+from steadytrain.core.json_values import number_to_json
+from steadytrain.core.model import Symptom
 from steadytrain.onset.departures import (
     AFTER_STEPS,
     REFERENCE_STEPS,

@@ -13,10 +13,11 @@ step; runs nothing itself and needs no torch. The rule:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.json_values import JsonValue
 from steadytrain.replay.determinism import MEMORY, switch_for
 from steadytrain.replay.trace_comparison import Part
 
@@ -31,7 +32,7 @@ SEED = "give the generator a fixed seed before training: generator.manual_seed(.
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(JsonValue):
     """The first thing that differs: ``phase`` is batch, random, forward, backward, communication or optimizer."""
 
     step: int
@@ -42,7 +43,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replayed(JsonValue):
     """What one replay gave. ``symptom`` is None where it could not be looked at (or there is none to look for)."""
 
     from_step: int
@@ -57,25 +58,16 @@ class Replayed:
     def exact(self) -> bool:
         return self.first_difference is None
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Replayed:
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Replayed:
         """The value of a result document.
 
         Raises:
             UsageError: it is none.
         """
         try:
-            different = data["first_difference"]
-            return Replayed(
-                from_step=int(data["from_step"]),
-                until_step=int(data["until_step"]),
-                steps=int(data["steps"]),
-                first_difference=None if different is None else _difference(different),
-                symptom=data["symptom"],
-                script_batches_equal=data["script_batches_equal"],
-                notes=tuple(map(str, data["notes"])),
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            return super().from_json(data)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"not a result of a replay ({error!r})") from None
 
 
@@ -155,7 +147,7 @@ def document(
         "times": len(replays),
         "exact": first is None,
         "symptom": True if True in symptoms else None if None in symptoms else False,
-        "first_difference": None if first is None else asdict(first),
+        "first_difference": None if first is None else first.to_json(),
         "kind": judgement.kind,
         "why": judgement.why,
         "operation": None if judgement.operation is None else dict(judgement.operation),
@@ -244,8 +236,3 @@ def _alike(replays: Sequence[Replayed], what: str) -> str:
 def _came_to(replay: Replayed) -> tuple[Any, ...]:
     found = replay.first_difference
     return () if found is None else (found.step, found.phase, found.tensor, found.replayed)
-
-
-def _difference(data: Mapping[str, Any]) -> Difference:
-    recorded, replayed = str(data["recorded"]), str(data["replayed"])
-    return Difference(int(data["step"]), str(data["phase"]), str(data["tensor"]), recorded, replayed)

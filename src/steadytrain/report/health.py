@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steadytrain.core.model import Window, number_to_json
+from steadytrain.core.json_values import number_to_json
+from steadytrain.core.model import Window
 from steadytrain.report.table_readings import read
 from steadytrain.report.topics import data_wait_share
 from steadytrain.report.wording import Fact, clean, count, facts_of, number

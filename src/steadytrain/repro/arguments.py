@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import number_from_json, number_to_json
 
 TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 

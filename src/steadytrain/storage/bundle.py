@@ -14,11 +14,9 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding, Incident
@@ -147,7 +145,6 @@ def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
     environment = _read_json(path / "environment.json", missing="the bundle is damaged")
     try:
         incident = Incident.from_json(data)
-        check_types(incident, Incident)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path / 'incident.json'}: not an incident document ({error!r})") from None
     return Bundle(path=path, incident=incident, environment=environment, window=read_segment(path / "window.steps"))
@@ -157,37 +154,6 @@ def update_incident(path: Path, incident: Incident) -> None:
     """Replace ``incident.json`` (after a later look found more) and seal the bundle again."""
     write_json(path / "incident.json", incident.to_json())
     seal(path, "incident.json")
-
-
-def check_types(value: Any, hint: Any) -> None:
-    """Check a value that came from a file against the type it was declared with, at any depth.
-
-    Raises:
-        ValueError: something in it is of another type.
-    """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        if value is None and type(None) in arguments:
-            return
-        (hint,) = (argument for argument in arguments if argument is not type(None))
-        check_types(value, hint)
-    elif origin is Literal:
-        if value not in arguments:
-            raise ValueError(f"{value!r} is none of {', '.join(map(str, arguments))}")
-    elif origin is tuple:
-        for entry in value:
-            check_types(entry, arguments[0])
-    elif origin is Mapping:
-        for key, entry in value.items():
-            check_types(key, arguments[0])
-            check_types(entry, arguments[1])
-    elif is_dataclass(hint):
-        for name, field_hint in get_type_hints(hint).items():
-            check_types(getattr(value, name), field_hint)
-    else:
-        allowed = (int, float) if hint is float else hint
-        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-            raise ValueError(f"{value!r} where {hint.__name__} was expected")
 
 
 def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) -> None:

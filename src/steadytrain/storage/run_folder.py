@@ -21,7 +21,7 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
-from steadytrain.storage.bundle import check_types, open_for_report, write_json
+from steadytrain.storage.bundle import open_for_report, write_json
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
@@ -238,8 +238,6 @@ def open_run(path: Path) -> Run:
             Action.from_json(json.loads(document))
             for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
         )
-        check_types((*symptoms,), tuple[Symptom, ...])
-        check_types((*actions,), tuple[Action, ...])
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
     return Run(
         path=path,

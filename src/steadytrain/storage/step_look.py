@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import number_from_json, number_to_json
-from steadytrain.storage.bundle import check_types, seal, write_json
+from steadytrain.core.json_values import JsonValue
+from steadytrain.storage.bundle import seal, write_json
 
 LOOK_FILE = "locate.json"
 LOOK_BYTES_MAX = 8 << 20
@@ -34,7 +34,7 @@ VERDICTS: Mapping[Verdict, str] = {
 
 
 @dataclass(frozen=True)
-class ModuleMaximum:
+class ModuleMaximum(JsonValue):
     """The output of one module: ``largest`` absolute value in each step of the ladder, None where it was not called.
 
     NaN and Inf are among the values. ``limit`` is the largest number of ``dtype``; ``headroom_bits`` are the binary
@@ -64,38 +64,22 @@ class ModuleMaximum:
 
     def to_json(self) -> dict[str, Any]:
         bits = self.headroom_bits
-        return {
-            "module": self.module,
-            "kind": self.kind,
-            "dtype": self.dtype,
-            "limit": self.limit,
-            "largest": [None if value is None else number_to_json(value) for value in self.largest],
-            "headroom_bits": None if bits is None else round(bits, 2),
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> ModuleMaximum:
-        largest = tuple(None if value is None else number_from_json(value) for value in data["largest"])
-        return ModuleMaximum(data["module"], data["kind"], data["dtype"], float(data["limit"]), largest)
+        return {**super().to_json(), "headroom_bits": None if bits is None else round(bits, 2)}
 
 
 @dataclass(frozen=True)
-class ActivationMaxima:
+class ActivationMaxima(JsonValue):
     """Module outputs in the order of the forward, over consecutive ``steps`` that end with the one looked at."""
 
     steps: tuple[int, ...]
     rungs: tuple[ModuleMaximum, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"steps": list(self.steps), "rungs": [rung.to_json() for rung in self.rungs]}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> ActivationMaxima:
-        return ActivationMaxima(tuple(data["steps"]), tuple(ModuleMaximum.from_json(rung) for rung in data["rungs"]))
-
 
 @dataclass(frozen=True)
-class SecondOpinion:
+class SecondOpinion(
+    JsonValue,
+    keys="verdict text loss loss_float64 relative_error bad_gradients bad_gradients_float64 not_cast why",
+):
     """The step in float64, from the same state. Gradients are counted that are not finite.
 
     ``not_cast`` names operations that float64 could not do (custom kernels, collectives): their results were taken as
@@ -124,34 +108,9 @@ class SecondOpinion:
     def text(self) -> str:
         return f"{VERDICTS[self.verdict]}{f' ({self.why})' if self.why else ''}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "text": self.text,
-            "loss": _optional(self.loss),
-            "loss_float64": _optional(self.loss_float64),
-            "relative_error": self.relative_error,
-            "bad_gradients": self.bad_gradients,
-            "bad_gradients_float64": self.bad_gradients_float64,
-            "not_cast": list(self.not_cast),
-            "why": self.why,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> SecondOpinion:
-        return SecondOpinion(
-            verdict=data["verdict"],
-            loss=_maybe(data["loss"]),
-            loss_float64=_maybe(data["loss_float64"]),
-            bad_gradients=data["bad_gradients"],
-            bad_gradients_float64=data["bad_gradients_float64"],
-            not_cast=tuple(data["not_cast"]),
-            why=data["why"],
-        )
-
 
 @dataclass(frozen=True)
-class BackendRow:
+class BackendRow(JsonValue):
     """The step by one backend. ``first_difference`` names the first tensor that differs from eager beyond rounding."""
 
     backend: str
@@ -161,17 +120,9 @@ class BackendRow:
     first_difference: str | None
     failed: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "loss": _optional(self.loss), "gradient_norm": _optional(self.gradient_norm)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> BackendRow:
-        values = {**data, "loss": _maybe(data["loss"]), "gradient_norm": _maybe(data["gradient_norm"])}
-        return BackendRow(**values)
-
 
 @dataclass(frozen=True)
-class Backends:
+class Backends(JsonValue):
     """The same step side by side. ``to_blame`` is the first backend that differs; ``compiled_only`` a value that is
     not finite there and finite in eager."""
 
@@ -181,23 +132,9 @@ class Backends:
     why: str
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rows": [row.to_json() for row in self.rows],
-            "to_blame": self.to_blame,
-            "compiled_only": self.compiled_only,
-            "why": self.why,
-            "notes": list(self.notes),
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Backends:
-        rows = tuple(BackendRow.from_json(row) for row in data["rows"])
-        return Backends(rows, data["to_blame"], data["compiled_only"], data["why"], tuple(data["notes"]))
-
 
 @dataclass(frozen=True)
-class StepLook:
+class StepLook(JsonValue, keys="step ladder float64:opinion compiled:backends notes"):
     """All of it. A part is None where it was not made; ``notes`` say why."""
 
     step: int
@@ -205,25 +142,6 @@ class StepLook:
     opinion: SecondOpinion | None = None
     backends: Backends | None = None
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "ladder": self.ladder.to_json() if self.ladder else None,
-            "float64": self.opinion.to_json() if self.opinion else None,
-            "compiled": self.backends.to_json() if self.backends else None,
-            "notes": list(self.notes),
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> StepLook:
-        return StepLook(
-            step=data["step"],
-            ladder=ActivationMaxima.from_json(data["ladder"]) if data["ladder"] else None,
-            opinion=SecondOpinion.from_json(data["float64"]) if data["float64"] else None,
-            backends=Backends.from_json(data["compiled"]) if data["compiled"] else None,
-            notes=tuple(data["notes"]),
-        )
 
 
 def keep_look(bundle: Path, look: StepLook) -> None:
@@ -249,15 +167,6 @@ def read_look(bundle: Path) -> StepLook | None:
         if data["format"] != "steadytrain.step-look" or data["version"] != 1:
             raise ValueError(f"format {data['format']}, version {data['version']}")
         look = StepLook.from_json(data)
-        check_types(look, StepLook)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not readable ({error!r}); `steadytrain locate` makes it again") from None
     return look
-
-
-def _optional(value: float | None) -> float | str | None:
-    return None if value is None else number_to_json(value)
-
-
-def _maybe(value: float | str | None) -> float | None:
-    return None if value is None else number_from_json(value)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import number_from_json, number_to_json
 
 DEPTH_MAX = 32
 NODES_MAX = 1_000_000

@@ -34,7 +34,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.core.model import number_from_json, number_to_json
+from steadytrain.core.json_values import number_from_json, number_to_json
 from steadytrain.experiments.specs import OWN_TARGETS, Entry, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
 from steadytrain.replay.engine import is_last_own_forward

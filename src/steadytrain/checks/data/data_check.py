@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from steadytrain.checks.data.tokenizing import Tokenizer
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import FloatArray, IntArray
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
@@ -131,7 +132,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(JsonValue, keys="row place id:identity text why"):
     """A row that shows what a finding means: its number, where it stands, its text (cut), its id where it has one."""
 
     row: int
@@ -139,9 +140,6 @@ class Example:
     text: str
     why: str = ""
     identity: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"row": self.row, "place": self.place, "id": self.identity, "text": self.text, "why": self.why}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from steadytrain.core.json_values import JsonValue
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
@@ -39,7 +40,7 @@ class CannotError(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(JsonValue):
     """What a check found.
 
     Args:
@@ -56,15 +57,6 @@ class Outcome:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     meaning: str = ""
     next: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "message": self.message,
-            "numbers": dict(self.numbers),
-            "meaning": self.meaning,
-            "next": self.next,
-        }
 
 
 def passed(message: str, **numbers: Any) -> Outcome:
