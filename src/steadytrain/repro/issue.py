@@ -7,8 +7,9 @@ person has to say.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -50,17 +51,24 @@ class Subject:
 
 def issue_text(subject: Subject) -> str:
     """The draft as Markdown."""
-    parts = [
-        f"# {subject.facts['title']}",
+    parts = (
+        _what_happens(subject),
+        script_parts(subject.script, subject.tensors_bytes, "fault"),
+        _inputs(subject),
+        _variants(subject),
+        _training(subject),
+    )
+    return draft(subject.facts["title"], *parts, environment=subject.bundle.environment)
+
+
+def draft(title: str, *parts: Iterable[str], environment: Mapping[str, Any]) -> str:
+    """The frame of every draft."""
+    lines = [
+        f"# {title}",
         "> Draft. Read it before you post it, take out what is private, and say why you think that it is a bug.",
-        *_what_happens(subject),
-        *_script(subject),
-        *_inputs(subject),
-        *_variants(subject),
-        *_training(subject),
-        *environment_parts(subject.bundle.environment),
+        *chain(*parts, environment_parts(environment)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(lines) + "\n"
 
 
 def _what_happens(subject: Subject) -> Iterator[str]:
@@ -86,11 +94,12 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     yield "A finite value, or an error. If this value is what is documented for these inputs, the report is not a bug."
 
 
-def _script(subject: Subject) -> Iterator[str]:
+def script_parts(script: str, tensors_bytes: int | None, shown: str) -> Iterator[str]:
+    """The script, and what lies beside it; ``shown`` is what it fails by, in a word."""
     yield "## Script"
-    beside = f" and `repro.pt` ({subject.tensors_bytes:,} bytes)" if subject.tensors_bytes is not None else ""
-    yield f"`repro.py`{beside}; it needs torch alone and ends with an `AssertionError` while the fault is there."
-    yield f"```python\n{subject.script.rstrip()}\n```"
+    beside = f" and `repro.pt` ({tensors_bytes:,} bytes)" if tensors_bytes is not None else ""
+    yield f"`repro.py`{beside}; it needs torch alone and ends with an `AssertionError` while the {shown} is there."
+    yield f"```python\n{script.rstrip()}\n```"
 
 
 def _inputs(subject: Subject) -> Iterator[str]:

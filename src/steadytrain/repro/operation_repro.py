@@ -9,28 +9,22 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
-from steadytrain.repro.bounded_process import run_python
 from steadytrain.repro.failing_step_capture import REQUEST, RESULT, Request
+from steadytrain.repro.script_making import FRESH_WAIT_S, Repro, check_folder, made_small, put_down, sizes_of
 from steadytrain.storage.bundle import Bundle, write_json
-
-ISSUE = "ISSUE.md"
-FRESH_WAIT_S = 120.0
-"""For a script of a few operations: importing torch from a slow disk takes most of it."""
 
 COMPILED_CUT_S_MAX = 240.0
 """Cutting a compiled program down takes a dozen compilations of one to ten seconds; half of this is for it."""
@@ -39,21 +33,6 @@ BATCH_IS_BAD = "the batch already holds"
 CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
 CAME_OUT_FINITE = "the re-run did not reproduce"
 WEIGHTS_ARE_BAD = "the parameter already holds"
-LOG_CHARACTERS_MAX = 300
-
-
-@dataclass(frozen=True)
-class Repro:
-    """What came of it. ``why`` says in words what was made, or why nothing was; ``files`` are sizes by name."""
-
-    made: bool
-    why: str
-    files: Mapping[str, int] = field(default_factory=dict)
-    lines: int | None = None
-    facts: Mapping[str, Any] | None = None
-    variants: Mapping[str, str] = field(default_factory=dict)
-    finding: Finding | None = None
-    rows: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -107,14 +86,6 @@ def make_repro(
         if refused is not None:
             return Repro(False, f"not called a reproduction: {refused}", finding=finding)
         return _put(work, folder, finding, made, variants)
-
-
-def check_folder(folder: Path) -> None:
-    """Raises ``UsageError`` where something lies in ``folder`` already, or it cannot be a folder."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: not a folder; name another with -o")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: this folder is not empty; name another with -o")
 
 
 def is_finite(bundle: Bundle) -> bool:
@@ -194,17 +165,8 @@ def _made(
 ) -> dict[str, Any]:
     """Make the captured program small in a process of its own: an operation on odd shapes may take it down."""
     budget = work.left_s
-    command = ["-m", module, str(work.scratch), f"{min(budget_s or budget, budget) / 2:.1f}"]
-    try:
-        done = run_python(command, wait_s=budget, environment=_compiling(work))
-    except subprocess.TimeoutExpired:
-        return {"why": f"making it small took more than {budget:.0f} s (--wait-s)"}
-    made = work.scratch / "made.json"
-    if not made.is_file():
-        said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
-        return {"why": f"making it small ended with {done.returncode}: {said}"}
-    found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
-    return found
+    command = [module, str(work.scratch), f"{min(budget_s or budget, budget) / 2:.1f}"]
+    return made_small(work.scratch, command, wait_s=budget, environment=_compiling(work))
 
 
 def _compiled_only(work: _Work, folder: Path, finding: Finding, compiled_wait_s: float) -> Repro:
@@ -285,26 +247,18 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
     """Everything into the folder, the script last."""
     from steadytrain.repro.issue import Subject, issue_text
 
-    script, tensors = work.scratch / "repro.py", work.scratch / "repro.pt"
-    text = script.read_text(encoding="utf-8")
-    size = tensors.stat().st_size if tensors.is_file() else None
-    folder.mkdir(parents=True, exist_ok=True)
-    if size is not None:
-        shutil.copyfile(tensors, folder / tensors.name)
-    subject = Subject(work.bundle, finding, made, variants, text, size)
-    (folder / ISSUE).write_text(issue_text(subject), encoding="utf-8")
-    shutil.copyfile(script, folder / script.name)
+    files, lines = put_down(
+        work.scratch,
+        folder,
+        lambda text, size: issue_text(Subject(work.bundle, finding, made, variants, text, size)),
+    )
     why = f"{made['title']}; verified in a fresh process"
     recorded = work.bundle.incident.finding.located
     if recorded is not None and finding.located is not None and recorded.operation != finding.located.operation:
         why += f"; at the incident another operation was named, {recorded.operation}"
     if not made["finished"]:
         why += "; it is not the smallest: the time was over"
-    return Repro(True, why, sizes_of(folder), len(text.splitlines()), facts=made, variants=variants, finding=finding)
-
-
-def sizes_of(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    return Repro(True, why, files, lines, facts=made, variants=variants, finding=finding)
 
 
 def repro_document(source: Path, folder: Path, repro: Repro) -> dict[str, Any]:

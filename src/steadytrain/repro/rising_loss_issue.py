@@ -12,7 +12,7 @@ import numpy as np
 
 from steadytrain.core.incident import OperandRange
 from steadytrain.core.model import Symptom, Window
-from steadytrain.repro.issue import curves, environment_parts, run_lines
+from steadytrain.repro.issue import curves, draft, run_lines, script_parts
 from steadytrain.storage.redaction import redact_text
 
 STEPS_BEFORE, STEPS_SHOWN = 4, 12
@@ -37,28 +37,21 @@ MEANS: Mapping[str, str] = {
 def rising_issue_text(
     made: Mapping[str, Any],
     script: str,
-    tensors_bytes: int,
+    tensors_bytes: int | None,
     symptom: Symptom,
     scalars: Window,
     environment: Mapping[str, Any],
 ) -> str:
     """The draft as Markdown. ``made`` are the facts of ``rising_working``."""
-    parts = [
-        f"# {made['title']}",
-        "> Draft. Read it before you post it, take out what is private, and say why you think that it is a bug.",
-        *_what_happens(made, symptom),
-        "## Script",
-        f"`repro.py` and `repro.pt` ({tensors_bytes:,} bytes); it needs torch alone and ends with an `AssertionError` "
-        "while the rise is there.",
-        f"```python\n{script.rstrip()}\n```",
-        *_conditions(made),
-        *_inputs(made),
-        "## Where it came from",
-        "\n".join(_training(made, symptom, environment)),
-        curves(_around(scalars, symptom.first_step)),
-        *environment_parts(environment),
-    ]
-    return "\n\n".join(parts) + "\n"
+    where = ["## Where it came from", "\n".join(_training(made, symptom, environment))]
+    parts = (
+        _what_happens(made, symptom),
+        script_parts(script, tensors_bytes, "rise"),
+        _conditions(made),
+        _inputs(made),
+        [*where, curves(_around(scalars, symptom.first_step))],
+    )
+    return draft(made["title"], *parts, environment=environment)
 
 
 def _what_happens(made: Mapping[str, Any], symptom: Symptom) -> Iterator[str]:

@@ -7,11 +7,8 @@ before its script has failed in a process of its own.
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +22,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.replay.failing_step import folder_to_run_in, launch
-from steadytrain.repro.bounded_process import run_python
-from steadytrain.repro.operation_repro import FRESH_WAIT_S, ISSUE, LOG_CHARACTERS_MAX, Repro, check_folder, sizes_of
+from steadytrain.repro.script_making import FRESH_WAIT_S, Repro, check_folder, made_small, put_down
 from steadytrain.repro.training_capture import MODULE, REQUEST, RESULT, Request
 from steadytrain.storage.bundle import Bundle, write_json
 from steadytrain.storage.run_folder import open_run
@@ -197,18 +193,8 @@ def _stepped(subject: Subject, scratch: Path, request: Request, wait_s: float) -
 
 
 def _made(scratch: Path, losses: Losses, budget_s: float) -> dict[str, Any]:
-    arguments = [str(scratch), repr(losses.usual), repr(losses.spread), repr(losses.peak), f"{budget_s / 2:.1f}"]
-    try:
-        done = run_python(["-m", "steadytrain.repro.training_shrinking", *arguments], wait_s=budget_s)
-    except subprocess.TimeoutExpired:
-        return {"why": f"making it small took more than {budget_s:.0f} s (--wait-s)"}
-    made = scratch / "made.json"
-    if not made.is_file():
-        said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
-        return {"why": f"making it small ended with {done.returncode}: {said}"}
-    found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
-    made.unlink()
-    return found
+    numbers = [repr(losses.usual), repr(losses.spread), repr(losses.peak), f"{budget_s / 2:.1f}"]
+    return made_small(scratch, ["steadytrain.repro.training_shrinking", str(scratch), *numbers], wait_s=budget_s)
 
 
 def _verified(scratch: Path, fault: str) -> str | None:
@@ -227,15 +213,12 @@ def _put(subject: Subject, scratch: Path, folder: Path, made: dict[str, Any]) ->
     """Everything into the folder, the script last."""
     from steadytrain.repro.rising_loss_issue import rising_issue_text
 
-    text = (scratch / "repro.py").read_text(encoding="utf-8")
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(scratch / "repro.pt", folder / "repro.pt")
-    size = (folder / "repro.pt").stat().st_size
-    issue = rising_issue_text(made, text, size, subject.symptom, subject.scalars, subject.environment)
-    (folder / ISSUE).write_text(issue, encoding="utf-8")
-    shutil.copyfile(scratch / "repro.py", folder / "repro.py")
-    lines = len(text.splitlines())
-    return Repro(True, f"{made['title']}; verified in a fresh process", sizes_of(folder), lines, facts=made)
+    files, lines = put_down(
+        scratch,
+        folder,
+        lambda text, size: rising_issue_text(made, text, size, subject.symptom, subject.scalars, subject.environment),
+    )
+    return Repro(True, f"{made['title']}; verified in a fresh process", files, lines, facts=made)
 
 
 def rising_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:

@@ -1,0 +1,84 @@
+"""What every reproduction goes through once its fault is captured: made small, verified in a fresh process, put down.
+
+The captured fault lies in a scratch folder. A process of its own makes it small and leaves ``made.json``, the script
+``repro.py``, its tensors ``repro.pt``, and ``exact.py``, which takes the script's place where that does not fail.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Finding
+from steadytrain.repro.bounded_process import run_python
+
+ISSUE = "ISSUE.md"
+FRESH_WAIT_S = 120.0
+"""For a script of a few operations: importing torch from a slow disk takes most of it."""
+
+LOG_CHARACTERS_MAX = 300
+
+
+@dataclass(frozen=True)
+class Repro:
+    """What came of it. ``why`` says in words what was made, or why nothing was; ``files`` are sizes by name."""
+
+    made: bool
+    why: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    lines: int | None = None
+    facts: Mapping[str, Any] | None = None
+    variants: Mapping[str, str] = field(default_factory=dict)
+    finding: Finding | None = None
+    rows: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ``UsageError`` where something lies in ``folder`` already, or it cannot be a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: not a folder; name another with -o")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: this folder is not empty; name another with -o")
+
+
+def made_small(
+    scratch: Path, command: list[str], *, wait_s: float, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run ``command`` in a process of its own (an operation on odd shapes may take it down) and read ``made.json``."""
+    made = scratch / "made.json"
+    made.unlink(missing_ok=True)
+    try:
+        done = run_python(["-m", *command], wait_s=wait_s, environment=environment)
+    except subprocess.TimeoutExpired:
+        return {"why": f"making it small took more than {wait_s:.0f} s (--wait-s)"}
+    if not made.is_file():
+        said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
+        return {"why": f"making it small ended with {done.returncode}: {said}"}
+    found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
+    return found
+
+
+def put_down(scratch: Path, folder: Path, issue: Callable[[str, int | None], str]) -> tuple[dict[str, int], int]:
+    """Everything into the folder, the script last; ``issue`` gets its text and the bytes of its tensors, if any.
+
+    Returns the sizes of the files, and the lines of the script.
+    """
+    script, tensors = scratch / "repro.py", scratch / "repro.pt"
+    text = script.read_text(encoding="utf-8")
+    size = tensors.stat().st_size if tensors.is_file() else None
+    folder.mkdir(parents=True, exist_ok=True)
+    if size is not None:
+        shutil.copyfile(tensors, folder / tensors.name)
+    (folder / ISSUE).write_text(issue(text, size), encoding="utf-8")
+    shutil.copyfile(script, folder / script.name)
+    return sizes_of(folder), len(text.splitlines())
+
+
+def sizes_of(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
