@@ -22,7 +22,7 @@ class Row(JsonRow):
 
 
 @dataclass(frozen=True)
-class Part(JsonValue, keys="part:name size twice", schema="steadytrain.part/1"):
+class Part(JsonValue, keys="part:name size twice", closed=True):
     name: str
     size: int
 
@@ -32,7 +32,7 @@ class Part(JsonValue, keys="part:name size twice", schema="steadytrain.part/1"):
 
 
 @dataclass(frozen=True)
-class Whole(JsonValue):
+class Whole(JsonValue, schema="steadytrain.whole/1"):
     kind: Literal["one", "other"]
     parts: tuple[Part, ...]
     rows: tuple[Row, ...] | None
@@ -63,7 +63,7 @@ def test_a_value_comes_back_from_its_own_strict_json(whole: Whole) -> None:
 def test_a_document_has_its_keys_in_order_and_its_floats_as_floats_or_texts() -> None:
     whole = Whole("one", (Part("a", 2),), (Row(0, float("nan"), True),), {"loss": 3, "norm": float("-inf")})
     assert json.dumps(whole.to_json(), allow_nan=False) == (
-        '{"kind": "one", "parts": [{"schema": "steadytrain.part/1", "part": "a", "size": 2, "twice": 4.0}], '
+        '{"schema": "steadytrain.whole/1", "kind": "one", "parts": [{"part": "a", "size": 2, "twice": 4.0}], '
         '"rows": [[0, "nan", true]], "numbers": {"loss": 3.0, "norm": "-inf"}, "settings": [], "values": [], '
         '"note": null}'
     )
@@ -81,6 +81,7 @@ def test_a_key_with_a_default_may_be_missing_and_one_of_no_field_is_passed_over(
         {"parts": None},
         {"parts": [{"part": "a", "size": "2"}]},
         {"parts": [{"part": "a"}]},
+        {"parts": [{"part": "a", "size": 2, "newer": 1}]},
         {"rows": [[0, 1.0]]},
         {"rows": [[0, True, True]]},
         {"rows": [[True, 1.0, True]]},

@@ -22,7 +22,7 @@ IncidentKind = Literal["nonfinite", "symptom"]
 
 
 @dataclass(frozen=True)
-class OperandRange(JsonValue):
+class OperandRange(JsonValue, closed=True):
     """One input of an operation, summed up: what a person needs to see why the result was not finite.
 
     ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
@@ -54,7 +54,7 @@ class OperandRange(JsonValue):
 
 
 @dataclass(frozen=True)
-class Located(JsonValue):
+class Located(JsonValue, closed=True):
     """The first bad operation: where a value stopped being finite and went on into the loss or a gradient.
 
     ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
@@ -85,7 +85,7 @@ class Finding(JsonValue):
 
 
 @dataclass(frozen=True)
-class BadTensor(JsonValue):
+class BadTensor(JsonValue, closed=True):
     """A parameter whose gradient was not finite: how many NaN and Inf among ``count`` elements."""
 
     name: str
@@ -97,7 +97,7 @@ class BadTensor(JsonValue):
 
 
 @dataclass(frozen=True)
-class Action(JsonValue):
+class Action(JsonValue, closed=True):
     """One line of the ledger: what steadytrain did to the run, or let happen."""
 
     step: int

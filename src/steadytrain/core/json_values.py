@@ -22,15 +22,16 @@ class JsonValue:
     """Base of frozen dataclasses that become a JSON object.
 
     ``keys`` names the keys in their order, where they are not the fields: ``name``, or ``key:name``, of a field or a
-    property. ``schema`` is put first under that name. A key whose field has a default may be missing in a document,
-    and one that is no field is passed over.
+    property. ``schema`` is put first under that name. A key whose field has a default may be missing in a document;
+    one that is no field is passed over, or refused where the class is ``closed``.
     """
 
     _keys: ClassVar[str] = ""
     _schema: ClassVar[str | None] = None
+    _closed: ClassVar[bool] = False
 
-    def __init_subclass__(cls, keys: str = "", schema: str | None = None) -> None:
-        cls._keys, cls._schema = keys or cls._keys, schema or cls._schema
+    def __init_subclass__(cls, keys: str = "", schema: str | None = None, closed: bool = False) -> None:
+        cls._keys, cls._schema, cls._closed = keys, schema, closed
 
     def to_json(self) -> dict[str, Any]:
         """The document: dictionaries, lists, texts, numbers and None."""
@@ -43,9 +44,11 @@ class JsonValue:
 
         Raises:
             KeyError: a key is missing.
-            AttributeError, TypeError, ValueError: something in it is of another type.
+            AttributeError, TypeError, ValueError: something in it is of another type, or not known.
         """
         keys = {name: key for key, name, _ in _entries(cls)}
+        if cls._closed and not set(data) <= set(keys.values()):
+            raise ValueError(f"{', '.join(sorted(set(data) - set(keys.values())))}: no field of {cls.__name__}")
         found = {}
         for field in fields(cls):  # type: ignore[arg-type]
             key = keys.get(field.name, field.name)

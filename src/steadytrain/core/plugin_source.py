@@ -31,6 +31,9 @@ def class_in_source(path: Path, is_it: Callable[[str], bool], contract: type[Plu
             continue
         if isinstance(value, ast.Call):
             given = {word.arg: _literal(word.value) for word in value.keywords}
+            if isinstance(value.func, ast.Name) and value.func.id == "threshold":
+                default, about = map(_literal, value.args)
+                given = {"default": default, "metadata": {"about": about}}
             keep = {key: given[key] for key in ("default", "metadata") if given.get(key, _UNKNOWN) is not _UNKNOWN}
             found += [(one, object, field(**keep)) for one in names]
         elif (known := _literal(value)) is not _UNKNOWN:

@@ -14,7 +14,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +31,7 @@ NEAR_MAX = 3
 NEARNESS_MIN = 0.5
 
 Plugin = TypeVar("Plugin")
+Default = TypeVar("Default")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Broken:
 
     entry_point: str
     why: str
+
+
+def threshold(default: Default, about: str) -> Default:
+    """A field of a plug-in: its default, and where that number comes from. Pages show both."""
+    return field(default=default, metadata={"about": about})
 
 
 # Names.

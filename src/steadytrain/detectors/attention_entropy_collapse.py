@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change
 
@@ -38,24 +39,17 @@ class AttentionEntropyCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.attention_entropy",)
 
-    entropy_nats: float = field(
-        default=0.1,
-        metadata={
-            "about": "mean over heads and queries below which attention has collapsed: 0.1 nat is 98 % on one key. "
-            "Chosen; trained models keep 0.5 to 3 nats in a layer's mean"
-        },
+    entropy_nats: float = threshold(
+        0.1,
+        "mean over heads and queries below which attention has collapsed: 0.1 nat is 98 % on one key. "
+        "Chosen; trained models keep 0.5 to 3 nats in a layer's mean",
     )
-    fall_ratio: float = field(
-        default=5.0, metadata={"about": "the largest reading in view must have been this many times the present one"}
+    fall_ratio: float = threshold(5.0, "the largest reading in view must have been this many times the present one")
+    sustained_readings: int = threshold(
+        3, "readings in a row, 16 steps apart or more: a batch of short rows has little"
     )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: a batch of short rows has little"}
-    )
-    loss_scales: float = field(
-        default=1.0,
-        metadata={
-            "about": "robust standard deviations by which the loss must lie below that before for it to be falling"
-        },
+    loss_scales: float = threshold(
+        1.0, "robust standard deviations by which the loss must lie below that before for it to be falling"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

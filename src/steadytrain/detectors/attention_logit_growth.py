@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes
 
@@ -39,24 +40,18 @@ class AttentionLogitGrowth(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.attention_logit_max",)
 
-    watch_logit_max: float = field(
-        default=100.0, metadata={"about": "worth a look above this: the tau that QK-clip holds (2507.20534)"}
+    watch_logit_max: float = threshold(100.0, "worth a look above this: the tau that QK-clip holds (2507.20534)")
+    warning_logit_max: float = threshold(
+        1e3, "a warning whether it grew in view or not: what Kimi K2 saw without QK-clip"
     )
-    warning_logit_max: float = field(
-        default=1e3, metadata={"about": "a warning whether it grew in view or not: what Kimi K2 saw without QK-clip"}
+    critical_logit_max: float = threshold(1e4, "critical: small models diverged from there on (2309.14322)")
+    growth_ratio: float = threshold(
+        4.0,
+        "above 100 it is a warning if it became this many times the smallest reading in view: chosen, so "
+        "that pretrained models that live there are only a note",
     )
-    critical_logit_max: float = field(
-        default=1e4, metadata={"about": "critical: small models diverged from there on (2309.14322)"}
-    )
-    growth_ratio: float = field(
-        default=4.0,
-        metadata={
-            "about": "above 100 it is a warning if it became this many times the smallest reading in view: chosen, so "
-            "that pretrained models that live there are only a note"
-        },
-    )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: the maximum of one batch is noisy"}
+    sustained_readings: int = threshold(
+        3, "readings in a row, 16 steps apart or more: the maximum of one batch is noisy"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
@@ -44,39 +45,28 @@ class DeadUnits(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")
 
-    silent_share: float = field(
-        default=0.99,
-        metadata={"about": "zeros in a module's output from which it is silent: above the sparsest healthy layers"},
+    silent_share: float = threshold(
+        0.99, "zeros in a module's output from which it is silent: above the sparsest healthy layers"
     )
-    dead_share: float = field(
-        default=0.5,
-        metadata={"about": "elements of a parameter without a gradient: half of the units (AutoTrainer warns there)"},
+    dead_share: float = threshold(
+        0.5, "elements of a parameter without a gradient: half of the units (AutoTrainer warns there)"
     )
-    critical_share: float = field(
-        default=0.7, metadata={"about": "the same of a critical one (AutoTrainer's bound for dying ReLU)"}
+    critical_share: float = threshold(0.7, "the same of a critical one (AutoTrainer's bound for dying ReLU)")
+    rise_share: float = threshold(
+        0.3,
+        "by how much a weight's share must have risen in view: inputs that are always zero (the border of "
+        "an image) take the gradient of their weights from the start. A bias needs no rise",
     )
-    rise_share: float = field(
-        default=0.3,
-        metadata={
-            "about": "by how much a weight's share must have risen in view: inputs that are always zero (the border of "
-            "an image) take the gradient of their weights from the start. A bias needs no rise"
-        },
+    sustained_readings: int = threshold(
+        3, "readings in a row, 16 steps apart or more: outputs that start at zero move on"
     )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: outputs that start at zero move on"}
+    loss_scales: float = threshold(
+        1.0, "robust standard deviations by which the loss must lie below that before for it to be falling"
     )
-    loss_scales: float = field(
-        default=1.0,
-        metadata={
-            "about": "robust standard deviations by which the loss must lie below that before for it to be falling"
-        },
-    )
-    jump_scales: float = field(
-        default=8.0,
-        metadata={
-            "about": "robust standard deviations that make a jump of the loss. Units that die in a jump stay dead when "
-            "the rest learns on, so that a falling loss does not excuse them"
-        },
+    jump_scales: float = threshold(
+        8.0,
+        "robust standard deviations that make a jump of the loss. Units that die in a jump stay dead when "
+        "the rest learns on, so that a falling loss does not excuse them",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.reference import MAD_TO_SIGMA
@@ -55,46 +56,33 @@ class Divergence(Detector):
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
-    rise_nats: float = field(
-        default=1.0,
-        metadata={
-            "about": "a loss this far above the initial one, or above its reference, for `rise_steps` is critical. "
-            "Absolute and so usable in warm-up; made for a cross-entropy in nats, where one nat is a factor e in "
-            "likelihood"
-        },
+    rise_nats: float = threshold(
+        1.0,
+        "a loss this far above the initial one, or above its reference, for `rise_steps` is critical. "
+        "Absolute and so usable in warm-up; made for a cross-entropy in nats, where one nat is a factor e in "
+        "likelihood",
     )
-    rise_steps: int = field(
-        default=20,
-        metadata={"about": "steps in a row for that rule: start-up transients of healthy runs last about ten"},
+    rise_steps: int = threshold(20, "steps in a row for that rule: start-up transients of healthy runs last about ten")
+    rise_rows: int = threshold(
+        5,
+        "logged steps that those steps must hold at least: in a log of every tenth step two points are "
+        "no trend. A log of 30 points shows a rise by its last five",
     )
-    rise_rows: int = field(
-        default=5,
-        metadata={
-            "about": "logged steps that those steps must hold at least: in a log of every tenth step two points are "
-            "no trend. A log of 30 points shows a rise by its last five"
-        },
+    early_ratio: float = threshold(
+        1.5,
+        "before there is a reference (192 logged steps), a loss that also stands this many times above "
+        "the lowest level so far, for `rise_steps`, has diverged",
     )
-    early_ratio: float = field(
-        default=1.5,
-        metadata={
-            "about": "before there is a reference (192 logged steps), a loss that also stands this many times above "
-            "the lowest level so far, for `rise_steps`, has diverged"
-        },
+    rise_scales: float = threshold(
+        4.0,
+        "both rises must also exceed this many robust standard deviations, so that a loss that is not "
+        "in nats and swings by tens is not critical by its size. The level at which a spike counts as not "
+        "recovered",
     )
-    rise_scales: float = field(
-        default=4.0,
-        metadata={
-            "about": "both rises must also exceed this many robust standard deviations, so that a loss that is not "
-            "in nats and swings by tens is not critical by its size. The level at which a spike counts as not "
-            "recovered"
-        },
-    )
-    warm_up_steps: int = field(
-        default=500,
-        metadata={
-            "about": "up to this step of the run the CUSUM raises only a note; the absolute rule holds from the first. "
-            "Statistical alarms before it are mostly the warm-up of the learning rate"
-        },
+    warm_up_steps: int = threshold(
+        500,
+        "up to this step of the run the CUSUM raises only a note; the absolute rule holds from the first. "
+        "Statistical alarms before it are mostly the warm-up of the learning rate",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

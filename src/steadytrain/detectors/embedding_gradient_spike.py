@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import is_token_embedding
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -50,23 +51,15 @@ class EmbeddingGradientSpike(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms",)
 
-    log_z: float = field(
-        default=8.0,
-        metadata={
-            "about": "robust standard deviations of the log of its share above the median: as for gradient "
-            "norms, whose log is still skewed. GLM-130B gives no number"
-        },
+    log_z: float = threshold(
+        8.0,
+        "robust standard deviations of the log of its share above the median: as for gradient "
+        "norms, whose log is still skewed. GLM-130B gives no number",
     )
-    rise_ratio: float = field(
-        default=3.0, metadata={"about": "and this many times its median: a very regular run has a very small deviation"}
-    )
-    again_z: float = field(
-        default=6.0, metadata={"about": "the others of several within 16 steps may be this low: no alarm is below 6"}
-    )
-    again_steps: int = field(default=16, metadata={"about": "another one this soon makes it a warning: chosen"})
-    jump_scales: float = field(
-        default=8.0, metadata={"about": "robust standard deviations that make a jump of the loss"}
-    )
+    rise_ratio: float = threshold(3.0, "and this many times its median: a very regular run has a very small deviation")
+    again_z: float = threshold(6.0, "the others of several within 16 steps may be this low: no alarm is below 6")
+    again_steps: int = threshold(16, "another one this soon makes it a warning: chosen")
+    jump_scales: float = threshold(8.0, "robust standard deviations that make a jump of the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         embeddings, others = _columns(window.tensor_names)

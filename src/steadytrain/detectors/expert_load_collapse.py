@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, FloatArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import Stack, experts
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -43,22 +44,16 @@ class ExpertLoadCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms",)
 
-    idle_share: float = field(
-        default=0.5, metadata={"about": "experts without any gradient in 64 steps: more than half of them. Chosen"}
+    idle_share: float = threshold(0.5, "experts without any gradient in 64 steps: more than half of them. Chosen")
+    critical_share: float = threshold(0.75, "the same of a critical one: a quarter of the capacity is left")
+    one_share: float = threshold(
+        0.95,
+        "share of one expert in the squared gradients of all in the layer: the others learn next to "
+        "nothing. In a healthy small mixture of 8 the largest had up to 0.6",
     )
-    critical_share: float = field(
-        default=0.75, metadata={"about": "the same of a critical one: a quarter of the capacity is left"}
-    )
-    one_share: float = field(
-        default=0.95,
-        metadata={
-            "about": "share of one expert in the squared gradients of all in the layer: the others learn next to "
-            "nothing. In a healthy small mixture of 8 the largest had up to 0.6"
-        },
-    )
-    experts_min: int = field(default=4, metadata={"about": "of fewer experts nobody can say that most are idle"})
-    sustained_readings: int = field(
-        default=2, metadata={"about": "stretches of 64 steps in a row: at the start a router may need one to spread"}
+    experts_min: int = threshold(4, "of fewer experts nobody can say that most are idle")
+    sustained_readings: int = threshold(
+        2, "stretches of 64 steps in a row: at the start a router may need one to spread"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import profiles
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -56,41 +57,25 @@ class ExplodingGradients(Detector):
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
-    trend_steps: int = field(
-        default=200,
-        metadata={"about": "steps through which the log of the norm must rise, block by block (AutoTrainer)"},
+    trend_steps: int = threshold(200, "steps through which the log of the norm must rise, block by block (AutoTrainer)")
+    trend_ratio: float = threshold(
+        3.0, "by how much in all: medians of 16 healthy steps wander by less than half of it"
     )
-    trend_ratio: float = field(
-        default=3.0,
-        metadata={"about": "by how much in all: medians of 16 healthy steps wander by less than half of it"},
+    trend_order_share: float = threshold(
+        0.85,
+        "share of the pairs of medians in them of which the later one is larger: a step up has at most "
+        "three quarters of them, noise a half",
     )
-    trend_order_share: float = field(
-        default=0.85,
-        metadata={
-            "about": "share of the pairs of medians in them of which the later one is larger: a step up has at most "
-            "three quarters of them, noise a half"
-        },
+    level_ratio: float = threshold(10.0, "median norm over the one before, with a rising loss: chosen")
+    least_share: float = threshold(
+        1e-3,
+        "of the largest median before: a run whose gradients have fallen further has converged, and what "
+        "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)",
     )
-    level_ratio: float = field(
-        default=10.0, metadata={"about": "median norm over the one before, with a rising loss: chosen"}
-    )
-    least_share: float = field(
-        default=1e-3,
-        metadata={
-            "about": "of the largest median before: a run whose gradients have fallen further has converged, and what "
-            "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)"
-        },
-    )
-    critical_ratio: float = field(default=100.0, metadata={"about": "the same of a critical one: chosen"})
-    depth_ratio: float = field(
-        default=1e3, metadata={"about": "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)"}
-    )
-    loss_scales: float = field(
-        default=4.0, metadata={"about": "robust standard deviations by which the loss must have risen meanwhile"}
-    )
-    sustained_readings: int = field(
-        default=4, metadata={"about": "readings of the ratio along depth, 16 steps apart or more, in a row"}
-    )
+    critical_ratio: float = threshold(100.0, "the same of a critical one: chosen")
+    depth_ratio: float = threshold(1e3, "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)")
+    loss_scales: float = threshold(4.0, "robust standard deviations by which the loss must have risen meanwhile")
+    sustained_readings: int = threshold(4, "readings of the ratio along depth, 16 steps apart or more, in a row")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(sorted((*self._over_time(window), *self._along_depth(window)), key=lambda found: found.first_step))

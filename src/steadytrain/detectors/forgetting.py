@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.metric_names import is_loss, is_score, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
@@ -42,15 +43,11 @@ class Forgetting(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
 
-    worse_share: float = field(
-        default=0.1, metadata={"about": "a loss risen, or a score fallen, by this share of its best is no accident"}
+    worse_share: float = threshold(0.1, "a loss risen, or a score fallen, by this share of its best is no accident")
+    worse_scales: float = threshold(
+        4.0, "and by this many robust standard deviations of its change between evaluations"
     )
-    worse_scales: float = field(
-        default=4.0, metadata={"about": "and by this many robust standard deviations of its change between evaluations"}
-    )
-    evaluations_min: int = field(
-        default=5, metadata={"about": "evaluations in view: fewer say nothing of how much they vary"}
-    )
+    evaluations_min: int = threshold(5, "evaluations in view: fewer say nothing of how much they vary")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import GRADIENT_ABSENT, Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
@@ -52,18 +53,12 @@ class FrozenParameters(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
 
-    frozen_steps: int = field(
-        default=100, metadata={"about": "steps without any movement; less may be a branch that is used now and then"}
-    )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in these steps, 16 steps apart or more, that must all say so"}
-    )
-    design_share: float = field(
-        default=0.5,
-        metadata={
-            "about": "share of parameters without a gradient from the start above which it is by design: in "
-            "transfer learning the base is most of the model. Chosen"
-        },
+    frozen_steps: int = threshold(100, "steps without any movement; less may be a branch that is used now and then")
+    sustained_readings: int = threshold(3, "readings in these steps, 16 steps apart or more, that must all say so")
+    design_share: float = threshold(
+        0.5,
+        "share of parameters without a gradient from the start above which it is by design: in "
+        "transfer learning the base is most of the model. Chosen",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

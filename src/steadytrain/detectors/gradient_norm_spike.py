@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.calibration import Z_MIN, thresholds
 from steadytrain.statistics.rolling_baseline import Track, follow, known_first_step
@@ -44,34 +45,24 @@ class GradientNormSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm",)
     grows: ClassVar[bool] = True
 
-    z: float = field(
-        default=12.0,
-        metadata={
-            "about": "a spike stands above this many robust standard deviations of the logarithm until the run's own "
-            "tail is known, and never below 5. Higher than for the loss: norms are skewed even so"
-        },
+    z: float = threshold(
+        12.0,
+        "a spike stands above this many robust standard deviations of the logarithm until the run's own "
+        "tail is known, and never below 5. Higher than for the loss: norms are skewed even so",
     )
-    jump_ratio: float = field(
-        default=3.0,
-        metadata={
-            "about": "and above this many times the median norm of the 16 steps before: late growth under a decaying "
-            "learning rate (2506.02285) is slow and healthy, and a quiet norm makes any step large in z"
-        },
+    jump_ratio: float = threshold(
+        3.0,
+        "and above this many times the median norm of the 16 steps before: late growth under a decaying "
+        "learning rate (2506.02285) is slow and healthy, and a quiet norm makes any step large in z",
     )
-    jump_steps: int = field(default=16, metadata={"about": "logged steps of that median: one refresh of the reference"})
-    hole_steps_max: int = field(
-        default=16, metadata={"about": "lower steps that a spike may hold and still be one, as for the loss"}
+    jump_steps: int = threshold(16, "logged steps of that median: one refresh of the reference")
+    hole_steps_max: int = threshold(16, "lower steps that a spike may hold and still be one, as for the loss")
+    lasting_steps: int = threshold(
+        16,
+        "a spike whose steps span fewer than these, while the loss stays below z = 6, is a note: clipping "
+        "is there for it",
     )
-    lasting_steps: int = field(
-        default=16,
-        metadata={
-            "about": "a spike whose steps span fewer than these, while the loss stays below z = 6, is a note: clipping "
-            "is there for it"
-        },
-    )
-    warm_up_steps: int = field(
-        default=500, metadata={"about": "up to this step of the run a spike is only a note, as for the loss"}
-    )
+    warm_up_steps: int = threshold(500, "up to this step of the run a spike is only a note, as for the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         norms = window.applied("gradient_norm")

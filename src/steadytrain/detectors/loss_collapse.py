@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import holds_start, known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
@@ -42,34 +43,23 @@ class LossCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
 
-    same_steps: int = field(
-        default=32,
-        metadata={"about": "logged steps in a row with the same loss; two batches cost the same by chance never"},
+    same_steps: int = threshold(
+        32, "logged steps in a row with the same loss; two batches cost the same by chance never"
     )
-    same_share: float = field(
-        default=1e-6, metadata={"about": "relative difference below which two losses are the same: float32 has 6e-8"}
+    same_share: float = threshold(1e-6, "relative difference below which two losses are the same: float32 has 6e-8")
+    distinct_min: int = threshold(
+        8,
+        "different values that the loss must have had before, so that one logged with two digits is not "
+        "called constant",
     )
-    distinct_min: int = field(
-        default=8,
-        metadata={
-            "about": "different values that the loss must have had before, so that one logged with two digits is not "
-            "called constant"
-        },
+    copied_nats: float = threshold(
+        0.05, "a token of text costs no less than about 0.5 nats; below a tenth of that it is copied"
     )
-    copied_nats: float = field(
-        default=0.05,
-        metadata={"about": "a token of text costs no less than about 0.5 nats; below a tenth of that it is copied"},
+    copied_steps: int = threshold(
+        2000, "up to this step, or in the first epoch where epochs are counted; later it may be memory"
     )
-    copied_steps: int = field(
-        default=2000,
-        metadata={"about": "up to this step, or in the first epoch where epochs are counted; later it may be memory"},
-    )
-    vocabulary_min: int = field(
-        default=256, metadata={"about": "classes from which on a task with tokens is taken for text: bytes"}
-    )
-    gradient_share: float = field(
-        default=1e-3, metadata={"about": "a gradient norm below this share of the one before has died with the loss"}
-    )
+    vocabulary_min: int = threshold(256, "classes from which on a task with tokens is taken for text: bytes")
+    gradient_share: float = threshold(1e-3, "a gradient norm below this share of the one before has died with the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         loss = window.applied("loss")

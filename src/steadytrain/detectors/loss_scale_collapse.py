@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import IntArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import known_first_reading, stretches
@@ -43,29 +44,19 @@ class LossScaleCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss_scale", "scaler_skips")
 
-    scale_min: float = field(
-        default=128.0,
-        metadata={
-            "about": "a scale at or below it has collapsed, if in view it was row_steps halvings above: torch begins "
-            "at 65,536. A run that chose a small scale keeps it, but for a skip now and then"
-        },
+    scale_min: float = threshold(
+        128.0,
+        "a scale at or below it has collapsed, if in view it was row_steps halvings above: torch begins "
+        "at 65,536. A run that chose a small scale keeps it, but for a skip now and then",
     )
-    critical_scale_min: float = field(
-        default=1.0, metadata={"about": "below 1 the scale makes gradients smaller still"}
-    )
-    row_steps: int = field(
-        default=3, metadata={"about": "skips in a row: after one halving a healthy scaler is back below the limit"}
-    )
-    critical_row_steps: int = field(default=10, metadata={"about": "the scale has been divided by a thousand by then"})
-    often_steps: int = field(
-        default=5, metadata={"about": "skips within one growth interval above which it skips too often; healthy is one"}
-    )
-    search_steps: int = field(
-        default=100,
-        metadata={
-            "about": "skips that begin this soon after the start or a resume are the search for a "
-            "scale, as long as it stays above the bound"
-        },
+    critical_scale_min: float = threshold(1.0, "below 1 the scale makes gradients smaller still")
+    row_steps: int = threshold(3, "skips in a row: after one halving a healthy scaler is back below the limit")
+    critical_row_steps: int = threshold(10, "the scale has been divided by a thousand by then")
+    often_steps: int = threshold(5, "skips within one growth interval above which it skips too often; healthy is one")
+    search_steps: int = threshold(
+        100,
+        "skips that begin this soon after the start or a resume are the search for a "
+        "scale, as long as it stays above the bound",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.calibration import Z_MIN, thresholds
@@ -48,53 +49,40 @@ class LossSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     grows: ClassVar[bool] = True
 
-    z: float = field(
-        default=10.0,
-        metadata={
-            "about": "a spike stands above this many robust standard deviations until the run's own tail is known; "
-            "never below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
-            "Student's t with 5 degrees of freedom, 25 times on strongly skewed noise and 67 times on t with 3 degrees "
-            "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 5 (calibration.py)"
-        },
+    z: float = threshold(
+        10.0,
+        "a spike stands above this many robust standard deviations until the run's own tail is known; "
+        "never below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
+        "Student's t with 5 degrees of freedom, 25 times on strongly skewed noise and 67 times on t with 3 degrees "
+        "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 5 (calibration.py)",
     )
-    log_z: float = field(
-        default=4.5,
-        metadata={
-            "about": "a positive loss must also stand this far out on a logarithmic scale, where skewed noise is "
-            "straight: a Gaussian passes it 3 times in a million"
-        },
+    log_z: float = threshold(
+        4.5,
+        "a positive loss must also stand this far out on a logarithmic scale, where skewed noise is "
+        "straight: a Gaussian passes it 3 times in a million",
     )
-    early_ratio: float = field(
-        default=1.5,
-        metadata={
-            "about": "before there is a reference (192 logged steps), a spike is higher than the last 16 values by "
-            "this factor, and than their median by its square"
-        },
+    early_ratio: float = threshold(
+        1.5,
+        "before there is a reference (192 logged steps), a spike is higher than the last 16 values by "
+        "this factor, and than their median by its square",
     )
-    early_log_z: float = field(
-        default=4.0,
-        metadata={
-            "about": "the same as `log_z` where there is no reference, together with both factors. No alarm on 28 logs "
-            "of real runs that show no spike, of 15 to 1,657 rows"
-        },
+    early_log_z: float = threshold(
+        4.0,
+        "the same as `log_z` where there is no reference, together with both factors. No alarm on 28 logs "
+        "of real runs that show no spike, of 15 to 1,657 rows",
     )
-    early_warning_ratio: float = field(
-        default=10.0,
-        metadata={
-            "about": "in warm-up, higher than everything before by this factor is a warning all the same: start-up "
-            "transients of healthy logs stay below 4, a healthy run of the zoo with single outliers below 8"
-        },
+    early_warning_ratio: float = threshold(
+        10.0,
+        "in warm-up, higher than everything before by this factor is a warning all the same: start-up "
+        "transients of healthy logs stay below 4, a healthy run of the zoo with single outliers below 8",
     )
-    hole_steps_max: int = field(
-        default=16,
-        metadata={
-            "about": "lower steps that a spike may hold and still be one: chosen as one refresh of the reference, so "
-            "that an oscillating fault is one symptom"
-        },
+    hole_steps_max: int = threshold(
+        16,
+        "lower steps that a spike may hold and still be one: chosen as one refresh of the reference, so "
+        "that an oscillating fault is one symptom",
     )
-    warm_up_steps: int = field(
-        default=500,
-        metadata={"about": "up to this step of the run a spike is only a note: early loss falls and jumps by nature"},
+    warm_up_steps: int = threshold(
+        500, "up to this step of the run a spike is only a note: early loss falls and jumps by nature"
     )
 
     def __post_init__(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, is_coarse
 
@@ -39,26 +40,22 @@ class LostUpdates(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.unchanged_share",)
 
-    unchanged_share: float = field(
-        default=0.4,
-        metadata={
-            "about": "of the elements with a gradient, the share that keeps its bits, above which a tensor is named. "
-            "Measured (a small residual net in bfloat16, AdamW, zoo/layers): at a rate of 3e-3 20 to 28 % are lost, "
-            "the smallest, and the loss is that of float32; at 3e-4 72 %, and the loss stays behind; at 1e-4 89 %"
-        },
+    unchanged_share: float = threshold(
+        0.4,
+        "of the elements with a gradient, the share that keeps its bits, above which a tensor is named. "
+        "Measured (a small residual net in bfloat16, AdamW, zoo/layers): at a rate of 3e-3 20 to 28 % are lost, "
+        "the smallest, and the loss is that of float32; at 3e-4 72 %, and the loss stays behind; at 1e-4 89 %",
     )
-    most_unchanged_share: float = field(
-        default=0.5, metadata={"about": "a median tensor above it is critical: most of what is learned is lost"}
+    most_unchanged_share: float = threshold(
+        0.5, "a median tensor above it is critical: most of what is learned is lost"
     )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: one reading may have a tiny gradient"}
+    sustained_readings: int = threshold(
+        3, "readings in a row, 16 steps apart or more: one reading may have a tiny gradient"
     )
-    learning_rate_share: float = field(
-        default=0.01,
-        metadata={
-            "about": "readings below this share of the largest learning rate in view do not count: at both ends of a "
-            "schedule that touches zero updates vanish in every format"
-        },
+    learning_rate_share: float = threshold(
+        0.01,
+        "readings below this share of the largest learning rate in view do not count: at both ends of a "
+        "schedule that touches zero updates vanish in every format",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

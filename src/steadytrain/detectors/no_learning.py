@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
@@ -47,28 +48,22 @@ class NoLearning(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio")
 
-    level_share: float = field(
-        default=0.02,
-        metadata={"about": "within this share of the loss of a guess, or of the initial loss, nothing was learned"},
+    level_share: float = threshold(
+        0.02, "within this share of the loss of a guess, or of the initial loss, nothing was learned"
     )
-    match_share: float = field(
-        default=0.005,
-        metadata={"about": "an initial loss this near to the logarithm of a number of classes is the loss of a guess"},
+    match_share: float = threshold(
+        0.005, "an initial loss this near to the logarithm of a number of classes is the loss of a guess"
     )
-    noise_share: float = field(
-        default=0.1,
-        metadata={
-            "about": "a loss that varies by more than this share of itself is not judged: its size means nothing "
-            "(losses of reinforcement learning)"
-        },
+    noise_share: float = threshold(
+        0.1,
+        "a loss that varies by more than this share of itself is not judged: its size means nothing "
+        "(losses of reinforcement learning)",
     )
-    span_steps: int = field(
-        default=1000,
-        metadata={"about": "optimizer steps before anything is said; half of it where the warm-up is known to be over"},
+    span_steps: int = threshold(
+        1000, "optimizer steps before anything is said; half of it where the warm-up is known to be over"
     )
-    update_ratio: float = field(
-        default=1e-5,
-        metadata={"about": "median of update norm over weight norm below which nothing moves; 1e-3 is usual"},
+    update_ratio: float = threshold(
+        1e-5, "median of update norm over weight norm below which nothing moves; 1e-3 is usual"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

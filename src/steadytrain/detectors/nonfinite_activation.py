@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import NAMES_MAX, Episode, episodes, unskipped_cells
 
@@ -41,15 +42,11 @@ class NonfiniteActivation(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.nonfinite",)
 
-    elements_max: int = field(
-        default=0, metadata={"about": "non-finite elements of an output that are no fault: none. The count is exact"}
-    )
-    loss_steps: int = field(
-        default=64,
-        metadata={
-            "about": "a loss that turns non-finite this soon after a reading still belongs to it: chosen to cover the "
-            "cadence of 50 steps at level standard"
-        },
+    elements_max: int = threshold(0, "non-finite elements of an output that are no fault: none. The count is exact")
+    loss_steps: int = threshold(
+        64,
+        "a loss that turns non-finite this soon after a reading still belongs to it: chosen to cover the "
+        "cadence of 50 steps at level standard",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

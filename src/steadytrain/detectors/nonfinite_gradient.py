@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import IntArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
@@ -41,16 +42,13 @@ class NonfiniteGradient(Detector):
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "gradient_norm")
     keeps_incident: ClassVar[bool] = False
 
-    tensors_max: int = field(
-        default=16,
-        metadata={"about": "tensor names listed in the symptom; the count of all is among its numbers. Fits a screen"},
+    tensors_max: int = threshold(
+        16, "tensor names listed in the symptom; the count of all is among its numbers. Fits a screen"
     )
-    hole_steps_max: int = field(
-        default=16,
-        metadata={
-            "about": "finite steps that an episode may hold and still be one: one interval between two looks, so that "
-            "a fault that comes and goes is not a symptom a step"
-        },
+    hole_steps_max: int = threshold(
+        16,
+        "finite steps that an episode may hold and still be one: one interval between two looks, so that "
+        "a fault that comes and goes is not a symptom a step",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

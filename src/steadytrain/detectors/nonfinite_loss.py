@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
@@ -43,20 +44,16 @@ class NonfiniteLoss(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss", "gradient_norm")
     keeps_incident: ClassVar[bool] = False
 
-    skipped_steps_min: int = field(
-        default=3,
-        metadata={
-            "about": "steps in a row, all skipped by a gradient scaler, before a non-finite loss is reported. A scaler "
-            "in search of its scale skips one at a time (about one in 2000 steps); PyTorch's halves the scale at each, "
-            "so three in a row were not cured by a scale eight times smaller"
-        },
+    skipped_steps_min: int = threshold(
+        3,
+        "steps in a row, all skipped by a gradient scaler, before a non-finite loss is reported. A scaler "
+        "in search of its scale skips one at a time (about one in 2000 steps); PyTorch's halves the scale at each, "
+        "so three in a row were not cured by a scale eight times smaller",
     )
-    hole_steps_max: int = field(
-        default=16,
-        metadata={
-            "about": "finite steps that an episode may hold and still be one: one interval between two looks, so that "
-            "a fault that comes and goes is not a symptom a step"
-        },
+    hole_steps_max: int = threshold(
+        16,
+        "finite steps that an episode may hold and still be one: one interval between two looks, so that "
+        "a fault that comes and goes is not a symptom a step",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import episodes, loss_change, unskipped_cells
 
@@ -37,9 +38,7 @@ class NonfiniteWeight(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.weight_nonfinite",)
 
-    elements_max: int = field(
-        default=0, metadata={"about": "non-finite elements of a parameter that are no fault: none. The count is exact"}
-    )
+    elements_max: int = threshold(0, "non-finite elements of a parameter that are no fault: none. The count is exact")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = unskipped_cells(window, "tensors", "weight_nonfinite")

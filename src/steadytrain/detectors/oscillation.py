@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import follow, known_first_step
@@ -44,31 +45,23 @@ class Oscillation(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     grows: ClassVar[bool] = True
 
-    swing_ratio: float = field(
-        default=2.0,
-        metadata={
-            "about": "robust standard deviation over 64 steps against that of the reference; with a rhythm. In 1e6 "
-            "healthy simulated steps of six kinds of noise nothing passed both"
-        },
+    swing_ratio: float = threshold(
+        2.0,
+        "robust standard deviation over 64 steps against that of the reference; with a rhythm. In 1e6 "
+        "healthy simulated steps of six kinds of noise nothing passed both",
     )
-    turn_max: float = field(
-        default=-0.3,
-        metadata={
-            "about": "lag-1 autocorrelation over 64 steps below which each step goes against the one before. Its "
-            "standard error there is 0.12"
-        },
+    turn_max: float = threshold(
+        -0.3,
+        "lag-1 autocorrelation over 64 steps below which each step goes against the one before. Its "
+        "standard error there is 0.12",
     )
-    chance_max: float = field(
-        default=1e-4,
-        metadata={"about": "Fisher's test: chance that noise without a period has a peak of its periodogram so high"},
+    chance_max: float = threshold(
+        1e-4, "Fisher's test: chance that noise without a period has a peak of its periodogram so high"
     )
-    shift_scales: float = field(
-        default=1.0,
-        metadata={"about": "how far the median of the 64 steps may lie from the level, in their own deviations"},
+    shift_scales: float = threshold(
+        1.0, "how far the median of the 64 steps may lie from the level, in their own deviations"
     )
-    warm_up_steps: int = field(
-        default=500, metadata={"about": "up to this step of the run it is only a note, as every statistical alarm"}
-    )
+    warm_up_steps: int = threshold(500, "up to this step of the run it is only a note, as every statistical alarm")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         track = follow(window.applied("loss"))

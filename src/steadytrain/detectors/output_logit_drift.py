@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes
 
@@ -42,25 +43,15 @@ class OutputLogitDrift(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.log_z_mean",)
 
-    watch_nats: float = field(
-        default=5.0,
-        metadata={
-            "about": "|mean log Z| is looked at where it lies this far above the log of the vocabulary (12 where that "
-            "is not known), at which it begins; a z-loss of 1e-4 keeps it near zero"
-        },
+    watch_nats: float = threshold(
+        5.0,
+        "|mean log Z| is looked at where it lies this far above the log of the vocabulary (12 where that "
+        "is not known), at which it begins; a z-loss of 1e-4 keeps it near zero",
     )
-    warning_nats: float = field(
-        default=30.0, metadata={"about": "|mean log Z| of a warning: bfloat16 has steps of 0.25 nats there"}
-    )
-    critical_nats: float = field(
-        default=300.0, metadata={"about": "critical: steps of 2 nats in bfloat16, beyond any use of a softmax"}
-    )
-    drift_nats: float = field(
-        default=5.0, metadata={"about": "way that it must have moved in view, or it lives there: pretrained models do"}
-    )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: one batch may have odd logits"}
-    )
+    warning_nats: float = threshold(30.0, "|mean log Z| of a warning: bfloat16 has steps of 0.25 nats there")
+    critical_nats: float = threshold(300.0, "critical: steps of 2 nats in bfloat16, beyond any use of a softmax")
+    drift_nats: float = threshold(5.0, "way that it must have moved in view, or it lives there: pretrained models do")
+    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may have odd logits")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = applied_cells(window, "modules", "log_z_mean", apart_steps=APART_STEPS)

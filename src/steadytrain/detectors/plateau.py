@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 
@@ -49,31 +50,18 @@ class Plateau(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
 
-    span_steps: int = field(default=500, metadata={"about": "shortest stretch that is judged, in optimizer steps"})
-    span_share: float = field(
-        default=0.05, metadata={"about": "the stretch is also this share of the planned steps, where they are known"}
+    span_steps: int = threshold(500, "shortest stretch that is judged, in optimizer steps")
+    span_share: float = threshold(0.05, "the stretch is also this share of the planned steps, where they are known")
+    fall_share: float = threshold(0.01, "a fall over the stretch by this share of the loss is progress")
+    noise_share: float = threshold(0.1, "a loss that varies by more than this share of itself is not judged")
+    rate_share: float = threshold(
+        0.1, "below this share of its highest value the learning rate has decayed, and standing is right"
     )
-    fall_share: float = field(
-        default=0.01, metadata={"about": "a fall over the stretch by this share of the loss is progress"}
-    )
-    noise_share: float = field(
-        default=0.1, metadata={"about": "a loss that varies by more than this share of itself is not judged"}
-    )
-    rate_share: float = field(
-        default=0.1,
-        metadata={
-            "about": "below this share of its highest value the learning rate has decayed, and standing is right"
-        },
-    )
-    guess_share: float = field(
-        default=0.9, metadata={"about": "a loss above this share of what a guess costs has learned little"}
-    )
-    vocabulary_share: float = field(
-        default=0.6,
-        metadata={
-            "about": "the same where only the vocabulary is known: frequencies of words alone bring English text to "
-            "about 0.65 to 0.7 of its logarithm"
-        },
+    guess_share: float = threshold(0.9, "a loss above this share of what a guess costs has learned little")
+    vocabulary_share: float = threshold(
+        0.6,
+        "the same where only the vocabulary is known: frequencies of words alone bring English text to "
+        "about 0.65 to 0.7 of its logarithm",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

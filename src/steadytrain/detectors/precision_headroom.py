@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, FloatArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, all_cells, episodes
 
@@ -42,23 +43,18 @@ class PrecisionHeadroom(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.headroom",)
 
-    headroom_max: float = field(
-        default=0.25,
-        metadata={
-            "about": "share of the format's range in use: two doublings are left. Chosen; healthy float16 models "
-            "with their few huge channels use about a tenth"
-        },
+    headroom_max: float = threshold(
+        0.25,
+        "share of the format's range in use: two doublings are left. Chosen; healthy float16 models "
+        "with their few huge channels use about a tenth",
     )
-    critical_headroom_max: float = field(
-        default=0.8, metadata={"about": "less than a fifth of the range is left: one more bad batch overflows"}
+    critical_headroom_max: float = threshold(
+        0.8, "less than a fifth of the range is left: one more bad batch overflows"
     )
-    growth_ratio: float = field(
-        default=2.0,
-        metadata={"about": "the largest reading must be this many times the smallest one in view, or nothing grows"},
+    growth_ratio: float = threshold(
+        2.0, "the largest reading must be this many times the smallest one in view, or nothing grows"
     )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: one batch may hold one outlier"}
-    )
+    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may hold one outlier")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = all_cells(window, "modules", "headroom", apart_steps=APART_STEPS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change
 
@@ -43,22 +44,16 @@ class RepresentationCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.std",)
 
-    fall_share: float = field(
-        default=0.01,
-        metadata={
-            "about": "standard deviation over the highest one before, below which it has collapsed: two orders "
-            "of magnitude; healthy modules move within one"
-        },
+    fall_share: float = threshold(
+        0.01,
+        "standard deviation over the highest one before, below which it has collapsed: two orders "
+        "of magnitude; healthy modules move within one",
     )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more: one batch may be constant"}
-    )
-    loss_scales: float = field(
-        default=1.0,
-        metadata={
-            "about": "robust standard deviations by which the loss must lie below that before for it to be falling: "
-            "then it is a note, because outputs of a regression may well become small"
-        },
+    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may be constant")
+    loss_scales: float = threshold(
+        1.0,
+        "robust standard deviations by which the loss must lie below that before for it to be falling: "
+        "then it is a note, because outputs of a regression may well become small",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import embeddings_among
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_jump
@@ -42,43 +43,24 @@ class SecondMomentLag(Detector):
     counts_rising_loss: ClassVar[bool] = True
     of_updates: ClassVar[bool] = True
 
-    lag_ratio: float = field(
-        default=2.3, metadata={"about": "RMS of gradient over root of the second moment: from here 2304.13013 counts"}
+    lag_ratio: float = threshold(2.3, "RMS of gradient over root of the second moment: from here 2304.13013 counts")
+    strong_ratio: float = threshold(
+        5.0,
+        "strong enough to be told without a jump of the loss. Healthy small GPTs at beta2 0.999 "
+        "reached 5.6 in their first 100 steps",
     )
-    strong_ratio: float = field(
-        default=5.0,
-        metadata={
-            "about": "strong enough to be told without a jump of the loss. Healthy small GPTs at beta2 0.999 "
-            "reached 5.6 in their first 100 steps"
-        },
+    strong_rows: int = threshold(2, "tensors that must be that strong: a bias of a few elements gets there by chance")
+    early_ratio: float = threshold(10.0, "the same in the first steps of a run: twice what healthy runs showed there")
+    told_readings: int = threshold(3, "readings in a row from which a lag that is not strong is told at all")
+    told_steps: int = threshold(32, "and steps that these readings span: below that it is one batch's doing")
+    start_steps: int = threshold(
+        10,
+        "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, "
+        "so that the ratio is 10 in step 1",
     )
-    strong_rows: int = field(
-        default=2, metadata={"about": "tensors that must be that strong: a bias of a few elements gets there by chance"}
-    )
-    early_ratio: float = field(
-        default=10.0,
-        metadata={"about": "the same in the first steps of a run: twice what healthy runs showed there"},
-    )
-    told_readings: int = field(
-        default=3, metadata={"about": "readings in a row from which a lag that is not strong is told at all"}
-    )
-    told_steps: int = field(
-        default=32, metadata={"about": "and steps that these readings span: below that it is one batch's doing"}
-    )
-    start_steps: int = field(
-        default=10,
-        metadata={
-            "about": "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, "
-            "so that the ratio is 10 in step 1"
-        },
-    )
-    warm_up_steps: int = field(default=500, metadata={"about": "up to this step of the run the bound is `early_ratio`"})
-    jump_steps: int = field(
-        default=16, metadata={"about": "the loss must jump this soon after: twice the lead of 1 to 8 steps"}
-    )
-    jump_scales: float = field(
-        default=8.0, metadata={"about": "robust standard deviations that make a jump of the loss"}
-    )
+    warm_up_steps: int = threshold(500, "up to this step of the run the bound is `early_ratio`")
+    jump_steps: int = threshold(16, "the loss must jump this soon after: twice the lead of 1 to 8 steps")
+    jump_scales: float = threshold(8.0, "robust standard deviations that make a jump of the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = applied_cells(window, "tensors", "gradient_to_second_moment")

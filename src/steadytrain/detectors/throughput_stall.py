@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from steadytrain.core.model import FloatArray, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import batches_changed
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
@@ -46,29 +47,20 @@ class ThroughputStall(Detector):
     needs: ClassVar[tuple[str, ...]] = ("step_s",)
     keeps_incident: ClassVar[bool] = False
 
-    slow_ratio: float = field(
-        default=2.0,
-        metadata={
-            "about": "median of 16 steps against that of 256 steps that ended 64 before: double the time is half "
-            "of the money. Healthy runs vary by some tenths"
-        },
+    slow_ratio: float = threshold(
+        2.0,
+        "median of 16 steps against that of 256 steps that ended 64 before: double the time is half "
+        "of the money. Healthy runs vary by some tenths",
     )
-    warning_ratio: float = field(
-        default=2.5,
-        metadata={"about": "from here on a warning: two processes that share a machine evenly take twice as long each"},
+    warning_ratio: float = threshold(
+        2.5, "from here on a warning: two processes that share a machine evenly take twice as long each"
     )
-    wait_share: float = field(
-        default=0.5,
-        metadata={
-            "about": "share of the time lost that is waiting for data, from which on a doubling is a warning too"
-        },
+    wait_share: float = threshold(
+        0.5, "share of the time lost that is waiting for data, from which on a doubling is a warning too"
     )
-    slow_steps: int = field(
-        default=64, metadata={"about": "logged steps in a row: longer than a checkpoint or an evaluation takes"}
-    )
-    step_min_s: float = field(
-        default=0.02,
-        metadata={"about": "shorter steps than these are not judged: their time is the time of other processes"},
+    slow_steps: int = threshold(64, "logged steps in a row: longer than a checkpoint or an evaluation takes")
+    step_min_s: float = threshold(
+        0.02, "shorter steps than these are not judged: their time is the time of other processes"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, applied_cells, before, episodes, loss_jump
 
@@ -46,34 +47,16 @@ class UpdateNormSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("tensors.update_norm",)
     of_updates: ClassVar[bool] = True
 
-    spike_ratio: float = field(
-        default=3.0, metadata={"about": "update norm over the median before it: less is the batch's own noise. Chosen"}
+    spike_ratio: float = threshold(3.0, "update norm over the median before it: less is the batch's own noise. Chosen")
+    spike_z: float = threshold(8.0, "and this many robust standard deviations of its log: SGD's updates vary more")
+    alone_ratio: float = threshold(10.0, "so large that it is a warning without a jump of the loss: chosen")
+    jump_steps: int = threshold(16, "the loss must jump this soon after: twice the lead of 1 to 8 steps (2304.13013)")
+    jump_scales: float = threshold(8.0, "robust standard deviations that make a jump of the loss")
+    note_ratio: float = threshold(1e-2, "update over weight, all tensors together, of a note: healthy is about 1e-3")
+    warning_ratio: float = threshold(
+        1e-1, "the same of a warning: a tenth of the weights a step. Healthy small models stay below 0.02"
     )
-    spike_z: float = field(
-        default=8.0, metadata={"about": "and this many robust standard deviations of its log: SGD's updates vary more"}
-    )
-    alone_ratio: float = field(
-        default=10.0, metadata={"about": "so large that it is a warning without a jump of the loss: chosen"}
-    )
-    jump_steps: int = field(
-        default=16,
-        metadata={"about": "the loss must jump this soon after: twice the lead of 1 to 8 steps (2304.13013)"},
-    )
-    jump_scales: float = field(
-        default=8.0, metadata={"about": "robust standard deviations that make a jump of the loss"}
-    )
-    note_ratio: float = field(
-        default=1e-2, metadata={"about": "update over weight, all tensors together, of a note: healthy is about 1e-3"}
-    )
-    warning_ratio: float = field(
-        default=1e-1,
-        metadata={
-            "about": "the same of a warning: a tenth of the weights a step. Healthy small models stay below 0.02"
-        },
-    )
-    sustained_readings: int = field(
-        default=3, metadata={"about": "readings in a row, 16 steps apart or more, for the ratio to the weights"}
-    )
+    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more, for the ratio to the weights")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = (*self._spikes(window), *self._ratio(window))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.metric_names import is_loss, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.table_episodes import stretches
@@ -44,18 +45,10 @@ class ValidationGap(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
 
-    gap_ratio: float = field(
-        default=0.5, metadata={"about": "evaluation loss over training loss at or below which the gap is no accident"}
-    )
-    gap_nats: float = field(
-        default=0.05, metadata={"about": "and the gap in nats: two losses near zero may differ by any factor"}
-    )
-    evaluations_min: int = field(
-        default=3, metadata={"about": "evaluations in a row: one may be an easy sample, three are not"}
-    )
-    rise_share: float = field(
-        default=0.02, metadata={"about": "rise of the evaluation loss above its lowest that is worth a note"}
-    )
+    gap_ratio: float = threshold(0.5, "evaluation loss over training loss at or below which the gap is no accident")
+    gap_nats: float = threshold(0.05, "and the gap in nats: two losses near zero may differ by any factor")
+    evaluations_min: int = threshold(3, "evaluations in a row: one may be an easy sample, three are not")
+    rise_share: float = threshold(0.02, "rise of the evaluation loss above its lowest that is worth a note")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         train = window.applied("loss")

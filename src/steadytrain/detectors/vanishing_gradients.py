@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from steadytrain.core.model import Cells, Symptom, Window
+from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import Profile, profiles
 from steadytrain.statistics.table_episodes import APART_STEPS, NAMES_MAX, Episode, episodes
@@ -39,19 +40,16 @@ class VanishingGradients(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm")
 
-    depth_ratio: float = field(
-        default=1e-3,
-        metadata={
-            "about": "gradient norm of the first block over that of the last one (the bound of AutoTrainer, "
-            "ICSE 2021); healthy stacks lie between 0.1 and 10"
-        },
+    depth_ratio: float = threshold(
+        1e-3,
+        "gradient norm of the first block over that of the last one (the bound of AutoTrainer, "
+        "ICSE 2021); healthy stacks lie between 0.1 and 10",
     )
-    critical_ratio: float = field(
-        default=1e-6, metadata={"about": "critical: below it what arrives is rounding, in float32 and Adam's epsilon"}
+    critical_ratio: float = threshold(
+        1e-6, "critical: below it what arrives is rounding, in float32 and Adam's epsilon"
     )
-    sustained_readings: int = field(
-        default=4,
-        metadata={"about": "readings in a row, 16 steps apart or more: at the start a branch may begin at zero"},
+    sustained_readings: int = threshold(
+        4, "readings in a row, 16 steps apart or more: at the start a branch may begin at zero"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -39,7 +39,7 @@ class Evidence(JsonValue):
 
 
 @dataclass(frozen=True)
-class Remedy(JsonValue):
+class Remedy(JsonValue, closed=True):
     """An intervention as offered: ``tried`` is what its trial did (an effect of ``trials.contract``), None where it was
     not run. ``command`` tries it on the replay."""
 
@@ -80,7 +80,7 @@ class TrialRow(JsonValue):
 
 
 @dataclass(frozen=True)
-class BatchRow(JsonValue):
+class BatchRow(JsonValue, closed=True):
     """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
     ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
     ``sample`` is its place in the data set, as in ``Houses[17]``.

@@ -110,7 +110,7 @@ class SecondOpinion(
 
 
 @dataclass(frozen=True)
-class BackendRow(JsonValue):
+class BackendRow(JsonValue, closed=True):
     """The step by one backend. ``first_difference`` names the first tensor that differs from eager beyond rounding."""
 
     backend: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -23,6 +23,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.checks.subject.scores import class_call, row_sizes, scores_of
 from steadytrain.checks.subject.short_training import few_rows, trained_parameters, without_dropout
+from steadytrain.core.plugins import threshold
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
@@ -51,10 +52,8 @@ class AccumulationEquivalence(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "transformers PR34191, trl#2175, ms-swift#2363: accumulation normalised by micro-batch"
 
-    same_share: float = field(
-        default=1e-3, metadata={"about": "of the gradient's norm, in 32 bits; equal ways differ by 1e-6 to 1e-5"}
-    )
-    rows_max: int = field(default=8, metadata={"about": "rows that are taken"})
+    same_share: float = threshold(1e-3, "of the gradient's norm, in 32 bits; equal ways differ by 1e-6 to 1e-5")
+    rows_max: int = threshold(8, "rows that are taken")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.accumulation < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.short_training import few_rows
+from steadytrain.core.plugins import threshold
 
 CALLS_MAX = 256
 POSITIONS_MIN = 8
@@ -40,8 +41,8 @@ class AttentionEntropy(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Zhai et al. 2023 (entropy collapse); transformers#45676 (scaling of 1)"
 
-    warn_share: float = field(default=0.5, metadata={"about": "of the entropy of even weights; below it is told"})
-    fail_share: float = field(default=0.1, metadata={"about": "of the entropy of even weights, in an untrained model"})
+    warn_share: float = threshold(0.5, "of the entropy of even weights; below it is told")
+    fail_share: float = threshold(0.1, "of the entropy of even weights, in an untrained model")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], 4)

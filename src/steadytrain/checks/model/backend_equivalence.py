@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -23,6 +23,7 @@ from steadytrain.checks.subject.model_check import (
     tensors_of,
 )
 from steadytrain.checks.subject.own_steps import few_rows
+from steadytrain.core.plugins import threshold
 from steadytrain.core.torch_private import COUNTERS, INDUCTOR_PATCH
 
 FLOOR = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -55,7 +56,7 @@ class BackendEquivalence(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "pytorch #113180, #114109, #193061; Megatron-LM #2357; flash-attention #443, #1052"
 
-    times: float = field(default=3.0, metadata={"about": "so many times the difference of plain code from float64"})
+    times: float = threshold(3.0, "so many times the difference of plain code from float64")
 
     def inspect(self, subject: Subject) -> Outcome:
         calls = subject.look(few_rows(subject)[0]).calls

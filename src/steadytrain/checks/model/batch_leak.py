@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from steadytrain.checks.subject.inputs import random_weights, rows_or_refuse, time_may_come_first, traced
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
 from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.core.plugins import threshold
 
 
 @final
@@ -36,10 +37,8 @@ class BatchLeak(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): use backprop to chart dependencies"
 
-    rows_max: int = field(default=4, metadata={"about": "rows that are looked at"})
-    leak_share: float = field(
-        default=1e-6, metadata={"about": "of the row's own gradient; exactly 0 is right, fused kernels round"}
-    )
+    rows_max: int = threshold(4, "rows that are looked at")
+    leak_share: float = threshold(1e-6, "of the row's own gradient; exactly 0 is right, fused kernels round")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], self.rows_max)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.plugins import threshold
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
@@ -36,7 +37,7 @@ class BatchNormRows(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "pytorch#1206 (training 90 %, evaluation NaN), SparseConvNet#105; Wu & He 2018 (group norm)"
 
-    rows_min: int = field(default=4, metadata={"about": "fewer rows in a micro-batch are told; Wu & He: error rises"})
+    rows_min: int = threshold(4, "fewer rows in a micro-batch are told; Wu & He: error rises")
 
     def inspect(self, subject: Subject) -> Outcome:
         norms = {name: module for name, module in subject.model.named_modules() if isinstance(module, KINDS)}

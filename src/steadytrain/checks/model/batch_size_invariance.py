@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from steadytrain.checks.subject.inputs import output_by_rows, rows_or_refuse, time_may_come_first
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
 from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.core.plugins import threshold
 
 
 @final
@@ -35,10 +36,8 @@ class BatchSizeInvariance(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "chosen: batch size 1 against 8 within 1e-3"
 
-    rows_max: int = field(default=4, metadata={"about": "rows that are compared"})
-    same_share: float = field(
-        default=1e-3, metadata={"about": "of the largest output: other kernels for other sizes stay below it"}
-    )
+    rows_max: int = threshold(4, "rows that are compared")
+    same_share: float = threshold(1e-3, "of the largest output: other kernels for other sizes stay below it")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], self.rows_max)

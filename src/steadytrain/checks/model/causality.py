@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -12,6 +12,7 @@ from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Out
 from steadytrain.checks.subject.scores import scores_of
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.checks.subject.tokens import look_with_leaves, main_embedding
+from steadytrain.core.plugins import threshold
 
 POSITIONS = (0.25, 0.5, 0.75)
 
@@ -41,9 +42,7 @@ class Causality(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "gradient of logits at t with respect to embeddings after t is 0; transformers PR46634"
 
-    leak_share: float = field(
-        default=1e-6, metadata={"about": "of the largest gradient; exactly 0 is right, fused kernels round"}
-    )
+    leak_share: float = threshold(1e-6, "of the largest gradient; exactly 0 is right, fused kernels round")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task != "causal-lm":

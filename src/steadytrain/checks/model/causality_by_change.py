@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -23,6 +23,7 @@ from steadytrain.checks.subject.model_check import (
 from steadytrain.checks.subject.scores import scores_of
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.checks.subject.tokens import token_ids
+from steadytrain.core.plugins import threshold
 
 
 @final
@@ -48,9 +49,7 @@ class CausalityByChange(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "perturbation test for paths without gradient (quantised, routed)"
 
-    rounding_share: float = field(
-        default=1e-4, metadata={"about": "of the largest score: what kernels may differ by for other values beside"}
-    )
+    rounding_share: float = threshold(1e-4, "of the largest score: what kernels may differ by for other values beside")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task != "causal-lm":

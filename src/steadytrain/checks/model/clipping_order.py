@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.plugins import threshold
 
 
 @final
@@ -31,11 +32,9 @@ class ClippingOrder(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Lightning #9694, #9330; fairseq #4555; nano-world-model PR 22"
 
-    over_share: float = field(
-        default=0.01, metadata={"about": "a norm that is applied so far above the limit was not clipped"}
-    )
-    scaled_times: float = field(
-        default=0.01, metadata={"about": "a norm below this share of what clipping left was divided by the scale after"}
+    over_share: float = threshold(0.01, "a norm that is applied so far above the limit was not clipped")
+    scaled_times: float = threshold(
+        0.01, "a norm below this share of what clipping left was divided by the scale after"
     )
 
     def inspect(self, subject: Subject) -> Outcome:

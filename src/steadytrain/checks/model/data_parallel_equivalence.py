@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -34,6 +34,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.checks.subject.own_steps import at_peak, distance, few_rows, gradients
 from steadytrain.checks.subject.scores import scores_of
+from steadytrain.core.plugins import threshold
 
 RANKS = 2
 STEPS = 3
@@ -69,8 +70,8 @@ class DataParallelEquivalence(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "transformers PR 34191, #35438; pytorch #48188, #128949"
 
-    difference: float = field(default=1e-4, metadata={"about": "relative difference of gradients in float32"})
-    difference_low: float = field(default=3e-2, metadata={"about": "the same where weights are in half precision"})
+    difference: float = threshold(1e-4, "relative difference of gradients in float32")
+    difference_low: float = threshold(3e-2, "the same where weights are in half precision")
 
     def inspect(self, subject: Subject) -> Outcome:
         why = _cannot(subject)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.plugins import threshold
 
 RECTIFIERS = frozenset({"relu", "relu_", "relu6", "hardtanh", "threshold", "clamp_min", "hardswish"})
 POINTS_MIN = 64
@@ -39,8 +40,8 @@ class DeadUnitsAtStart(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "He et al. 2015; Lu et al. 2019, Dying ReLU and initialization"
 
-    warn_share: float = field(default=0.3, metadata={"about": "of a layer's units; healthy ones measured 0 to 0.15"})
-    fail_share: float = field(default=0.8, metadata={"about": "of a layer's units: hardly anything comes through"})
+    warn_share: float = threshold(0.3, "of a layer's units; healthy ones measured 0 to 0.15")
+    fail_share: float = threshold(0.8, "of a layer's units: hardly anything comes through")
 
     def inspect(self, subject: Subject) -> Outcome:
         seen: dict[int, tuple[str, Tensor, int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from steadytrain.checks.subject.model_calls import calls_of, difference, outputs_of
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.core.plugins import threshold
 
 ROWS_MAX = 8
 
@@ -38,9 +39,7 @@ class EvalDeterminism(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "PyTorch documentation of torch.nn.functional.dropout: training defaults to True"
 
-    rounding_share: float = field(
-        default=1e-5, metadata={"about": "of the largest output: what sums in another order may differ by"}
-    )
+    rounding_share: float = threshold(1e-5, "of the largest output: what sums in another order may differ by")
 
     def inspect(self, subject: Subject) -> Outcome:
         calls = calls_of(subject, few_rows(subject.batches[0], ROWS_MAX))

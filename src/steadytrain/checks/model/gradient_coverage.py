@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, passed, warned
 from steadytrain.checks.subject.short_training import few_rows
+from steadytrain.core.plugins import threshold
 
 NAMES_SHOWN = 4
 STEP_RATE = 1e-3
@@ -44,10 +45,8 @@ class GradientCoverage(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "trl#3926 (adapter frozen), needle#53 (LoRA on zero weights), Automodel PR1527 (detached)"
 
-    batches_max: int = field(default=4, metadata={"about": "batches to look at, with a small step after each"})
-    weight_max: float = field(
-        default=1e6, metadata={"about": "a weight above it was never initialised; none of a real model is near it"}
-    )
+    batches_max: int = threshold(4, "batches to look at, with a small step after each")
+    weight_max: float = threshold(1e6, "a weight above it was never initialised; none of a real model is near it")
 
     def inspect(self, subject: Subject) -> Outcome:
         named = dict(subject.model.named_parameters())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.subject.model_check import (
@@ -18,6 +18,7 @@ from steadytrain.checks.subject.model_check import (
     warned,
 )
 from steadytrain.checks.subject.scores import best_constant_loss, guess_loss, whole_step
+from steadytrain.core.plugins import threshold
 
 BATCHES_MAX = 2
 
@@ -49,21 +50,11 @@ class InitialLoss(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): verify loss at init"
 
-    high_nats: float = field(
-        default=0.5, metadata={"about": "this far above ln C is told; plain GPTs measured 0.05 to 0.1 above it"}
-    )
-    far_nats: float = field(
-        default=3.0, metadata={"about": "this far above ln C fails: logits with a standard deviation above 2"}
-    )
-    low_nats: float = field(
-        default=0.2, metadata={"about": "this far below the best guess that ignores the inputs is told"}
-    )
-    low_share: float = field(
-        default=0.5, metadata={"about": "a loss below this share of the best such guess fails for an untrained model"}
-    )
-    regression_ratio: float = field(
-        default=10.0, metadata={"about": "a squared error of so many times that of a constant is told"}
-    )
+    high_nats: float = threshold(0.5, "this far above ln C is told; plain GPTs measured 0.05 to 0.1 above it")
+    far_nats: float = threshold(3.0, "this far above ln C fails: logits with a standard deviation above 2")
+    low_nats: float = threshold(0.2, "this far below the best guess that ignores the inputs is told")
+    low_share: float = threshold(0.5, "a loss below this share of the best such guess fails for an untrained model")
+    regression_ratio: float = threshold(10.0, "a squared error of so many times that of a constant is told")
 
     def inspect(self, subject: Subject) -> Outcome:
         losses = []

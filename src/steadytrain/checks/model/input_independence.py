@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -13,6 +13,7 @@ from steadytrain.checks.subject.inputs import changed_inputs, rows_or_refuse
 from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
 from steadytrain.checks.subject.scores import Scores, entropy, scores_of, whole_step
 from steadytrain.checks.subject.short_training import few_rows, fit, without_dropout
+from steadytrain.core.plugins import threshold
 
 STEPS_MIN = 12
 
@@ -42,14 +43,10 @@ class InputIndependence(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): input-independent baseline"
 
-    rows_max: int = field(default=8, metadata={"about": "rows that are learned"})
-    steps_max: int = field(default=60, metadata={"about": "steps of each of the two trainings"})
-    same_share: float = field(
-        default=0.97, metadata={"about": "with inputs the loss must come below this share of that without"}
-    )
-    leak_share: float = field(
-        default=0.8, metadata={"about": "a loss without inputs below this share of the labels' entropy fails"}
-    )
+    rows_max: int = threshold(8, "rows that are learned")
+    steps_max: int = threshold(60, "steps of each of the two trainings")
+    same_share: float = threshold(0.97, "with inputs the loss must come below this share of that without")
+    leak_share: float = threshold(0.8, "a loss without inputs below this share of the labels' entropy fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         without_dropout(subject.model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -24,6 +24,7 @@ from steadytrain.checks.subject.model_check import (
 from steadytrain.checks.subject.scores import Scores, scores_of
 from steadytrain.checks.subject.short_training import few_rows, fit, without_dropout
 from steadytrain.checks.subject.tokens import token_ids
+from steadytrain.core.plugins import threshold
 
 SHIFTS = (0, 1, 2, 3)
 STEPS_MIN = 20
@@ -53,10 +54,8 @@ class LabelAlignment(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "double shift: transformers PR47395; label alignment: argmin over k of CE(logits_t, x_t+k)"
 
-    agree_share: float = field(
-        default=0.6, metadata={"about": "of the counted targets that must be the token at the shift"}
-    )
-    steps_max: int = field(default=60, metadata={"about": "steps where the loss function was not seen"})
+    agree_share: float = threshold(0.6, "of the counted targets that must be the token at the shift")
+    steps_max: int = threshold(60, "steps where the loss function was not seen")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task in ("classification", "regression", "masked-lm", "seq2seq"):

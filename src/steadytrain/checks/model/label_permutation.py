@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -26,6 +26,7 @@ from steadytrain.checks.subject.model_check import (
 from steadytrain.checks.subject.scores import best_constant_loss, class_call, scores_of
 from steadytrain.checks.subject.short_training import fit, without_dropout
 from steadytrain.checks.subject.tokens import token_ids
+from steadytrain.core.plugins import threshold
 
 STEPS_MIN = 12
 SHIFTS = (1, 5, 2, 7, 3, 6, 4)
@@ -54,15 +55,11 @@ class LabelPermutation(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "permutation test; Zhang et al., Understanding deep learning requires rethinking (2017)"
 
-    steps_max: int = field(default=60, metadata={"about": "steps of the training"})
-    leak_share: float = field(
-        default=0.6, metadata={"about": "a loss on fresh rows below this share of the best guess fails"}
-    )
+    steps_max: int = threshold(60, "steps of the training")
+    leak_share: float = threshold(0.6, "a loss on fresh rows below this share of the best guess fails")
 
-    chance_widths: float = field(
-        default=4.0, metadata={"about": "standard deviations of chance by which more fresh rows are right; fails"}
-    )
-    margin_share: float = field(default=0.2, metadata={"about": "and at least this share of the rows more"})
+    chance_widths: float = threshold(4.0, "standard deviations of chance by which more fresh rows are right; fails")
+    margin_share: float = threshold(0.2, "and at least this share of the rows more")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task not in ("classification", "regression"):

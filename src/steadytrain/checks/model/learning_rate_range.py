@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.own_steps import at_peak, few_rows, in_turn, peak_rate, train
+from steadytrain.core.plugins import threshold
 
 WARM_STEPS = 20
 STEPS_MAX = 120
@@ -43,8 +44,8 @@ class LearningRateRange(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "Smith 2017 (1506.01186); a short-horizon test"
 
-    rise: float = field(default=1.3, metadata={"about": "a smoothed loss so many times the lowest is going up"})
-    room: float = field(default=3.0, metadata={"about": "the planned peak should be so many times lower"})
+    rise: float = threshold(1.3, "a smoothed loss so many times the lowest is going up")
+    room: float = threshold(3.0, "the planned peak should be so many times lower")
 
     def inspect(self, subject: Subject) -> Outcome:
         peak, batches = peak_rate(subject), few_rows(subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -29,6 +29,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.checks.subject.tokens import token_ids
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugins import threshold
 
 ROWS_MAX = {"fast": 1000, "full": 10_000}
 OF_DATA = ("exact-duplicates", "repeated-ngrams", "empty-rows", "nonfinite-features", "row-order")
@@ -61,9 +62,7 @@ class LoaderData(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "OLMo 2 (2501.00656): repeated n-grams; Lightning #18780 and ml-engineering: repeated data"
 
-    repeated_share: float = field(
-        default=0.1, metadata={"about": "so many rows of the first batches that came before are told"}
-    )
+    repeated_share: float = threshold(0.1, "so many rows of the first batches that came before are told")
 
     def inspect(self, subject: Subject) -> Outcome:
         repeated, rows = _repeated(subject.batches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -20,6 +20,7 @@ from steadytrain.checks.subject.model_check import (
     warned,
 )
 from steadytrain.checks.subject.short_training import few_rows
+from steadytrain.core.plugins import threshold
 
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
 ROWS_MAX = 8
@@ -53,7 +54,7 @@ class LossMisuse(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "PyTorch documentation of the loss functions; Karpathy's list of common mistakes (2018)"
 
-    sum_rows_min: int = field(default=2, metadata={"about": "rows from which on a sum in place of a mean is told"})
+    sum_rows_min: int = threshold(2, "rows from which on a sum in place of a mean is told")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], ROWS_MAX)

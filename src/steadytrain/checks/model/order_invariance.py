@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from steadytrain.checks.subject.inputs import rows_or_refuse, time_may_come_first
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
 from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.core.plugins import threshold
 
 
 @final
@@ -34,8 +35,8 @@ class OrderInvariance(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "order invariance: the loss of permuted rows is equal within floating-point tolerance"
 
-    rows_max: int = field(default=16, metadata={"about": "rows that are turned round"})
-    same_share: float = field(default=1e-3, metadata={"about": "of the loss: sums in another order stay far below it"})
+    rows_max: int = threshold(16, "rows that are turned round")
+    same_share: float = threshold(1e-3, "of the loss: sums in another order stay far below it")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], self.rows_max)

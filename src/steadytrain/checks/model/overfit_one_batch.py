@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.scores import lowest_loss
 from steadytrain.checks.subject.short_training import few_rows, fit, trained_parameters, without_dropout
+from steadytrain.core.plugins import threshold
 
 STEPS_MIN = 40
 
@@ -39,16 +40,12 @@ class OverfitOneBatch(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): overfit one batch"
 
-    rows_max: int = field(default=4, metadata={"about": "rows that are learned; more take longer and say no more"})
-    steps_max: int = field(default=300, metadata={"about": "steps at most; plain models need 30 to 150"})
-    pass_share: float = field(
-        default=0.1, metadata={"about": "of the first loss (above what smoothed labels leave): below it is learned"}
-    )
-    fail_share: float = field(default=0.7, metadata={"about": "of the first loss: above it nothing much was learned"})
-    frozen_share: float = field(
-        default=0.95, metadata={"about": "of the first loss, where most parameters are frozen (adapters)"}
-    )
-    low_nats: float = field(default=0.1, metadata={"about": "a loss this low is learned, however low it began"})
+    rows_max: int = threshold(4, "rows that are learned; more take longer and say no more")
+    steps_max: int = threshold(300, "steps at most; plain models need 30 to 150")
+    pass_share: float = threshold(0.1, "of the first loss (above what smoothed labels leave): below it is learned")
+    fail_share: float = threshold(0.7, "of the first loss: above it nothing much was learned")
+    frozen_share: float = threshold(0.95, "of the first loss, where most parameters are frozen (adapters)")
+    low_nats: float = threshold(0.1, "a loss this low is learned, however low it began")
 
     def inspect(self, subject: Subject) -> Outcome:
         without_dropout(subject.model)

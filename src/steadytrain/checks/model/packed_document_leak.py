@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -23,6 +23,7 @@ from steadytrain.checks.subject.model_check import (
 from steadytrain.checks.subject.scores import scores_of
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.checks.subject.tokens import look_with_leaves, main_embedding
+from steadytrain.core.plugins import threshold
 
 POSITION_NAMES = ("position_ids", "positions", "input_pos")
 
@@ -49,7 +50,7 @@ class PackedDocumentLeak(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "transformers PR46634 (packing mask lost); gradient test as for causality"
 
-    leak_share: float = field(default=1e-6, metadata={"about": "of the largest gradient; exactly 0 is right"})
+    leak_share: float = threshold(1e-6, "of the largest gradient; exactly 0 is right")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task != "causal-lm":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -22,6 +22,7 @@ from steadytrain.checks.subject.model_check import (
     tensors_of,
 )
 from steadytrain.checks.subject.short_training import evaluating, few_rows
+from steadytrain.core.plugins import threshold
 
 PADDED = 3
 
@@ -49,9 +50,7 @@ class PaddingInvariance(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "mistakes of padding side and mask in fine-tuning scripts: chosen tolerance"
 
-    same_share: float = field(
-        default=1e-3, metadata={"about": "of the largest output: other kernels for other lengths stay below it"}
-    )
+    same_share: float = threshold(1e-3, "of the largest output: other kernels for other lengths stay below it")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], 64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Outcome, Subject, failed, passed, warned
 from steadytrain.checks.subject.own_steps import at_peak, few_rows
+from steadytrain.core.plugins import threshold
 
 LOW = (torch.float16, torch.bfloat16)
 _TABLES = ("inv_freq", "freqs", "rotary", "cos_", "sin_", "position", "pos_emb", "timescale", "alibi")
@@ -46,10 +47,8 @@ class PrecisionAudit(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "pytorch #120376, torchtune #2254, CLIP #40, gpt-neox #1003, transformers #25681, #5651"
 
-    lost_share: float = field(
-        default=0.5, metadata={"about": "so many weights with a gradient that the update does not move fail"}
-    )
-    lost_told: float = field(default=0.2, metadata={"about": "so many are told"})
+    lost_share: float = threshold(0.5, "so many weights with a gradient that the update does not move fail")
+    lost_told: float = threshold(0.2, "so many are told")
 
     def inspect(self, subject: Subject) -> Outcome:
         model = subject.model

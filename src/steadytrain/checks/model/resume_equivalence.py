@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Outcome, Subject, failed, not_run, passed
 from steadytrain.checks.subject.own_steps import Point, at_peak, distance, few_rows, in_turn, train
+from steadytrain.core.plugins import threshold
 
 STEPS = {"fast": 2, "full": 6}
 NAMED_MAX = 5
@@ -41,9 +42,7 @@ class ResumeEquivalence(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "apex #180, torchtitan #1136, transformers #25849; bitwise on the same machine"
 
-    noise_times: float = field(
-        default=4.0, metadata={"about": "a difference up to so many times that of a plain repetition passes"}
-    )
+    noise_times: float = threshold(4.0, "a difference up to so many times that of a plain repetition passes")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not subject.optimizers:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from torch.optim import lr_scheduler
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.plugins import threshold
 from steadytrain.core.torch_private import INNER_SCHEDULERS, MILESTONES
 
 STEPS_MIN = 2
@@ -44,9 +45,7 @@ class SchedulerAudit(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "accelerate #2926, #2142; transformers #26827; particulate #22"
 
-    off_share: float = field(
-        default=0.05, metadata={"about": "a length that differs from the planned steps by more than this is told"}
-    )
+    off_share: float = threshold(0.05, "a length that differs from the planned steps by more than this is told")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not subject.schedulers:

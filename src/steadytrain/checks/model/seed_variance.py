@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
 from steadytrain.checks.subject.own_steps import Point, at_peak, few_rows, peak_rate, train
+from steadytrain.core.plugins import threshold
 from steadytrain.core.torch_private import PARAMETERS
 
 SEEDS = (1, 2, 3)
@@ -44,17 +45,13 @@ class SeedVariance(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "Mosbach et al. 2021 (2006.04884): unstable fine-tuning; chosen shares"
 
-    spread_share: float = field(
-        default=0.2,
-        metadata={"about": "such a deviation of the final losses, as a share of what was learned, is told"},
+    spread_share: float = threshold(
+        0.2, "such a deviation of the final losses, as a share of what was learned, is told"
     )
-    failed_times: float = field(
-        default=2.0,
-        metadata={
-            "about": "a seed that ends so many times above the best, and has learned less than half as much, has failed"
-        },
+    failed_times: float = threshold(
+        2.0, "a seed that ends so many times above the best, and has learned less than half as much, has failed"
     )
-    learned_share: float = field(default=0.8, metadata={"about": "a loss below this share of the first has learned"})
+    learned_share: float = threshold(0.8, "a loss below this share of the first has learned")
 
     def inspect(self, subject: Subject) -> Outcome:
         peak_rate(subject)

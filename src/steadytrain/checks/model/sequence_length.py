@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -13,6 +13,7 @@ from steadytrain.checks.subject.data_set_rows import sampled_rows
 from steadytrain.checks.subject.model_check import Batch, Check, Cost, Outcome, Subject, not_run, passed, warned
 from steadytrain.checks.subject.texts import learns_tokens
 from steadytrain.checks.subject.tokens import token_ids
+from steadytrain.core.plugins import threshold
 
 ROWS_MAX = 512
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "block_size")
@@ -41,8 +42,8 @@ class SequenceLength(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "chosen: memory of attention at four times the length is sixteen times as much"
 
-    times_max: float = field(default=4.0, metadata={"about": "a row so many times longer than the first is told"})
-    padding_max: float = field(default=0.75, metadata={"about": "so much padding in the first batches is told"})
+    times_max: float = threshold(4.0, "a row so many times longer than the first is told")
+    padding_max: float = threshold(0.75, "so much padding in the first batches is told")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not learns_tokens(subject, subject.batches[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from steadytrain.checks.subject.model_check import (
     warned,
 )
 from steadytrain.checks.subject.short_training import few_rows, without_dropout
+from steadytrain.core.plugins import threshold
 
 BLOCKS_MIN = 2
 ROWS_MAX = 8
@@ -51,13 +52,9 @@ class SignalPropagation(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "Glorot & Bengio 2010; He et al. 2015; GPT-2's scaled residual initialisation"
 
-    block_ratio: float = field(
-        default=5.0, metadata={"about": "a block of a residual model that changes the size by more is told"}
-    )
-    warn_ratio: float = field(
-        default=100.0, metadata={"about": "between first and last block: more is told; plain ones measured 1 to 20"}
-    )
-    fail_ratio: float = field(default=1e4, metadata={"about": "between first and last block: more fails"})
+    block_ratio: float = threshold(5.0, "a block of a residual model that changes the size by more is told")
+    warn_ratio: float = threshold(100.0, "between first and last block: more is told; plain ones measured 1 to 20")
+    fail_ratio: float = threshold(1e4, "between first and last block: more fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         without_dropout(subject.model)

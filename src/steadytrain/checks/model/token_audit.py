@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from steadytrain.checks.subject.model_check import CannotError, Check, Cost, Outcome, Subject, failed, passed, warned
 from steadytrain.checks.subject.texts import IGNORED, Special, Tokens, decoded, is_any, special_of, tokens_of
 from steadytrain.checks.subject.tokens import main_embedding
+from steadytrain.core.plugins import threshold
 
 EXAMPLES_MAX = 3
 EXAMPLE_TOKENS_MAX = 64
@@ -44,13 +45,9 @@ class TokenAudit(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "trl #6668, #1920, #976; transformers #23530; Megatron-Bridge #4660; axolotl #1706"
 
-    without_share: float = field(
-        default=0.05, metadata={"about": "so many rows without a label that counts fail; fewer are told"}
-    )
-    double_share: float = field(default=0.01, metadata={"about": "so many rows that begin twice fail"})
-    cut_share: float = field(
-        default=0.3, metadata={"about": "so many rows that fill the length and end in the middle are told"}
-    )
+    without_share: float = threshold(0.05, "so many rows without a label that counts fail; fewer are told")
+    double_share: float = threshold(0.01, "so many rows that begin twice fail")
+    cut_share: float = threshold(0.3, "so many rows that fill the length and end in the middle are told")
 
     def inspect(self, subject: Subject) -> Outcome:
         embedding, _ = main_embedding(subject, subject.batches[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -21,6 +21,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.checks.subject.tokens import token_ids
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugins import threshold
 
 STRINGS_MAX = 1000
 IDS_MAX = 256
@@ -58,9 +59,7 @@ class TokenizerMatch(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "transformers #1848, #8643, #2468; axolotl #1806; NeMo-RL #855"
 
-    lost_share: float = field(
-        default=0.1, metadata={"about": "so many strings that lose letters fail; plain letters are lost by none"}
-    )
+    lost_share: float = threshold(0.1, "so many strings that lose letters fail; plain letters are lost by none")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.tokenizer is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, passed, warned
 from steadytrain.checks.subject.own_steps import at_peak, few_rows, in_turn, peak_rate, train
+from steadytrain.core.plugins import threshold
 
 STEPS = 10
 
@@ -39,8 +40,8 @@ class WarmUp(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Gotmare et al. 2018 (1810.13243); Liu et al. 2019 (1908.03265)"
 
-    rise: float = field(default=1.5, metadata={"about": "a loss so many times the first is told"})
-    far: float = field(default=4.0, metadata={"about": "a loss so many times the first fails"})
+    rise: float = threshold(1.5, "a loss so many times the first is told")
+    far: float = threshold(4.0, "a loss so many times the first fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         peak_rate(subject)

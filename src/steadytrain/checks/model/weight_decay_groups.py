@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.core.plugins import threshold
 
 COUPLED = ("Adam", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSprop")
 NAMES_SHOWN = 3
@@ -35,10 +36,8 @@ class WeightDecayGroups(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Loshchilov & Hutter 2019 (decoupled decay); minGPT's groups"
 
-    strong: float = field(default=0.05, metadata={"about": "decay from which on norms and biases are told"})
-    step_share: float = field(
-        default=0.05, metadata={"about": "learning rate x decay: a share of each weight lost in every step; fails"}
-    )
+    strong: float = threshold(0.05, "decay from which on norms and biases are told")
+    step_share: float = threshold(0.05, "learning rate x decay: a share of each weight lost in every step; fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not subject.optimizers:
