@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from types import UnionType
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -36,7 +36,7 @@ class JsonValue:
     def to_json(self) -> dict[str, Any]:
         """The document: dictionaries, lists, texts, numbers and None."""
         head = {} if self._schema is None else {"schema": self._schema}
-        return head | {key: plain(getattr(self, name), hint) for key, name, hint in _entries(type(self))}
+        return head | {key: write(getattr(self, name)) for key, name, write in _entries(type(self))}
 
     @classmethod
     def from_json(cls: type[ValueT], data: Mapping[str, Any]) -> ValueT:
@@ -53,7 +53,7 @@ class JsonValue:
         for field in fields(cls):  # type: ignore[arg-type]
             key = keys.get(field.name, field.name)
             if key in data or _needed(field):
-                found[field.name] = valued(data[key], _hints(cls)[field.name])
+                found[field.name] = reader(_hints(cls)[field.name])(data[key])
         return cls(**found)
 
 
@@ -61,11 +61,11 @@ class JsonRow:
     """Base of frozen dataclasses that become a JSON list: short ones, of which there are many."""
 
     def to_json(self) -> list[Any]:
-        return [plain(getattr(self, name), hint) for _, name, hint in _entries(type(self))]
+        return [write(getattr(self, name)) for _, name, write in _entries(type(self))]
 
     @classmethod
     def from_json(cls: type[RowT], data: list[Any]) -> RowT:
-        return cls(*(valued(entry, hint) for entry, (_, _, hint) in zip(data, _entries(cls), strict=True)))
+        return cls(*(read(entry) for entry, read in zip(data, _readers(cls), strict=True)))
 
 
 def number_to_json(value: float) -> float | str:
@@ -78,68 +78,74 @@ def number_from_json(value: float | str) -> float:
     return float(value)
 
 
-def plain(value: Any, hint: Any) -> Any:
-    """``value`` of the type ``hint`` as JSON; what has no type is taken as it is."""
-    if value is None:
-        return None
-    hint = _one(hint)
-    if hint is float:
-        return number_to_json(value)
+@functools.cache
+def writer(hint: Any) -> Callable[[Any], Any]:
+    """What makes JSON of a value of the type ``hint``; what has no type is taken as it is."""
+    hint, origin, inner = _one(hint), get_origin(_one(hint)), get_args(_one(hint))
+    if origin is Literal or hint in (bool, int, str):
+        return lambda value: value
+    if origin is tuple:
+        each = writer(inner[0])
+        return lambda value: None if value is None else [each(entry) for entry in value]
+    if origin is Mapping:
+        each = writer(inner[1])
+        return lambda value: None if value is None else {name: each(entry) for name, entry in value.items()}
+    write = number_to_json if hint is float else _as_it_is
+    return lambda value: None if value is None else write(value)
+
+
+@functools.cache
+def reader(hint: Any) -> Callable[[Any], Any]:
+    """The inverse of :func:`writer`. It raises what :meth:`JsonValue.from_json` raises."""
+    if type(None) in get_args(hint):
+        read = reader(_one(hint))
+        return lambda data: None if data is None else read(data)
+    origin, inner = get_origin(_one(hint)), get_args(hint)
+    if origin is tuple:
+        each = reader(inner[0])
+        return lambda data: tuple(each(entry) for entry in data)
+    if origin is Mapping:
+        name_of, each = reader(inner[0]), reader(inner[1])
+        return lambda data: {name_of(name): each(entry) for name, entry in data.items()}
+    if origin is Literal:
+        return functools.partial(_one_of, inner)
+    if _one(hint) is Any or origin is not None:
+        return lambda data: data
+    if issubclass(hint, (JsonValue, JsonRow)):
+        from_json: Callable[[Any], Any] = hint.from_json
+        return from_json
+    return functools.partial(_of_type, hint)
+
+
+def _as_it_is(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()
-    inner = get_args(hint)
-    if isinstance(value, Mapping):
-        return {name: plain(entry, inner[1]) for name, entry in value.items()} if inner else dict(value)
-    if get_origin(hint) is tuple:
-        return [plain(entry, inner[0]) for entry in value]
-    return value
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def valued(data: Any, hint: Any) -> Any:
-    """The inverse of :func:`plain`.
+def _one_of(known: tuple[Any, ...], data: Any) -> Any:
+    if data not in known:
+        raise ValueError(f"{data!r} is none of {', '.join(map(str, known))}")
+    return data
 
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: ``data`` is of another type.
-    """
-    if data is None and type(None) in get_args(hint):
-        return None
-    hint = _one(hint)
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        if data not in inner:
-            raise ValueError(f"{data!r} is none of {', '.join(map(str, inner))}")
-        return data
-    if origin is tuple:
-        return tuple(valued(entry, inner[0]) for entry in data)
-    if origin is Mapping:
-        return {valued(name, inner[0]): valued(entry, inner[1]) for name, entry in data.items()}
-    if hint is Any or origin is not None:
-        return data
-    if issubclass(hint, (JsonValue, JsonRow)):
-        return hint.from_json(data)
-    allowed = (int, float, str) if hint is float else hint
+
+def _of_type(hint: type, data: Any) -> Any:
+    allowed: Any = (int, float, str) if hint is float else hint
     if not isinstance(data, allowed) or isinstance(data, bool) is not (hint is bool):
         raise ValueError(f"{data!r} where {hint.__name__} was expected")
     return number_from_json(data) if hint is float else data
 
 
-def _listed(cls: type) -> tuple[tuple[str, str, Any], ...]:
-    """Key, attribute and type of all that stands in a document of ``cls``."""
+def _listed(cls: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Key, attribute and writer of all that stands in a document of ``cls``."""
     keys: str = getattr(cls, "_keys", "") or " ".join(field.name for field in fields(cls))
-    return tuple((key, name or key, _hint(cls, name or key)) for key, _, name in _split(keys))
-
-
-def _split(keys: str) -> Iterator[tuple[str, str, str]]:
-    return (entry.partition(":") for entry in keys.split())
+    found = (entry.partition(":") for entry in keys.split())
+    return tuple((key, name or key, writer(_hint(cls, name or key))) for key, _, name in found)
 
 
 def _hint(cls: type, name: str) -> Any:
     found = inspect.getattr_static(cls, name, None)
     return get_type_hints(found.fget)["return"] if isinstance(found, property) else _hints(cls)[name]
-
-
-_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
-_entries: Callable[[Any], tuple[tuple[str, str, Any], ...]] = functools.cache(_listed)
 
 
 def _one(hint: Any) -> Any:
@@ -152,3 +158,10 @@ def _one(hint: Any) -> Any:
 
 def _needed(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
+
+
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
+_entries: Callable[[Any], tuple[tuple[str, str, Callable[[Any], Any]], ...]] = functools.cache(_listed)
+_readers: Callable[[Any], tuple[Callable[[Any], Any], ...]] = functools.cache(
+    lambda cls: tuple(reader(_hints(cls)[field.name]) for field in fields(cls))
+)
