@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
 from steadytrain.storage.segments import read_segment
@@ -95,7 +95,7 @@ def _names_in(path: Path) -> list[str]:
 def _facts(file: Path, name: str) -> dict[str, Any]:
     """Size and SHA-256; of gigabytes of recorded tensors the size: their digests stand in the documents beside them."""
     size = file.stat().st_size
-    return {"bytes": size} if _is_recorded_tensors(name) else {"bytes": size, "sha256": _sha256(file)}
+    return {"bytes": size} if _is_recorded_tensors(name) else {"bytes": size, "sha256": sha256_of(file)}
 
 
 def _is_recorded_tensors(name: str) -> bool:
@@ -127,12 +127,7 @@ def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
     manifest = _read_json(path / MANIFEST, missing="its writing was cut off, or it is no bundle")
     if manifest.get("format") != "steadytrain.bundle":
         raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
-    version = manifest.get("version")
-    if not isinstance(version, int) or version > BUNDLE_VERSION:
-        raise UsageError(
-            f"{path}: bundle format version {version} is newer than this steadytrain reads ({BUNDLE_VERSION}); "
-            "upgrade steadytrain"
-        )
+    refuse_newer(path, manifest.get("version"), BUNDLE_VERSION, what="bundle")
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise UsageError(f"{path}: {MANIFEST} lists no files; the bundle is damaged")
@@ -174,7 +169,7 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
         )
     if (hashed_bytes_max is not None and size > hashed_bytes_max) or _is_recorded_tensors(name):
         return
-    if _sha256(file) != facts.get("sha256"):
+    if sha256_of(file) != facts.get("sha256"):
         raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
 
 
@@ -201,7 +196,8 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
     return data
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The digest of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -210,11 +210,7 @@ def open_columnar(path: Path) -> ColumnarPart:
         raise
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not a table of a run ({_line(error)}); the run folder is damaged") from None
-    if facts.version > COLUMNAR_VERSION:
-        raise UsageError(
-            f"{path}: table format version {facts.version} is newer than this steadytrain reads "
-            f"({COLUMNAR_VERSION}); upgrade steadytrain"
-        )
+    refuse_newer(path, facts.version, COLUMNAR_VERSION, what="table")
     kinds |= dict.fromkeys(map(column_name, facts.columns), pa.float32())
     found = {field.name: field.type for field in file.schema_arrow}
     if any(found.get(name) != kind for name, kind in kinds.items()) or "name" not in found:

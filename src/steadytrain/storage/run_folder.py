@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
@@ -275,12 +275,7 @@ def read_description(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path / RUN_FILE}: not readable ({error})") from None
     if not isinstance(description, dict) or description.get("format") != "steadytrain.run":
         raise UsageError(f"{path / RUN_FILE}: not that of a steadytrain run")
-    version = description.get("version")
-    if not isinstance(version, int) or version > RUN_VERSION:
-        raise UsageError(
-            f"{path}: run folder format version {version} is newer than this steadytrain reads ({RUN_VERSION}); "
-            "upgrade steadytrain"
-        )
+    refuse_newer(path, description.get("version"), RUN_VERSION, what="run folder")
     return description
 
 

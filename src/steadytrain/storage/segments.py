@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
 from steadytrain.storage.numbered_files import Part, next_number, read_parts
 
@@ -338,11 +338,7 @@ def read_schema(path: Path) -> dict[str, Any]:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
-    if not isinstance(version, int) or version > SEGMENT_VERSION:
-        raise UsageError(
-            f"{path}: segment format version {version} is newer than this steadytrain reads "
-            f"({SEGMENT_VERSION}); upgrade steadytrain"
-        )
+    refuse_newer(path, version, SEGMENT_VERSION, what="segment")
     if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:
         raise UsageError(f"{path}: the segment schema holds what is no name; the run folder is damaged")
     return dict(schema)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
 from steadytrain.storage.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
 from steadytrain.storage.numbered_files import PARQUET, Part, map_records, next_number, read_parts
@@ -293,11 +293,7 @@ def read_schema(path: Path) -> Schema:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable table schema ({error}); the run folder is damaged") from None
-    if version > TABLE_VERSION:
-        raise UsageError(
-            f"{path}: table format version {version} is newer than this steadytrain reads ({TABLE_VERSION}); "
-            "upgrade steadytrain"
-        )
+    refuse_newer(path, version, TABLE_VERSION, what="table")
     if 4 * len(schema.rows) * len(schema.columns) > RECORD_BYTES_MAX:
         size = f"{len(schema.rows)} x {len(schema.columns)}"
         raise UsageError(f"{path}: {size} values a reading, more than is ever written; refused")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.errors import UsageError
+from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.storage.bundle import RECORDING
 
 TAPE_VERSION = 1
@@ -270,11 +270,7 @@ def _read(document: Path, tensors: Path, name: str, version: int) -> dict[str, A
         raise UsageError(f"{document}: not readable ({error}); replay from another snapshot") from None
     if not isinstance(data, dict) or data.get("format") != name:
         raise UsageError(f"{document}: not a {name} document")
-    if not isinstance(data.get("version"), int) or data["version"] > version:
-        raise UsageError(
-            f"{document}: format version {data.get('version')} is newer than this steadytrain reads ({version}); "
-            "upgrade steadytrain"
-        )
+    refuse_newer(document, data.get("version"), version)
     if size != data.get("tensor_bytes"):
         raise UsageError(f"{tensors}: {size} bytes, its document says {data.get('tensor_bytes')}: truncated or changed")
     return data

@@ -7,7 +7,7 @@ are listed with their size and hash, and stay where they are.
 
 from __future__ import annotations
 
-import hashlib
+import glob
 import json
 import os
 import re
@@ -19,6 +19,7 @@ import torch
 
 from steadytrain.capture.incident.crash.errors import chain, error_facts
 from steadytrain.core.torch_private import FLIGHT_RECORDER, NCCL_RECORDER
+from steadytrain.storage.bundle import sha256_of
 from steadytrain.storage.redaction import redact_environment
 
 ENTRIES_MAX = 1_000
@@ -32,7 +33,6 @@ NOT_COPIED = "a pickle, which runs code where it is opened: not copied; torch.di
 _DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _DUMP_DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
 _SAYS_SO = re.compile(r"\bNCCL\b|\bnccl[A-Z]\w+|ProcessGroup(NCCL|Gloo)|Watchdog caught collective|/gloo/")
-_CHUNK_BYTES = 1 << 20
 
 
 def communication_document(error: BaseException, *, since: float) -> dict[str, Any] | None:
@@ -93,7 +93,7 @@ def _dumps(prefixes: list[str], since: float) -> list[dict[str, Any]]:
     found: dict[Path, dict[str, Any]] = {}
     for prefix in prefixes:
         start = Path(prefix).expanduser()
-        candidates = sorted(start.parent.glob(f"{_literal(start.name)}*")) if start.parent.is_dir() else []
+        candidates = sorted(start.parent.glob(f"{glob.escape(start.name)}*")) if start.parent.is_dir() else []
         for path in candidates:
             if len(found) >= DUMPS_MAX:
                 break
@@ -108,20 +108,7 @@ def _dump_facts(path: Path, since: float) -> dict[str, Any] | None:
         status = path.stat()
         if status.st_mtime < since:
             return None
-        digest = _sha256(path) if status.st_size <= HASHED_BYTES_MAX else None
+        digest = sha256_of(path) if status.st_size <= HASHED_BYTES_MAX else None
     except OSError:
         return None
     return {"path": str(path), "bytes": status.st_size, "sha256": digest, "note": NOT_COPIED}
-
-
-def _literal(name: str) -> str:
-    """``name`` for a glob, with nothing in it that a glob would read."""
-    return re.sub(r"([*?\[])", r"[\1]", name)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()

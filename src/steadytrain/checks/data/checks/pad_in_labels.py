@@ -27,7 +27,6 @@ class PadInLabels(DataCheck):
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)
         self._pads = self._labels = self._rows = 0
-        self._by_mask = False
         self._examples = Examples()
 
     def cannot(self) -> str | None:
@@ -44,7 +43,6 @@ class PadInLabels(DataCheck):
         attention = part.attention
         if tokenizer.pad == tokenizer.eos:
             if attention is not None and np.array_equal(attention.offsets, labels.offsets):
-                self._by_mask = True
                 pads &= attention.values == 0
             else:
                 # Of a run of them the first ends the sequence, and the others are padding.
