@@ -16,7 +16,8 @@ from steadytrain.detection import run_recorder
 from steadytrain.experiments.specs import Change, Entry, Outcome, Spec
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import make
-from steadytrain.trial_runs.runner import Job, TrialRun
+from steadytrain.trial_runs.job import Job
+from steadytrain.trial_runs.runner import TrialRun
 
 PATCHED = (
     (torch.autocast, "__enter__"),

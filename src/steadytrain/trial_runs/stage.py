@@ -113,7 +113,7 @@ class _Stage:
 
     def _job(self, message: Mapping[str, Any]) -> Any:
         from steadytrain.trial_runs.changes import make
-        from steadytrain.trial_runs.runner import Job
+        from steadytrain.trial_runs.job import Job
 
         spec, out = Spec.from_json(message["spec"]), Path(message["out"])
         kinds = {(change.kind, str(sorted(change.values.items()))) for change in self._early}

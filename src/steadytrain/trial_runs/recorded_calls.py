@@ -1,0 +1,49 @@
+"""The recorded arguments of a call of the model, in place of the script's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.capture.step.optimizer_streams import StepInProgress
+from steadytrain.replay.batch_feeding import Merging
+from steadytrain.replay.recorded_steps import RecordedStep
+
+OTHER_INPUTS = (
+    "the script made other inputs than those recorded for a step, and computed its loss from them: there its own "
+    "batch was used"
+)
+OTHER_CALLS = "the script calls its model otherwise than in the recorded step; there its own batch was used"
+
+
+def is_recorded_call(step: RecordedStep, number: int, call: MicroBatch) -> bool:
+    """Whether call ``number`` of the step called a module of the same class."""
+    return number < len(step.calls) and bool(step.calls[number]["module"] == type(call.module).__qualname__)
+
+
+def recorded_arguments(
+    step: RecordedStep, number: int, args: Any, kwargs: Any, *, loss_inside: bool, note: Callable[[str], None]
+) -> tuple[Any, Any] | None:
+    """The arguments of call ``number`` as they were recorded, None where the script's own have to do.
+
+    Args:
+        loss_inside: the model itself gives the loss. Otherwise the script's targets go with the inputs that it has
+            made, not with those of the tape.
+        note: takes what could not be fed.
+    """
+    inputs = step.value(step.calls[number]["inputs"])
+    merged = Merging()
+    given = merged.put(inputs["args"], tuple(args)), merged.put(inputs["kwargs"], dict(kwargs))
+    for name in merged.not_kept:
+        note(f"inputs of type {name} are not on the tape; the script's own are used")
+    if not merged.same and not loss_inside:
+        note(OTHER_INPUTS)
+        return None
+    return given
+
+
+def loss_is_of_model(seen: StepInProgress) -> bool:
+    """Whether the model itself gave every loss, so that its arguments are all that a loss is made of."""
+    outputs = {node for call in seen.micro_batches for node in call.scalar_outputs}
+    return bool(seen.losses) and all(outputs.intersection(term.nodes) for term in seen.losses)

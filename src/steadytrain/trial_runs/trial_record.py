@@ -1,0 +1,77 @@
+"""What a trial has shown so far: its steps, its probes, whether it was exact, and notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.experiments.specs import Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.replay.batch_feeding import norms_of
+from steadytrain.replay.recorded_steps import RecordedStep
+from steadytrain.trial_runs.changes import LiveChange
+
+RATIO_ELEMENTS_MAX = 64_000_000
+"""Of larger models the ratio of update to weights is not measured: it takes a copy of them."""
+
+
+class TrialRecord:
+    def __init__(self) -> None:
+        self.steps: list[StepSeen] = []
+        self.probes: list[ProbeSeen] = []
+        self._exact: bool | None = None
+        self._notes: list[str] = []
+        self._before: list[Tensor] = []
+
+    def note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+
+    def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
+        """A step that is trained, at its gate."""
+        finite = not measured.is_incident
+        self.steps.append(StepSeen(entry, loss, measured.record.scalars.get("gradient_norm"), finite))
+
+    def compare(self, recorded: RecordedStep, measured: Measurement) -> None:
+        """Whether losses and gradient norms are those of the recorded step, to the last bit."""
+        same = [float(one).hex() for one in measured.losses] == recorded.document["losses"]
+        same = same and norms_of(measured) == recorded.gradient_norms
+        self._exact = same and self._exact is not False
+
+    def update_begins(self, parameters: Sequence[Tensor]) -> None:
+        if sum(parameter.numel() for parameter in parameters) <= RATIO_ELEMENTS_MAX:
+            self._before = [parameter.detach().clone() for parameter in parameters]
+
+    def update_ended(self, parameters: Sequence[Tensor]) -> None:
+        """Put the ratio of update to weights (of L2 norms) into the last step."""
+        if not self._before or not self.steps:
+            return
+        with torch.no_grad():
+            moved = math.sqrt(
+                sum(float((one - old).norm()) ** 2 for one, old in zip(parameters, self._before, strict=False))
+            )
+            size = math.sqrt(sum(float(old.norm()) ** 2 for old in self._before))
+        last = self.steps[-1]
+        ratio = moved / size if size else None
+        self.steps[-1] = StepSeen(last.entry, last.loss, last.gradient_norm, last.finite, ratio)
+        self._before = []
+
+    def failed(self, spec: Spec, why: str) -> Outcome:
+        return Outcome(spec, False, why, notes=tuple(self._notes))
+
+    def outcome(self, spec: Spec, changes: Sequence[LiveChange], ended: str | None) -> Outcome:
+        """``ended``: why the schedule did not come to its end, None where it did."""
+        wanted = sum(entry.role == "train" for entry in spec.schedule)
+        return Outcome(
+            spec,
+            True,
+            steps=tuple(self.steps),
+            probes=tuple(self.probes),
+            exact=self._exact,
+            ended=f"{ended} after {len(self.steps)} of {wanted} steps" if ended else None,
+            notes=tuple(self._notes),
+            measured={name: value for one in changes for name, value in one.measured().items()},
+        )
