@@ -45,7 +45,7 @@ import torch
 
 from steadytrain import attach as attach_module
 from steadytrain.capture.hooks.fail_open import Guard, raise_own_errors
-from steadytrain.capture.step import gate, watcher
+from steadytrain.capture.step import gate, model_calls
 from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.core.incident import Policy
 from steadytrain.core.model import Window
@@ -341,7 +341,7 @@ def _check_fails_open(bare: Outcome, call: _Calls) -> None:
         raise RuntimeError(PLANTED)
 
     with contextlib.ExitStack() as planted:
-        for owner, name in ((watcher, "record_call"), (watcher, "loss_term"), (gate, "fetch")):
+        for owner, name in ((model_calls, "record_call"), (model_calls, "loss_term"), (gate, "fetch")):
             planted.enter_context(mock.patch.object(owner, name, fail))
         planted.enter_context(mock.patch.object(Guard, "reraise", False))
         ours = call.watched()
