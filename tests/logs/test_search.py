@@ -48,7 +48,7 @@ def test_files_that_are_no_log(tmp_path: Path, content: bytes, said: str) -> Non
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         read(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="cannot be looked at"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read(Path("a" * 5000))
 
 
