@@ -44,6 +44,14 @@ def own_threads() -> set[threading.Thread]:
 
 
 @pytest.fixture(autouse=True)
+def _own_main() -> Iterator[None]:
+    """A script that a test runs in its own process becomes ``__main__``, where the next test would find its names."""
+    before = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = before
+
+
+@pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     before = own_threads()
     yield

@@ -17,12 +17,12 @@ from torch.utils.data import dataloader
 
 import steadytrain
 from fingerprint import random_digest, seed
-from scripts import TESTS, Ended, Started, bare, recorded, watched
+from scripts import Ended, Started, bare, recorded, watched
 from steadytrain.capture.hooks import patches
 from steadytrain.core.incident import Policy
 from watching import watching
 
-SCRIPT = str(TESTS / "small_gpt.py")
+SCRIPT = str(Path(__file__).parents[1] / "small_gpt.py")
 STEPS = list(range(1, 7))
 
 
