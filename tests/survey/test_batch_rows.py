@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ from trial_cases import finite_case  # noqa: E402
 
 ESCAPE = "\x1b[31m\x9b2J\u202e"
 SECRET = "hf_abcdefghijklmnopqrstuvwx"
+
+
+@pytest.fixture(autouse=True)
+def _no_tokenizer_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search goes through everything in the process."""
+    monkeypatch.setattr("steadytrain.preflight_runs.subject_of_script.gc", SimpleNamespace(get_objects=list))
 
 
 def rows_of(named: dict[str, Tensor], target: Tensor | None = None, **facts: Any) -> list[dict[str, Any]]:
