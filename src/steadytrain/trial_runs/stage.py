@@ -7,6 +7,7 @@ trial itself and ends. Either way a trial never runs twice in one process.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import sys
@@ -23,7 +24,6 @@ from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
-from steadytrain.replay.own_steps import steps_before
 from steadytrain.trial_runs.socket_messages import Line
 
 ERROR_CHARACTERS_MAX = 400
@@ -51,14 +51,13 @@ class _Stage:
         self._place = Moved.parse(asked["moved"])
         self._source = open_source(Path(asked["source"]), self._place)
         self._begin: int | None = asked["begin"]
-        self._own_steps = 0 if self._begin is None else self._own(self._begin) if asked["lead"] == "all" else 1
+        self._own_steps = 0 if self._begin is None else 1
+        if self._begin is not None and asked["lead"] == "all":
+            self._own_steps = self._source.own_steps(self._begin, math.inf).wanted
         self._early = [Change.from_json(change) for change in asked["early"]]
         self._scratch = Path(asked["log"]).parent
         self._made: list[Any] = []
         self._run: Any = None
-
-    def _own(self, until: int) -> int:
-        return max(1, until - steps_before(self._source.environment))
 
     def launch(self) -> None:
         environment = self._source.environment
