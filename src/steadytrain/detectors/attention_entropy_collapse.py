@@ -16,20 +16,19 @@ from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_
 @final
 @dataclass(frozen=True)
 class AttentionEntropyCollapse(Detector):
-    """The entropy of attention falls to almost nothing: every query looks at one key.
+    """The entropy of attention falls to almost nothing: each query attends to one key.
 
     Means:
-        Averaged over heads and queries, attention of a module has less than a tenth of a nat left, and had far more
-        earlier in view. With a softmax that is all or nothing, gradients through it vanish or jump; sharp dips of the
-        entropy come at or before oscillations of the loss (2303.06296). Single sharp heads are normal and do not bring
-        the mean so low. "critical" means at least half of the attention modules, with a loss that rises. While the
-        loss falls it is a note.
+        The entropy of a module's attention, averaged over heads and queries, fell below a tenth of a nat and was far
+        higher earlier. A saturated softmax makes gradients vanish or jump; sharp dips of the entropy come at or before
+        oscillations of the loss (2303.06296). A few sharp heads are normal and do not bring the mean this low.
+        "critical": at least half of the attention modules, and the loss rises. While the loss falls it is a note.
 
     Causes:
         - attention logits that grow (see attention-logit-growth)
         - a learning rate that is too high, or too short a warm-up, for query and key projections
-        - a temperature or scale that is learned and runs away
-        - no fault: a task that is solved by copying one position
+        - a learned temperature or scale that runs away
+        - no fault: the task is solved by copying one position
 
     Next:
         1. Compare with the largest attention logit of the same modules: it should have grown first.

@@ -16,25 +16,25 @@ from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_
 @final
 @dataclass(frozen=True)
 class AttentionLogitGrowth(Detector):
-    """The largest attention logit grows far beyond what a softmax can use.
+    """The largest attention logit grows far beyond the useful range of a softmax.
 
     Means:
-        A softmax that sees a logit 100 above the others gives it everything, and its gradient is zero: the head cannot
-        learn its way back. From there queries and keys keep growing, hundreds to thousands of steps before the loss
-        shows it. Above 100 is worth a look (the bound that QK-clip holds); a warning if it has grown to that in view,
-        or above 1,000; critical above 10,000, where small models diverged (2302.05442, 2309.14322).
+        Where one logit is 100 above the others, the softmax is saturated and its gradient is zero: the head cannot
+        recover. Queries and keys keep growing, hundreds to thousands of steps before the loss shows it. Above 100 (the
+        bound that QK-clip enforces) it is a note; it is a warning if the logit grew to that during the run, or above
+        1,000; "critical" is above 10,000, where small models diverged (2302.05442, 2309.14322).
 
     Causes:
-        - a learning rate that is too high for the query and key projections: their product grows with the square
-        - no QK-norm, softcap or QK-clip in a large or long-trained model: it is structural then, and no optimizer or
-          rebuilt state cured it for long (Kimi K2, 2507.20534; Marin 32B)
-        - scores that are not divided by the square root of the head's width, or twice multiplied by a scale
+        - a learning rate too high for the query and key projections: their product grows with the square
+        - no QK-norm, softcap or QK-clip in a large or long-trained model: the fault is structural then, and no
+          optimizer or rebuilt state cured it for long (Kimi K2, 2507.20534; Marin 32B)
+        - scores that are not divided by the square root of the head's width, or are scaled twice
         - biased rounding of attention in low precision (2510.04212)
 
     Next:
-        1. See which layers began, and whether their entropy falls (attention-entropy-collapse).
-        2. For a run that must go on: QK-clip (tau 100) or a smaller learning rate for query and key projections.
-        3. For the next one: QK-norm, or a softcap of 50 on the logits.
+        1. Find the layers that grew first, and check whether their entropy falls (attention-entropy-collapse).
+        2. To continue this run: QK-clip (tau 100) or a smaller learning rate for query and key projections.
+        3. For the next run: QK-norm, or a softcap of 50 on the logits.
         4. Check the scale: at the first step the largest logit should be of the order of one.
     """
 

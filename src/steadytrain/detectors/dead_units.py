@@ -19,28 +19,27 @@ from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_
 @final
 @dataclass(frozen=True)
 class DeadUnits(Detector):
-    """Units of a layer put out nothing but zeros, whatever the input, and get no gradient.
+    """Units of a layer output zero for every input and get no gradient.
 
     Means:
-        A ReLU below zero for every input has no gradient and cannot come back. That half of the outputs of a ReLU are
-        zero is health, and so are 97 % in a large transformer (2210.06313): other inputs wake other units. So two
-        other things are looked for: a module whose whole output is zero, and parameters of which most elements have no
-        gradient at all in a batch where they had one before. For a bias that share is the share of dead units. While
-        the loss falls it is a note, unless they died in a jump of the loss; "critical" means that the loss went up and
-        most units are gone.
+        A ReLU whose input is negative for every example has no gradient and cannot recover. Many zeros alone are
+        healthy: half of a ReLU's outputs, 97 % in a large transformer (2210.06313), because other inputs activate other
+        units. The detector therefore looks for two other signs: a module whose whole output is zero, and parameters
+        most of whose elements get no gradient in a batch though they had one before. For a bias that share is the share
+        of dead units. It is a note while the loss falls, unless the units died in a jump of the loss; "critical" means
+        that the loss rose and most units are dead.
 
     Causes:
-        - one update that was far too large, from a learning rate that is too high or a bad batch: it pushed biases
-          far below zero
+        - one update that was far too large (a high learning rate, a bad batch) and pushed biases far below zero
         - an initialisation with biases that are too negative, or weights that are too large for the depth
-        - inputs that are not centred: all of one sign and large
+        - inputs that are not centred: large and all of one sign
         - a branch that is multiplied by zero, or masked, for good
 
     Next:
         1. Look at the learning rate and the update norms at `first_step`.
         2. Go back before it with a third of the learning rate, warm-up, or clipping. Dead units stay dead.
         3. LeakyReLU or GELU instead of ReLU; a norm before the activation.
-        4. If it was so from the first step: check the initialisation with one batch and no training.
+        4. If the units were dead from the first step: check the initialisation on one batch, without training.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")

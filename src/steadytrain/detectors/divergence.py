@@ -29,13 +29,13 @@ HOLE_STEPS_MAX = 64
 @final
 @dataclass(frozen=True)
 class Divergence(Detector):
-    """The loss drifts up and does not come back.
+    """The loss rises and does not come back.
 
     Means:
         The mean of the loss has risen, though perhaps no single step stands out. A one-sided CUSUM adds up how far the
-        loss lies above its level of a while ago; it alarms within about ten steps of a shift by two standard
-        deviations. `first_step` is where the sum last left zero: look there, not where the alarm came. "critical" means
-        that the loss stands a full nat above its reference or above where training began.
+        loss is above its earlier level; it alarms within about ten steps of a shift by two standard deviations.
+        `first_step` is the step at which the sum last left zero: look there, not at the alarm. "critical" means that
+        the loss is a full nat above its reference or above where training began.
 
     Causes:
         - a learning rate above the edge of stability, or a warm-up that ended too high (2103.00065, 2406.09405)
@@ -46,9 +46,11 @@ class Divergence(Detector):
           a stretch of repeated data
 
     Next:
-        1. Compare `first_step` with the schedule, the data plan and the last resume. A planned change explains most.
-        2. Evaluate a fixed batch on a checkpoint from before and from now. Unchanged: the data moved, not the model.
-        3. See whether the gradient norm rose first, and in which tensors.
+        1. Compare `first_step` with the schedule, the data plan and the last resume. A planned change explains most
+           cases.
+        2. Evaluate a fixed batch on a checkpoint from before and from now. If its loss is unchanged, the data changed,
+           not the model.
+        3. Check whether the gradient norm rose first, and in which tensors.
         4. Go back to a checkpoint before `first_step`; replay unchanged first, then with one change at a time.
     """
 

@@ -26,26 +26,26 @@ SCALE_MIN = 0.05
 @final
 @dataclass(frozen=True)
 class EmbeddingGradientSpike(Detector):
-    """The gradient norm of the token embedding jumps, and that of the rest of the model does not.
+    """The gradient norm of the token embedding jumps, and that of the other tensors does not.
 
     Means:
         In large language models the embedding's gradient spikes several steps before the loss does (GLM-130B,
         2210.02414), because it gets what every layer above amplifies, and its rows are small and rarely updated. Here
-        its norm over that of all other tensors stands more than 8 robust standard deviations above its own median,
-        and at least threefold. One such step is a note. It is a warning if it comes again within 16 steps or the loss
-        jumps after it.
+        the ratio of its norm to that of all other tensors is more than 8 robust standard deviations above its own
+        median, and at least three times the median. One such step is a note; it is a warning if another follows within
+        16 steps or the loss jumps afterwards.
 
     Causes:
         - embeddings much smaller than what the layers expect (a deviation of 0.02 instead of 1, 2312.16903)
         - a batch of rare or damaged tokens
         - no norm after the embedding, or a first layer whose norm divides by something small
-        - the second moment of the embedding's rows is old: rare tokens get steps that are far too large
+        - outdated second moments of the embedding's rows: rare tokens get steps that are far too large
 
     Next:
-        1. Look whether the loss follows within ten steps.
-        2. Shrink the embedding's gradient (alpha 0.1, GLM-130B), or scale embeddings by the root of the width, or put
-           a norm behind them (BLOOM).
-        3. Look at the tokens of the batch: repeated, rare, from another tokenizer.
+        1. Check whether the loss follows within ten steps.
+        2. Shrink the embedding's gradient (alpha 0.1, GLM-130B), or scale embeddings by the root of the width, or add a
+           norm after them (BLOOM).
+        3. Inspect the tokens of the batch: repeated, rare, or from another tokenizer?
         4. Leave the embedding out of weight decay.
     """
 

@@ -21,17 +21,18 @@ STRETCH_STEPS = 64
 @final
 @dataclass(frozen=True)
 class ExpertLoadCollapse(Detector):
-    """Most experts of a mixture have no gradient: the router sends everything to a few.
+    """Most experts of a mixture get no gradient: the router sends all tokens to a few.
 
     Means:
-        In stretches of 64 steps more than half of the experts of a layer never had a gradient, or one expert carries
-        nearly all of it. Experts that get no tokens do not learn, and so get none later: it does not come back by
-        itself. The loss falls all the same; it is capacity that is lost. Experts are told by names with `experts.N.`;
-        those kept as one stacked tensor cannot be seen. "critical" means that a quarter or fewer are left.
+        In windows of 64 steps more than half of a layer's experts never got a gradient, or one expert got nearly all of
+        it. Experts without tokens do not learn and so get none later: the router does not recover unaided. The loss
+        still falls; the model loses capacity. The detector finds experts by names with `experts.N.`; it cannot see
+        experts stored as one stacked tensor. "critical" means that a quarter or fewer are left.
 
     Causes:
         - no balancing loss or bias, or one whose weight is too small or lost in a refactoring
-        - a router whose logits grow: in low precision, without a z-loss, with too high a learning rate (2202.08906)
+        - a router whose logits grow: in low precision, without a z-loss, with a learning rate that is too high
+          (2202.08906)
         - a router that was initialised too large or with unequal biases
         - a checkpoint whose experts were loaded in another order than the router expects
 

@@ -30,26 +30,26 @@ BLOCK_STEPS = 16
 @final
 @dataclass(frozen=True)
 class ExplodingGradients(Detector):
-    """Gradient norms grow and keep growing, with a loss that rises, or are a thousandfold along the depth.
+    """Gradient norms keep growing while the loss rises, or grow a thousandfold from the last block to the first.
 
     Means:
-        Over time: the median norm of 16 steps rises through 200 steps, threefold in all, or stands ten times above
-        what it was 64 to 320 steps earlier, and the loss rises too. Clipping hides it in the update and delays the end.
-        A norm that grows while the loss falls is no fault: near the end of a decaying learning rate it does so by
-        nature (2506.02285). Along the depth: the first block's gradient is a thousand times the last one's, which
-        training may survive with Adam and does not with SGD.
+        Over time: the median norm of 16 steps rises threefold within 200 steps, or is ten times what it was 64 to 320
+        steps earlier, and the loss rises too. Clipping hides the growth in the update and delays the failure. A norm
+        that grows while the loss falls is no fault: this is normal near the end of a decaying learning rate
+        (2506.02285). Along the depth: the first block's gradient is a thousand times the last one's; training may
+        survive that with Adam, not with SGD.
 
     Causes:
         - a learning rate above the edge of stability, or the end of a warm-up that leads there (2103.00065)
         - recurrent or very deep stacks without norms, initialised too large
-        - attention logits, output logits or activations that grow (their own symptoms say so)
-        - optimizer state that was lost or is of other parameters
+        - attention logits, output logits or activations that grow (each has its own symptom)
+        - optimizer state that was lost or belongs to other parameters
         - for a ratio along depth: residual branches that are not scaled down, post-norm
 
     Next:
         1. Compare `first_step` with the schedule, and with the first tensors whose norm grew.
-        2. Train on from before it at a third of the learning rate. If that cures it, look for stability, not for data.
-        3. Clip by norm at about the healthy median; if it only comes later, the cause is still there.
+        2. Continue from before it at a third of the learning rate. If that cures it, the cause is stability, not data.
+        3. Clip by norm at about the healthy median; if the growth only comes later, the cause is still there.
         4. For depth: smaller initialisation by the square root of the number of blocks, pre-norm.
     """
 

@@ -22,22 +22,22 @@ LOSS_ROWS = 64
 @final
 @dataclass(frozen=True)
 class Forgetting(Detector):
-    """A score of one task or domain falls while the current loss improves.
+    """The score of one task or domain gets worse while the training loss improves.
 
     Means:
-        The evaluation of a named task (`eval_news_accuracy`, `val/code/loss`) was better and has become worse by a
-        tenth, while the loss that is trained on still falls. The model pays for what it learns now with what it knew.
-        An evaluation without a name of its own is the current task: that gets worse by overfitting (validation-gap).
+        The evaluation of a named task (`eval_news_accuracy`, `val/code/loss`) became worse by a tenth while the
+        training loss still falls: the model loses what it knew to what it learns now. An evaluation without a name is
+        the current task; when that gets worse it is overfitting (validation-gap).
 
     Causes:
         - fine-tuning on one task or domain only, at a learning rate made for training from scratch
-        - a stage of training whose data leaves out what came before
-        - a mixture whose weights changed, or a source that ran dry
+        - a training stage whose data leaves out what came before
+        - a data mixture whose weights changed, or a source that ran out
         - representations that collapse under a loss for retrieval or contrast
 
     Next:
-        1. Compare `first_step` with the data plan: what has not been seen since then?
-        2. Mix some hundredths of the earlier data in again (replay), or lower the learning rate.
+        1. Compare `first_step` with the data plan: which data has the run not seen since?
+        2. Mix a few percent of the earlier data in again (replay), or lower the learning rate.
         3. Compare a checkpoint from `first_step` with the newest one on examples of the lost task.
     """
 

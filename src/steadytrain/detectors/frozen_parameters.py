@@ -27,18 +27,17 @@ from steadytrain.statistics.table_episodes import (
 @final
 @dataclass(frozen=True)
 class FrozenParameters(Detector):
-    """Parameters that the optimizer holds do not move: no gradient, a gradient of zero, or no update.
+    """Parameters in the optimizer do not change: no gradient, a gradient of zero, or no update.
 
     Means:
-        For 100 steps these parameters had no gradient at all, or one that is exactly zero, or an update that is, while
-        others learned. Only parameters that were handed to the optimizer are looked at, so a base that was frozen and
-        left out is not among them; nor is, in a watched run, a parameter whose `requires_grad` is False. Where more
-        than half of them never had a gradient in view, and from the start, a frozen base was handed over by design: a
-        note. Poolers that no loss uses are one, too. "critical" means that most of the model stopped after it had
-        learned.
+        For 100 steps these parameters had no gradient, a gradient of exactly zero, or an update of exactly zero, while
+        others learned. Only parameters in the optimizer count, so a frozen base that was left out does not; nor, in a
+        watched run, does a parameter with `requires_grad` False. If more than half of them had no gradient from the
+        start, the frozen base was passed to the optimizer by design: a note. Poolers that no loss uses are a note, too.
+        "critical" means that most of the model stopped after it had learned.
 
     Causes:
-        - a part of the model that the forward pass does not use, or whose output nothing reads
+        - a part of the model that the forward pass does not use, or whose output is not used
         - `detach`, `no_grad`, `.data` or an integer conversion between these parameters and the loss
         - a layer above that is dead (see dead-units), or a gate, mask or scale of zero
         - an optimizer made before parameters were replaced, or before the model was moved or wrapped
@@ -46,7 +45,7 @@ class FrozenParameters(Detector):
 
     Next:
         1. No gradient at all: follow the named module in `forward`; is it called, is its output used?
-        2. A gradient of zero: look for the first layer towards the loss that still has one; the cut is there.
+        2. A gradient of zero: the cut is just below the first layer, towards the loss, that still has one.
         3. A gradient, but no update: compare the parameters of the optimizer's groups with `model.parameters()`.
         4. Meant to be frozen: set `requires_grad` to False and leave them out of the optimizer.
     """

@@ -20,13 +20,13 @@ LOSS_MOVED_Z = 6.0
 @final
 @dataclass(frozen=True)
 class GradientNormSpike(Detector):
-    """The gradient norm jumps far above its level, by the yardstick of its logarithm.
+    """The gradient norm jumps far above its usual level, measured on its logarithm.
 
     Means:
-        A batch, or the weights that it met, gave a gradient many times the usual one. It often leads the loss: Adam's
-        second moment does not know it yet, and the updates that follow are too large. A jump that is clipped and gone
-        after a few steps, with a loss that does not move, is common and told as a note. Norms are skewed, so the
-        distance z is counted on the logarithm. Only a jump counts: growth that took more than 16 steps does not.
+        A batch, or the weights at that step, gave a gradient many times the usual one. It often precedes a loss spike:
+        Adam's second moment lags behind it, so the next updates are too large. A jump that is clipped, is gone after a
+        few steps and does not move the loss is common: a note. Norms are skewed, so the distance z is computed on the
+        logarithm. Growth over more than 16 steps is not a jump and does not count.
 
     Causes:
         - a bad batch, or one that is mostly padding, so that few tokens carry all of the loss
@@ -36,9 +36,9 @@ class GradientNormSpike(Detector):
         - a learning rate above the edge of stability
 
     Next:
-        1. See whether the loss followed. If not, and the norm is back: note it and go on.
-        2. Open the incident or `steadytrain show`: which tensors rose, and whether one alone did.
-        3. Clip at about the usual norm. That is a guard, not a cure, when spikes recur.
+        1. Check whether the loss followed. If not, and the norm is back, continue.
+        2. Open the incident or `steadytrain show`: which tensors rose, one or all?
+        3. Clip at about the usual norm. If spikes recur, that is a guard and no cure.
         4. If they recur, compare Adam's beta2 at 0.95, or a third of the learning rate.
     """
 

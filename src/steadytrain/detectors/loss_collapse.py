@@ -20,19 +20,20 @@ GRADIENT_ROWS = 64
 @final
 @dataclass(frozen=True)
 class LossCollapse(Detector):
-    """The loss takes the same value at every step, or falls to nothing faster than language can be learned.
+    """The loss takes the same value at every step, or falls to nearly zero faster than language can be learned.
 
     Means:
-        No two batches cost exactly the same: a loss that repeats itself to six digits no longer depends on them. And
-        text has an entropy: a loss below 0.05 nats a token in the first pass over it means that the model sees the
-        answer. A loss of exactly 0.0 beside a gradient norm that is NaN is told as nonfinite-loss. Where the gradient
-        goes on as before it is a note: then the loss that is logged is not the one that is trained (policy gradients).
+        No two batches have exactly the same loss: a loss that repeats to six digits no longer depends on the batch.
+        Text has an entropy: a loss below 0.05 nats a token in the first pass means that the model sees the answer. A
+        loss of exactly 0.0 with a gradient norm of NaN is reported as nonfinite-loss. If the gradient goes on as before
+        it is a note: the logged loss is not the one that is trained on (policy gradients).
 
     Causes:
         - every unit dead or saturated: the output is a constant
         - all labels masked, or one label everywhere; an empty reduction
-        - the logged number is not updated any more
-        - labels that are not shifted, or a mask that lets a token see itself: the model copies (no-shift, causal leak)
+        - a logged number that is no longer updated
+        - labels that are not shifted, or a mask that lets a token see itself: the model copies (label-misalignment,
+          causal-leak)
         - the training data holds the answers; a data set so small that it is repeated within the first steps
 
     Next:

@@ -21,13 +21,13 @@ GROWTH_INTERVAL_STEPS = 2000
 @final
 @dataclass(frozen=True)
 class LossScaleCollapse(Detector):
-    """The gradient scaler skips step after step, or its scale has fallen to nearly nothing.
+    """The gradient scaler skips step after step, or its scale has fallen to nearly zero.
 
     Means:
-        Float16 gradients overflow at any scale that keeps the small ones. A scaler that works skips one step in about
-        2,000, each time it tries to double its scale, and a few at the very start while it looks for one. Here it
-        skips several in a row or far too often, or its scale has fallen to 128 or below, where small gradients are
-        rounded to zero. "critical" means a scale below 1 or ten skips in a row: nothing is learned any more.
+        No scale fits: either large float16 gradients overflow or small ones round to zero. A healthy scaler skips one
+        step in about 2,000, when it tries to double its scale, and a few at the start while it searches for one. Here
+        it skips several in a row or far too often, or its scale has fallen to 128 or below, where small gradients round
+        to zero. "critical" means a scale below 1 or ten skips in a row: the model no longer learns.
 
     Causes:
         - the run diverges and float16 only shows it first: see divergence and exploding-gradients
@@ -36,8 +36,9 @@ class LossScaleCollapse(Detector):
         - a scale that was not saved with the checkpoint, or a growth interval that is too short
 
     Next:
-        1. Look whether skipped steps hold Inf (range) or NaN (a bug; see nonfinite-gradient and the incident).
-        2. Train on from before it in bfloat16 or float32. Gone: it was range. Still there: the run diverges.
+        1. Check whether skipped steps hold Inf (range) or NaN (a bug; see nonfinite-gradient and the incident).
+        2. Continue from before it in bfloat16 or float32. If the overflows are gone, range was the cause; if not, the
+           run diverges.
         3. Keep softmax, norms, logits and the loss in float32.
         4. Lower the learning rate where the scale falls step by step with a rising gradient norm.
     """

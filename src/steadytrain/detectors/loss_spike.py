@@ -23,25 +23,25 @@ SHORT_ROWS, SHORT_ROWS_MIN = 16, 6
 @final
 @dataclass(frozen=True)
 class LossSpike(Detector):
-    """The loss of a step stands far above that of the steps before.
+    """The loss of a step is far above that of the steps before.
 
     Means:
-        One batch, or a few in a row, cost far more than the run's own noise explains. Most spikes are gone within 64
-        steps and cost little; one that does not come back is reported as divergence as well. The distance z is
-        counted from the median of 512 steps that ended 64 steps earlier, in robust standard deviations.
+        One batch, or a few in a row, have a loss far above what the run's noise explains. Most spikes are gone within
+        64 steps and do little harm; one that stays is also reported as divergence. The distance z is counted in robust
+        standard deviations from the median of the 512 steps that ended 64 steps earlier.
 
     Causes:
         - a bad batch: repeated n-grams, another language, a corrupt file (OLMo 2, 2501.00656)
         - the update before it was too large: the second moment of Adam lagged the gradient (2304.13013), or the
-          learning rate stands at the edge of stability (2103.00065)
+          learning rate is at the edge of stability (2103.00065)
         - a learning rate that jumped: a restart of the schedule, a resume that lost optimizer state
-        - a change of data at an epoch or stage boundary; the end of a repeated stretch looks like a jump as well
-        - heavy-tailed loss on small batches: then it recurs and does no harm
+        - a change of data at an epoch or stage boundary; the end of repeated data looks like a jump, too
+        - heavy-tailed loss on small batches: such spikes recur and do no harm
 
     Next:
-        1. Look at the 64 steps after it. Back at the old level: note it and go on.
+        1. Look at the 64 steps after it. If the loss is back at the old level, continue.
         2. Look at the gradient norm and the learning rate of the steps just before, not only at the spike.
-        3. Replay the step unchanged before you blame its batch: the batches of known spikes were harmless from another
+        3. Replay the step unchanged before you blame its batch: batches of known spikes were harmless from another
            state (PaLM, 2204.02311; Molybog et al., 2304.09871).
         4. If spikes recur, compare them at a third of the learning rate and with Adam's beta2 at 0.95.
     """

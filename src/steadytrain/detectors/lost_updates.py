@@ -22,19 +22,19 @@ class LostUpdates(Detector):
         An update smaller than half the distance to the next number of the weight's format does nothing at all. In
         bfloat16, with 8 bits, that is a 512th of the weight: at a learning rate of 1e-5 and weights around 0.02 about
         84 % of all updates of Adam are lost, and a gain of 1.0 does not move for updates below 2e-3. Training goes on
-        silently and learns less. "critical" means that half of the tensors lose half of their updates. In float32 only
-        a note: there the updates themselves are tiny.
+        silently and learns less. "critical" means that half of the tensors lose half of their updates. In float32 it is
+        only a note: there the updates themselves are tiny.
 
     Causes:
         - weights held in bfloat16 or float16 without a copy in float32 that the optimizer updates (2010.06192)
         - the learning rate has become too small for such weights, late in a schedule or in fine-tuning
         - gains of norms, which stay near 1, held in bfloat16: they need larger steps than any other tensor
-        - no fault: stochastic rounding and Kahan summation make up for it, and cannot be told from the weights
+        - no fault: stochastic rounding and Kahan summation make up for it, and the weights do not show them
 
     Next:
-        1. See the fact `precision` of the run: parameters in bfloat16 mean that there is no float32 copy.
+        1. Check the fact `precision` of the run: parameters in bfloat16 mean that there is no float32 copy.
         2. Keep the parameters in float32 and let autocast do the rest, or use an optimizer with float32 copies.
-        3. Where memory forbids it: stochastic rounding or Kahan summation; norms and biases in float32.
+        3. If memory does not allow that: stochastic rounding or Kahan summation; norms and biases in float32.
         4. Compare some hundred steps from one checkpoint: with float32 weights the loss must move further.
     """
 

@@ -28,9 +28,9 @@ class NoLearning(Detector):
     """The loss has not left its first level, though the learning rate is up.
 
     Means:
-        After the warm-up the loss is still within 2 % of what a guess costs that ignores the input, or the weights do
-        not move. Where the run does not tell what a guess costs, the logarithm of a usual number of classes is taken
-        for it; a loss that merely stands still at another value is a note.
+        After the warm-up the loss is still within 2 % of the best guess that ignores the input, or the weights do not
+        change. If the run does not give the loss of that guess, the detector uses the logarithm of a usual number of
+        classes. A loss that is merely constant at another value is a note.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)

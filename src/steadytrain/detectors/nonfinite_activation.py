@@ -1,4 +1,4 @@
-"""A module put out NaN or Inf."""
+"""A module's output holds NaN or Inf."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from steadytrain.statistics.table_episodes import NAMES_MAX, Episode, episodes, 
 @final
 @dataclass(frozen=True)
 class NonfiniteActivation(Detector):
-    """A module put out NaN or Inf.
+    """A module's output holds NaN or Inf.
 
     Means:
-        Some elements of an output in the forward pass are no numbers. With a loss that is not finite in the same
-        stretch this is critical, and the module named first is where to look: of the modules that were non-finite at
-        `first_step`, the first in the order of the model that holds no other of them. With a finite loss it is a
-        warning where it began during the run, and a note where it has been so from the first reading on: a mask of
-        -inf on logits is no fault.
+        Some elements of an output in the forward pass are NaN or Inf. It is critical if the loss of the same steps is
+        not finite, either. Start at the module named first: of the modules that were non-finite at `first_step`, it is
+        the first in the model's order that contains none of the others. With a finite loss it is a warning if it began
+        during the run, and a note if it was there from the first reading on: a mask of -inf on logits is no fault.
 
     Causes:
         - overflow of float16 (65,504): large activations, attention scores, a norm computed in half precision
-        - an attention row whose keys are all masked: softmax over nothing but -inf is NaN
-        - log, sqrt, division or exp at or beyond the edge of what they are defined on
+        - an attention row whose keys are all masked: softmax over only -inf is NaN
+        - log, sqrt, division or exp at or beyond the edge of their domain
         - weights that are NaN already (see nonfinite-weight), or an input that is
         - no fault: masks of -inf that a later softmax turns into zeros
 
     Next:
-        1. See whether weights were finite at `first_step`. If not, begin there.
+        1. Check whether weights were finite at `first_step`. If not, start there.
         2. Open the incident, if there is one: it names the operation and its line.
         3. Compare its headroom before: a slow rise to 1 is overflow (see precision-headroom). Run that part in
            bfloat16 or float32.

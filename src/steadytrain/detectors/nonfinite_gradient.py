@@ -21,19 +21,19 @@ class NonfiniteGradient(Detector):
     """The gradient of a step holds NaN or Inf.
 
     Means:
-        The backward pass made a value that is no number. An optimizer that applies it loses the weights, and Adam
-        keeps the NaN in its moments even if the update itself is multiplied by zero. Steps that a gradient scaler
-        skipped by itself do not count: that is how it finds its scale.
+        The backward pass produced NaN or Inf. An optimizer that applies it destroys the weights, and Adam keeps the NaN
+        in its moments even if the update is multiplied by zero. Steps that a gradient scaler skipped do not count: that
+        is how it finds its scale.
 
     Causes:
-        - the loss is already NaN or Inf (see nonfinite-loss): then every tensor is named, and that is the place to look
+        - the loss is already NaN or Inf (see nonfinite-loss): then every tensor is named; start at the loss
         - a backward formula that is infinite where the forward is not: sqrt, norm or log at zero, a power below one
         - 0 * NaN behind a `where` or a mask: the branch that is not taken still sends NaN back
         - float16 overflow in backward without a scaler, or clipping before `scaler.unscale_`
         - clipping by a norm that is itself Inf turns finite gradients into NaN
 
     Next:
-        1. Count the tensors. All of them: look at the loss. A few: the fault lies at or above the deepest one.
+        1. Count the tensors. If all are affected, look at the loss; if a few, the fault is at or above the deepest one.
         2. Open the incident: it names the first operation of backward that made the value, and its line of forward.
         3. Move the epsilon inside the sqrt or norm, or mask the input of the operation, not its result.
         4. If only the global norm is Inf and no tensor is, the sum of squares overflowed: compute it in float32.

@@ -21,10 +21,10 @@ class NonfiniteLoss(Detector):
     """The loss of a step is NaN or Inf.
 
     Means:
-        The forward pass or the loss itself left the range of its number format, or divided zero by zero. If this
-        update is applied, every weight that it reaches is lost, and nothing but an older checkpoint brings them back.
-        A loss that reads 0.0 beside a gradient norm that is NaN is this too: some trainers replace a NaN before they
-        log it (`logging_nan_inf_filter` of Hugging Face's Trainer is on by default). It is told as hidden.
+        The forward pass or the loss itself left the range of its number format, or divided zero by zero. If this update
+        is applied, every weight that it reaches is lost, and only an older checkpoint brings them back. A logged loss
+        of 0.0 with a gradient norm of NaN counts, too, and is reported as hidden: some trainers replace a NaN before
+        they log it (`logging_nan_inf_filter` of Hugging Face's Trainer is on by default).
 
     Causes:
         - a value above 65504 in float16, most often in a model that was pre-trained in bfloat16 (T5, Gemma)

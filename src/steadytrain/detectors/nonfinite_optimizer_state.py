@@ -21,9 +21,9 @@ class NonfiniteOptimizerState(Detector):
     """The optimizer's running means hold NaN or Inf.
 
     Means:
-        One bad gradient has been taken into the state. A NaN in a running mean stays for ever and turns the weight NaN
-        at the next step, even if the update that brought it was multiplied by zero. An Inf in the second moment is
-        quieter: the update becomes zero, and the element is frozen for ever while everything else goes on.
+        A bad gradient has entered the state. A NaN in a running mean stays forever and turns the weight NaN at the next
+        step, even if the update that brought it was multiplied by zero. An Inf in the second moment is silent: the
+        update becomes zero, and the element stays frozen while everything else goes on.
 
     Causes:
         - a gradient that was NaN or Inf was applied, or clipped by multiplying it with zero or NaN
@@ -32,7 +32,7 @@ class NonfiniteOptimizerState(Detector):
         - a damaged checkpoint of the optimizer
 
     Next:
-        1. Find the step: nonfinite-gradient at or before `first_step` is the cause, this is the damage that lasts.
+        1. Find the step: nonfinite-gradient at or before `first_step` is the cause; this is the lasting damage.
         2. Go back to a checkpoint from before it, or reset the moments of the named tensors and warm up again.
         3. Check gradients before `optimizer.step()`, not the loss: skip the call, do not scale the update.
         4. Keep optimizer state in float32.

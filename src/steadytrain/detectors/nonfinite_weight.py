@@ -19,10 +19,10 @@ class NonfiniteWeight(Detector):
     """A parameter holds NaN or Inf after its update.
 
     Means:
-        The weights are damaged. Whatever passes through such an element is NaN from here on, and no later update
-        mends it: NaN plus anything is NaN. Only a checkpoint from before `first_step` helps. A parameter that held
-        its non-finite elements from the first reading on while the loss stays finite (a learned mask that starts at
-        -inf) is told as a note.
+        The weights are damaged. Every result that uses such an element is NaN from here on, and no later update repairs
+        it: NaN plus anything is NaN. Only a checkpoint from before `first_step` helps. It is a note if the parameter
+        had its non-finite elements from the first reading on and the loss stays finite (a learned mask that starts at
+        -inf).
 
     Causes:
         - a gradient that was NaN or Inf was applied (see nonfinite-gradient), or clipped by a norm that was Inf

@@ -23,22 +23,23 @@ PERIOD_STEPS_MAX = 21  # slower swings cannot be told from noise that wanders
 @final
 @dataclass(frozen=True)
 class Oscillation(Detector):
-    """The loss swings around a level that stays, more than its noise does.
+    """The loss swings around a constant level, by more than its noise.
 
     Means:
-        Over 64 steps the loss varies at least twice as much as before, its mean has not moved, and the swing has a
-        rhythm: each step goes against the one before, or one period carries the spectrum. Training still works, but at
-        the edge of stability; a little more learning rate and it would not.
+        Over 64 steps the loss varies at least twice as much as before, its mean has not moved, and the swing is
+        regular: each step goes against the one before, or one period dominates the spectrum. Training still works, but
+        at the edge of stability: a slightly higher learning rate would break it.
 
     Causes:
         - a learning rate at the edge of stability (2103.00065): two over the sharpness, for large batches
         - momentum too high for this learning rate
         - batches that alternate: two sources taken in turns, sorted lengths, a short cycle of the data
-        - a controller that overshoots: a learning rate or a weight of a loss that is driven by the loss itself
+        - a controller that overshoots: the loss itself sets a learning rate or the weight of a loss term
 
     Next:
         1. Look at the period. Two steps: the learning rate. A whole number of batches: the order of the data.
-        2. Evaluate a fixed batch at a few steps in a row. It swings too: the weights do. It does not: the data does.
+        2. Evaluate a fixed batch at a few steps in a row. If its loss swings too, the weights swing; if not, the data
+           do.
         3. Compare half of the learning rate, and the same with Adam's beta1 at 0.8.
     """
 

@@ -20,20 +20,20 @@ VOCABULARY = math.exp(12.0)
 @final
 @dataclass(frozen=True)
 class OutputLogitDrift(Detector):
-    """The log of the output softmax's normaliser drifts away: log Z, up or down.
+    """The log of the output softmax's normaliser, log Z, drifts up or down.
 
     Means:
-        Cross-entropy does not change when all logits move together, so nothing holds them where they are. They drift,
-        often late and for thousands of steps, while the loss looks healthy; then numbers of their size have too few
-        digits for the differences that matter: in bfloat16 a logit of 32 is known to 0.25 nats. At the start log Z is
-        the log of the number of classes. A warning needs a model of tokens, |log Z| above 30 and a way of at least 5
-        in view; critical is 300. A classifier's logits grow with its confidence, which is a note.
+        Cross-entropy does not change when all logits move together, so nothing holds them in place. They drift, often
+        late and for thousands of steps, while the loss looks healthy, until numbers of their size are too coarse for
+        the differences that matter: in bfloat16 a logit of 32 has a resolution of 0.25 nats. At the start log Z is the
+        log of the number of classes. A warning needs a token model, |log Z| above 30 and a drift of at least 5 in the
+        recorded steps; "critical" is above 300. A classifier's logits grow with its confidence: a note.
 
     Causes:
         - no z-loss, softcap or weight decay on the output layer (PaLM; 2309.14322)
         - the decay or cooldown of the learning rate (Marin 8B)
         - a bias of the output layer, or an embedding tied to it, that grows without weight decay
-        - a fused loss whose backward leaves its z-loss out (OLMo 2)
+        - a fused loss whose backward omits its z-loss (OLMo 2)
 
     Next:
         1. Look at the norm of the output layer and of the last hidden state: which of them grows?

@@ -29,22 +29,22 @@ NORMAL_95 = 1.96
 @final
 @dataclass(frozen=True)
 class Plateau(Detector):
-    """The loss stands still while the learning rate is still up.
+    """The loss stays constant while the learning rate is still high.
 
     Means:
-        Over 500 steps or more no line through the loss falls for certain (Theil-Sen, 95 %), and what it may fall is
-        less than a hundredth of the loss. Most runs end so, and it is a note. It is a warning where the loss stands
-        little below what a guess costs that ignores the input: then little was learned.
+        Over 500 steps or more the slope of the loss is not significantly negative (Theil-Sen, 95 %), and the largest
+        fall that fits is below a hundredth of the loss. Most runs end like this: a note. It is a warning if the loss is
+        only a little below that of a guess that ignores the input: then the model learned little.
 
     Causes:
-        - the model or the data have no more to give: healthy
-        - a learning rate too low, or too high for the last bit (a decay helps at once)
+        - healthy: the model has learned what it can from this data
+        - a learning rate too low, or too high for the last improvement (a decay helps at once)
         - a language model that learned the frequencies of words and nothing of their order: labels or attention
         - dead units, collapsed attention, or parameters that do not move
 
     Next:
         1. Compare with the loss of a guess, and with a run of the same data that is known to be good.
-        2. Halve the learning rate for 200 steps. If the loss falls at once, the noise of the steps held it up.
+        2. Halve the learning rate for 200 steps. If the loss falls at once, step noise kept it high.
         3. Overfit one batch. If that fails, the model or the labels are wrong, not the schedule.
     """
 

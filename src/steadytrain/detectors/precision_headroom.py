@@ -19,24 +19,24 @@ FLOAT8_FIRST = 4
 @final
 @dataclass(frozen=True)
 class PrecisionHeadroom(Detector):
-    """A module's output grows towards the largest number that its format holds.
+    """A module's output grows towards the largest number that its dtype can hold.
 
     Means:
-        The largest magnitude is a quarter of what the dtype can hold, or more, and it has grown to that. In float16
-        the end is 65,504: what comes next is Inf in the forward pass, a skipped step where there is a gradient scaler,
-        and NaN where there is none. "critical" means that less than a fifth is left. An output that stands at the
-        limit from the start is no growth: masks are made of the smallest finite number.
+        The largest magnitude has grown to a quarter or more of the dtype's maximum. In float16 that maximum is 65,504:
+        next comes Inf in the forward pass, then a skipped step with a gradient scaler and NaN without one. "critical"
+        means that less than a fifth is left. An output at the limit from the start does not count: masks hold the
+        smallest finite number.
 
     Causes:
         - residual stream or logits that grow without bound in float16 (OPT: divergence went with the last
           activations' norm)
         - attention scores that are not scaled before the product, or that grow (see attention-logit-growth)
         - sums over long sequences or large images in float16: means, norms, variances, softmax denominators
-        - a few channels that carry far more than the others; they grow as training goes on
+        - a few channels that are far larger than the others and grow during training
 
     Next:
         1. Move the named module to bfloat16 or float32, or the whole run to bfloat16.
-        2. See whether it grows with the loss: then the run diverges and the format only tells it first.
+        2. Check whether it grows with the loss: then the run diverges, and the dtype only shows it first.
         3. Scale before the product instead of after it; compute norms, softmax and losses in float32.
         4. Clip, normalise or decay what feeds it: weight decay, a norm before it, a softcap.
     """

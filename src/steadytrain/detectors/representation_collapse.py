@@ -20,23 +20,23 @@ MEDIAN_READINGS = 5
 @final
 @dataclass(frozen=True)
 class RepresentationCollapse(Detector):
-    """The outputs of a module lose their spread: all elements come close to one number.
+    """The outputs of a module lose their spread: all elements approach one number.
 
     Means:
-        The standard deviation of an output fell to less than a hundredth of what it had earlier in view, and stayed
-        there while the loss did not fall. What the module told its inputs apart by is gone. It is the spread over
-        batch and channels together, so that embeddings that are all the same vector, but not a constant one, do not
-        show here. "critical" means the model's own output or half of all modules.
+        The standard deviation of an output fell below a hundredth of its earlier value and stayed there while the loss
+        did not fall. The module no longer distinguishes its inputs. The spread is over batch and channels together, so
+        embeddings that all equal one vector with different elements are not detected. "critical" means the model's own
+        output or half of all modules.
 
     Causes:
-        - contrastive or self-distilled training without what keeps outputs apart: negatives, a stop-gradient,
+        - contrastive or self-distilled training without a term that keeps outputs apart: negatives, a stop-gradient,
           centring, a variance term
         - weight decay that outweighs the gradient, or a learning rate of zero where decay is decoupled
         - dead units or a saturated activation below (see dead-units)
         - gates, scales or residual weights that went to zero
 
     Next:
-        1. See which module began, and whether its weights shrank or its input did.
+        1. Find the module that collapsed first; did its weights shrink, or its input?
         2. Compare its output for two very different inputs of one batch.
         3. For contrastive training: check the stop-gradient, the temperature and that pairs are not all the same.
         4. Go back before `first_step` with less weight decay or a smaller learning rate.

@@ -20,23 +20,23 @@ class SecondMomentLag(Detector):
     """The gradient is far larger than the second moment that it is divided by.
 
     Means:
-        Adam divides by a running mean of squares that still remembers smaller gradients, so that the update is larger
-        than the learning rate by this factor. In CLIP training such a reading came 1 to 8 steps before each loss spike
-        (2304.13013). By itself it is a note, and usual early in a run, when gradients of layers that wake up grow by
-        themselves. It is a warning where the loss jumps within 16 steps after it, or above 5 once training is under
-        way (10 before). Embeddings are left out: rows of rare tokens always lag.
+        Adam divides by a running mean of squares that still reflects earlier, smaller gradients, so the update is
+        larger than the learning rate by this factor. In CLIP training such a reading came 1 to 8 steps before each loss
+        spike (2304.13013). Alone it is a note, and common early in a run, while the gradients of layers that start to
+        learn grow. It is a warning if the loss jumps within the next 16 steps, or above 5 once training is under way
+        (10 before). Embeddings are excluded: rows of rare tokens always lag.
 
     Causes:
         - beta2 too high for this gradient: 0.999 remembers 1,000 steps (2304.13013, 2506.04805)
         - a gradient that suddenly grew: new data, a bad batch, a learning rate at the edge of stability
         - optimizer state that was lost or mixed up on a resume
-        - no fault: the first hundreds of steps, in which layers begin to learn one after the other
+        - no fault: the first hundreds of steps, when layers begin to learn one after the other
 
     Next:
-        1. Look at the loss of the 16 steps after it. Nothing there: note it and go on.
-        2. Train on from before it with beta2 0.95, or with update clipping (learning rate over max(1, this number)).
+        1. Look at the loss of the 16 steps after it. If nothing happened, continue.
+        2. Continue from before it with beta2 0.95, or with update clipping (learning rate over max(1, this number)).
         3. Look at which tensors lag: all at once means data or schedule, one layer means its input.
-        4. After a resume: see that the optimizer's state was loaded, in the order of the parameters.
+        4. After a resume: check that the optimizer's state was loaded, in the order of the parameters.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.gradient_to_second_moment",)

@@ -23,23 +23,23 @@ GAP_BLOCKS = 4
 @final
 @dataclass(frozen=True)
 class ThroughputStall(Detector):
-    """Steps take much longer than a while ago, and go on taking longer.
+    """Steps take much longer than before, and stay slow.
 
     Means:
         The median time of a step has doubled for 64 steps or more. Nothing is wrong with the model; time is lost.
-        Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Less than two and a half
-        times as long is a note, unless it is data that is waited for: that much comes of one other process on the same
-        cores or GPU, which the run can do nothing about. What steadytrain itself spends in a step is not in `step_s`.
+        Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Below two and a half times
+        it is a note, unless the steps wait for data: another process on the same cores or GPU can cause that much.
+        `step_s` excludes the time that steadytrain itself spends.
 
     Causes:
         - the data loader: a slow disk or network, workers that died, a cache that filled up (see `data_wait_s`)
         - a device that slows down: heat, a power cap, another process on it (see the table `machine`)
-        - memory nearly full: the allocator frees and asks again at every step, or the host swaps
+        - memory nearly full: the allocator frees and reallocates at every step, or the host swaps
         - one slow rank that all others wait for
         - recompilation at every new shape
 
     Next:
-        1. Compare `data_wait_s` with `step_s`. Most of it: look at the loader, not at the model.
+        1. Compare `data_wait_s` with `step_s`. If it is most of it, look at the loader, not at the model.
         2. Look at clocks, temperature, busy share and allocation retries of the table `machine` at `first_step`.
         3. With several ranks: which one has the least time waiting for the others?
     """

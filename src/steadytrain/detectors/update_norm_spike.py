@@ -22,24 +22,24 @@ SCALE_MIN = 0.05
 @final
 @dataclass(frozen=True)
 class UpdateNormSpike(Detector):
-    """The update of a step is far larger than those before it, or moves the weights by a tenth.
+    """The update of a step is far larger than those before it, or changes the weights by a tenth.
 
     Means:
-        What counts for the weights is not the gradient but the update that the optimizer makes of it. Over all tensors
-        together and per unit of learning rate, this one stands far above the updates of the readings before: ten
-        times, or three times with a jump of the loss right after. Apart from that, an update of more than a hundredth
-        of the weights that lasts is a note (about a thousandth is usual), of more than a tenth a warning.
+        The weights change by the update that the optimizer computes, not by the gradient. Over all tensors and per unit
+        of learning rate, this update is far larger than those of the readings before: ten times, or three times with a
+        jump of the loss right after. Separately, updates that stay above a hundredth of the weights are a note (about a
+        thousandth is usual), above a tenth a warning.
 
     Causes:
         - the second moment lags behind a gradient that grew (see second-moment-lag)
         - a bad batch without clipping, or clipping that came after the optimizer had seen the gradient
-        - optimizer state that was lost on a resume: the first steps of Adam are as large as steps get
+        - optimizer state that was lost on a resume: Adam's first steps are its largest
         - a learning rate too high for these weights, or weights that have shrunk
 
     Next:
         1. Look at the tensors named: their updates grew most.
-        2. Look at the gradient norm of the step. It did not grow: the state is to blame. It did: the batch, or the
-           weights before it.
+        2. Look at the gradient norm of the step. If it did not grow, the state is to blame; if it did, the batch, or
+           the weights before it.
         3. Clip gradients, or clip updates (learning rate over max(1, lag)); lower beta2 to 0.95.
         4. For a ratio that lasts: a third of the learning rate, or a longer warm-up.
     """

@@ -26,9 +26,9 @@ class ValidationGap(Detector):
 
     Means:
         An evaluation loss at half of the training loss, three times in a row, is too good: dropout and augmentation
-        explain a gap, but seldom that much. Data that is evaluated on has been trained on, or the evaluation counts
-        differently. The other way round, training falls while evaluation rises: the model has begun to learn its data
-        by heart. That is told as a note; many runs are stopped there on purpose.
+        seldom explain such a gap. The evaluation data was trained on, or the evaluation averages differently. In the
+        opposite case training falls while evaluation rises: the model begins to memorize its data. That is a note; many
+        runs stop there on purpose.
 
     Causes:
         - evaluation examples, or near copies of them, in the training data; a split after augmentation

@@ -17,12 +17,12 @@ from steadytrain.statistics.table_episodes import APART_STEPS, NAMES_MAX, Episod
 @final
 @dataclass(frozen=True)
 class VanishingGradients(Detector):
-    """Gradients die out along the depth: those of the first block are a thousandth of those of the last.
+    """Gradients vanish along the depth: those of the first block are a thousandth of those of the last.
 
     Means:
-        Backpropagation multiplies by every block's derivative on its way down. Where these are below one, what arrives
-        at the first blocks is noise or nothing, and only the last ones learn. Blocks are told by the numbers in the
-        names of parameters; norms and embeddings are left out. "critical" means a millionth, or nothing at all.
+        Backpropagation multiplies by the derivative of every block. If these are below one, only noise or nothing
+        reaches the first blocks, and only the last ones learn. The detector finds blocks by the numbers in parameter
+        names and excludes norms and embeddings. "critical" means a millionth, or zero.
 
     Causes:
         - sigmoid or tanh in a deep stack, without residual connections
@@ -32,10 +32,11 @@ class VanishingGradients(Detector):
         - truncated backpropagation, `detach`, or a frozen block in between
 
     Next:
-        1. Plot the gradient norm of each block. A slope is an initialisation or activation; a step is one block.
+        1. Plot the gradient norm of each block. A slope points to the initialisation or activation; a step, to one
+           block.
         2. Residual connections with the norm inside the branch; ReLU or GELU with He initialisation.
         3. For tanh: Xavier initialisation. For recurrent stacks: gates, or fewer steps back in time.
-        4. Check before training with one batch: the ratio along depth should lie between 0.1 and 10.
+        4. Check before training with one batch: the ratio along the depth should be between 0.1 and 10.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm")

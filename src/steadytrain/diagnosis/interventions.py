@@ -18,7 +18,7 @@ FLOAT32 = Intervention("float32", 2, "float32 in place of mixed precision", "flo
 BFLOAT16 = Intervention("bfloat16", 2, "bfloat16 in place of float16", "bfloat16")
 LOSS_SCALE = Intervention("lower-loss-scale", 2, "a smaller loss scale", "loss-scale-down")
 
-CLIP = Intervention("clip", 3, "clip the global norm at a tenth of its median", "clip")
+CLIP = Intervention("clip", 3, "clip the global norm to a tenth of its median", "clip")
 UPDATE_CLIPPING = Intervention(
     "update-clipping", 3, "limit the update by the RMS of gradient over moment", "update-clipping"
 )
@@ -28,9 +28,9 @@ EPSILON_UP = Intervention("larger-epsilon", 3, "a thousand times the optimizer's
 EPSILON_DOWN = Intervention("smaller-epsilon", 3, "a thousandth of the optimizer's epsilon", "epsilon-down")
 WEIGHT_DECAY_LOWER = Intervention("lower-weight-decay", 3, "a third of the weight decay", "weight-decay-lower")
 
-DROP_BATCH = Intervention("drop-batch", 4, "go on without the batch", "drop-batch")
-FRESH_DATA = Intervention("fresh-data", 4, "batches of before in place of those of now", "fresh-data")
-CLEAN_ROWS = Intervention("clean-data", 4, "look at the rows by eye, and check the data set for more of the kind")
+DROP_BATCH = Intervention("drop-batch", 4, "continue without the batch", "drop-batch")
+FRESH_DATA = Intervention("fresh-data", 4, "earlier batches in place of the current ones", "fresh-data")
+CLEAN_ROWS = Intervention("clean-data", 4, "read the rows, and check the data set for similar ones")
 SEEDS = Intervention("seeds", 4, "a seed for every generator: Python, NumPy, torch, each worker")
 ONE_WORKER = Intervention("one-worker", 4, "one loader worker", "one-worker")
 

@@ -31,12 +31,12 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 @final
 @dataclass(frozen=True)
 class AccumulationEquivalence(Check):
-    """The gradient of accumulated micro-batches is that of one batch with the same rows.
+    """Accumulated micro-batches give the same gradient as one batch with the same rows.
 
     Means:
-        A batch whose rows have different numbers of targets is taken whole, and in two parts that are accumulated as
-        the script does it. If each part is averaged over its own targets and the parts are averaged again, targets in
-        a short part weigh more: the training is another one for each number of accumulation steps.
+        The check takes a batch whose rows have different numbers of targets, once whole and once in two parts that it
+        accumulates as the script does. If the script averages each part over its own targets and then averages the
+        parts, targets in a short part weigh more: the result depends on the number of accumulation steps.
 
     Causes:
         - the mean over the tokens of a micro-batch, divided by the number of micro-batches
@@ -46,7 +46,7 @@ class AccumulationEquivalence(Check):
 
     Next:
         1. Sum the losses of all targets and divide by their number in the whole step, over all micro-batches and ranks.
-        2. If rows have about the same number of targets the difference is small; look at the numbers.
+        2. If rows have about the same number of targets the difference is small; check the numbers.
     """
 
     cost: ClassVar[Cost] = "seconds"

@@ -21,20 +21,20 @@ POSITIONS_MIN = 8
 @final
 @dataclass(frozen=True)
 class AttentionEntropy(Check):
-    """Attention looks at many positions at the beginning.
+    """Untrained attention is spread over many positions.
 
     Means:
-        The entropy of the attention weights of the last position is compared with that of weights that are all alike.
-        An untrained model has not chosen yet: it is near 1. Weights that are sharp from the beginning come from
-        queries and keys that are too large or not scaled; their softmax is saturated and learns slowly.
+        The check divides the entropy of the last position's attention weights by that of uniform weights. In an
+        untrained model the ratio is near 1. Weights that are sharp from the start come from queries and keys that are
+        too large or not scaled; their softmax is saturated and learns slowly.
 
     Causes:
-        - the factor 1 / sqrt(d) left out, or a scale that belongs to normalised queries used without the norm
+        - no factor 1 / sqrt(d), or a scale for normalised queries without the norm
         - an initialisation of queries and keys that is too large
-        - a model that was trained before: there it is no fault
+        - no fault: a model that is already trained
 
     Next:
-        1. Print the standard deviation of the logits of attention: it should be below 1.
+        1. Print the standard deviation of the attention logits: it should be below 1.
         2. Check the scale that reaches `scaled_dot_product_attention`.
     """
 

@@ -35,22 +35,22 @@ COMPILERS = ("aot_eager", "inductor")
 @final
 @dataclass(frozen=True)
 class BackendEquivalence(Check):
-    """Compiled code and each attention kernel give the outputs and gradients of plain code.
+    """Compiled code and each attention kernel give the same outputs and gradients as plain code.
 
     Means:
-        The model is run on a batch as it is, compiled, and with each kernel for attention that this machine has, and
-        once in float64. Where a variant differs from plain code by more than three times what plain code differs from
-        float64, it computes something else: a mask that a kernel ignores, or a compiler's fault. Training then goes on
-        without a word, with wrong gradients.
+        The check runs the model on a batch as it is, compiled, with each attention kernel of this machine, and in
+        float64. A variant whose difference from plain code is more than three times that between plain code and float64
+        computes something else: a kernel ignores a mask, or the compiler has a fault. Training then silently continues
+        with wrong gradients.
 
     Causes:
-        - an attention kernel that does not take the mask that it is given
-        - code that does something else under a compiler (``torch.compiler.is_compiling``)
+        - an attention kernel that ignores its mask
+        - code that behaves differently under a compiler (``torch.compiler.is_compiling``)
         - a fault of the compiler, or of a fused kernel
 
     Next:
-        1. Train without the variant that is named.
-        2. ``steadytrain locate`` names the first operation that differs, on an incident.
+        1. Train without the named variant.
+        2. On an incident, ``steadytrain locate`` names the first operation that differs.
     """
 
     cost: ClassVar[Cost] = "minutes"

@@ -17,21 +17,21 @@ from steadytrain.core.plugins import threshold
 @final
 @dataclass(frozen=True)
 class BatchLeak(Check):
-    """What the model says of one row does not depend on the other rows.
+    """The model's output for one row does not depend on the other rows.
 
     Means:
-        The output for one row is differentiated with respect to the inputs of all, in evaluation mode (batch
-        normalisation is meant to mix rows while training). For the other rows the gradient must be exactly 0. If it is
-        not, rows exchange information: the loss looks better than the model is, and inference on single rows differs.
+        The check differentiates the output for one row with respect to the inputs of all rows, in evaluation mode
+        (batch normalisation mixes rows on purpose in training mode). The gradient for the other rows must be exactly 0.
+        If it is not, rows exchange information: the loss looks too good, and inference on single rows differs.
 
     Causes:
-        - a `view` or `reshape` that swaps the dimensions of rows and time or channels, where `transpose` was meant
+        - a `view` or `reshape` that swaps the dimensions of rows and time or channels, in place of a `transpose`
         - attention or softmax over the dimension of the rows; `batch_first` the wrong way round
         - statistics over the whole batch, also in evaluation mode
 
     Next:
-        1. Print the shape after each reshape, and follow where row 0 goes.
-        2. Run the model on one row alone and compare: the first module whose output differs is the one.
+        1. Print the shape after each reshape, and follow row 0.
+        2. Run the model on one row alone and compare: the first module whose output differs has the fault.
     """
 
     cost: ClassVar[Cost] = "seconds"

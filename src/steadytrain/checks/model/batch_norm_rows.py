@@ -19,13 +19,13 @@ class BatchNormRows(Check):
     """Batch normalisation gets enough rows for its statistics, in every batch.
 
     Means:
-        In training mode a batch norm takes mean and variance over the rows of the micro-batch, however many of them
-        are accumulated. With one row they are those of a single example: the model trains on numbers that it will not
-        see in evaluation mode, and training looks fine while evaluation is far off. The last batch of an epoch counts
-        too: a single row left over spoils the running statistics, or ends the run.
+        In training mode a batch norm computes mean and variance over the micro-batch, however many micro-batches are
+        accumulated. With one row these are the statistics of a single example, which evaluation mode does not use:
+        training looks fine and evaluation is far off. The last batch of an epoch counts too: a single leftover row
+        spoils the running statistics, or ends the run.
 
     Causes:
-        - a batch size of 1 or 2 to save memory, made up for by accumulation
+        - a batch size of 1 or 2 to save memory, with accumulation
         - `drop_last=False` with a data set whose size leaves one row over
         - a model made for large batches on several GPUs, without synchronised statistics
 

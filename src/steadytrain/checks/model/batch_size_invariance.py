@@ -19,18 +19,19 @@ class BatchSizeInvariance(Check):
     """In evaluation mode a row gets the same output alone as in its batch.
 
     Means:
-        Rows of the first batch are run alone and together, with the same padding. A difference above rounding means
-        that an evaluation depends on its batch size, and that serving single requests differs from what was measured.
+        The check runs rows of the first batch alone and together, with the same padding. A difference above rounding
+        means that evaluation depends on the batch size, and that single requests get other outputs than the evaluation
+        did.
 
     Causes:
         - batch normalisation that uses the statistics of the batch in evaluation mode
-        - `squeeze()` without a dimension: it takes away the dimension of rows when there is one row
-        - routing of experts with a capacity that is shared by the batch
-        - rows that see each other (batch-leak)
+        - `squeeze()` without a dimension: with one row it removes the row dimension
+        - expert routing with a capacity that the batch shares
+        - rows that influence each other (batch-leak)
 
     Next:
-        1. Give every `squeeze` the dimension that it means.
-        2. Make sure that `model.eval()` is called before evaluating, and that `track_running_stats` is on.
+        1. Give every `squeeze` its dimension.
+        2. Call `model.eval()` before evaluating, and keep `track_running_stats` on.
     """
 
     cost: ClassVar[Cost] = "seconds"

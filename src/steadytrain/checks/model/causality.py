@@ -20,23 +20,23 @@ POSITIONS = (0.25, 0.5, 0.75)
 @final
 @dataclass(frozen=True)
 class Causality(Check):
-    """The prediction at a position depends on the tokens up to it, and on none after it.
+    """The prediction at a position depends on the tokens up to it, not on later ones.
 
     Means:
-        The scores at some positions are differentiated with respect to the embedded tokens, through the attention that
-        the script uses. Every later token must have a gradient of exactly 0, and the token at the position itself must
-        not. A model that sees ahead reaches a very low loss and writes nonsense.
+        The check differentiates the scores at some positions with respect to the embedded tokens, through the script's
+        own attention. The gradient must be exactly 0 for every later token and nonzero for the token at the position. A
+        model that sees later tokens reaches a very low loss and generates nonsense.
 
     Causes:
-        - no causal mask, a mask the wrong way round, or one that is off by one
+        - no causal mask, an inverted one, or one that is off by one
         - an attention backend that does not get the mask (`is_causal` left out, a mask dropped with padding)
-        - convolutions or norms over time that look both ways
+        - convolutions or norms over time that use later positions
         - inputs that were shifted as well as the labels: the model does not see the last token
 
     Next:
         1. Print the mask as it reaches attention, for 5 tokens.
-        2. Take another attention backend; if the leak goes, that one ignored the mask.
-        3. If the own token is not seen, look for a second shift of inputs or labels: label-alignment tells.
+        2. Try another attention backend; if the leak goes away, the first one ignores the mask.
+        3. If the position's own token has no gradient, look for a second shift of inputs or labels (label-alignment).
     """
 
     cost: ClassVar[Cost] = "seconds"

@@ -29,21 +29,21 @@ from steadytrain.core.plugins import threshold
 @final
 @dataclass(frozen=True)
 class CausalityByChange(Check):
-    """When later tokens are changed, the predictions before them stay the same.
+    """Changing later tokens does not change earlier predictions.
 
     Means:
-        The second half of the tokens is exchanged for others, and the scores of the first half are compared. This sees
-        leaks that no gradient shows: through choices (routing of experts, sorting, thresholds), quantised layers and
-        indices made from tokens. A difference above rounding is a leak.
+        The check replaces the second half of the tokens and compares the scores of the first half. This finds leaks
+        without a gradient: through discrete choices (expert routing, sorting, thresholds), quantised layers and indices
+        made from tokens. A difference above rounding is a leak.
 
     Causes:
-        - those of causality
+        - the causes of causality
         - routing with a capacity: tokens that come later push earlier ones out of their expert
         - statistics over the sequence (a length, a maximum, a normalisation) that later tokens change
 
     Next:
-        1. Run causality: if it passes, the leak goes through a choice and not through attention.
-        2. Compare the modules' outputs with and without the change: the first that differs before the change is it.
+        1. Run causality: if it passes, the leak is in a discrete choice, not in attention.
+        2. Compare the modules' outputs with and without the change: the first that differs before the change leaks.
     """
 
     cost: ClassVar[Cost] = "seconds"

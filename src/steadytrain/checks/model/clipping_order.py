@@ -12,21 +12,21 @@ from steadytrain.core.plugins import threshold
 @final
 @dataclass(frozen=True)
 class ClippingOrder(Check):
-    """Gradients are clipped once, after backward and after unscaling, all of them.
+    """All gradients are clipped once, after backward and after unscaling.
 
     Means:
-        Clipping before backward, or after the update, clips the gradients of another step or none. Clipping while the
-        scale of a gradient scaler is on them cuts every gradient to a tiny norm: the learning rate is in effect
-        thousands of times smaller. Clipping some of the parameters leaves the others to spike.
+        Clipping before backward, or after the update, clips the gradients of another step or none. Clipping scaled
+        gradients cuts every one to a tiny norm: the effective learning rate is thousands of times smaller. Clipping
+        only some parameters leaves the others to spike.
 
     Causes:
         - ``clip_grad_norm_`` called before ``loss.backward()``, or in ``training_step`` of Lightning
         - no ``scaler.unscale_(optimizer)`` before clipping
-        - parameters of another module, or an exhausted ``model.parameters()`` generator, handed to it
+        - parameters of another module, or an exhausted ``model.parameters()`` generator, passed to it
 
     Next:
         1. The order is: ``backward``, ``scaler.unscale_(optimizer)``, ``clip_grad_norm_``, ``scaler.step(optimizer)``.
-        2. Hand all parameters that the optimizer has to one call.
+        2. Pass all parameters of the optimizer to one call.
     """
 
     cost: ClassVar[Cost] = "free"

@@ -45,25 +45,25 @@ ANSWER_BYTES_MAX = 1 << 20
 @final
 @dataclass(frozen=True)
 class DataParallelEquivalence(Check):
-    """Two processes with half of the rows each come to the gradient of one process with all rows.
+    """Two processes with half of the rows each get the gradient of one process with all rows.
 
     Means:
-        Two processes of this machine (gloo, on copies) take half of a batch each and average their gradients, as data
-        parallel training does. The result is compared with the gradient of the whole batch, and after three steps the
-        weights of both. A gradient that differs means that the same settings on more GPUs train another model. Weights
-        that differ mean that something is decided in each process by itself: the ranks drift apart, or wait for each
-        other for ever.
+        Two processes on this machine (gloo, on copies) take half of a batch each and average their gradients, as data
+        parallel training does. The check compares the result with the gradient of the whole batch, and the two
+        processes' weights after three steps. A different gradient means that the same settings on more GPUs train
+        another model. Different weights mean that each process decides something alone: the ranks drift apart, or hang
+        waiting for each other.
 
     Causes:
         - a loss that is a sum, or divided by the rows of one process
         - rows of unequal length: a mean of means gives tokens of short rows more weight
         - a loss that compares rows of a batch with each other (contrastive), or statistics of a batch in the loss
-        - parameters that are written in the forward, or updated outside of the optimizer
+        - parameters that forward writes, or that are updated outside the optimizer
 
     Next:
         1. Divide the sum of all losses by the number of all targets, over all processes.
-        2. Gather what a loss over pairs needs from all processes.
-        3. Seed every process alike before the model is made, and draw data by rank.
+        2. Gather the inputs of a loss over pairs from all processes.
+        3. Seed every process alike before creating the model, and draw data by rank.
     """
 
     cost: ClassVar[Cost] = "minutes"

@@ -20,21 +20,21 @@ LAYERS_MAX = 256
 @final
 @dataclass(frozen=True)
 class DeadUnitsAtStart(Check):
-    """Few units of rectified layers are off for every example of the first batches.
+    """Few rectified units output 0 for every example of the first batches.
 
     Means:
-        A unit whose rectifier gives 0 for every example has no gradient, and learns only if the layers before it move.
-        A few are usual. Many in one layer mean that its inputs lie on one side: large negative biases, inputs that are
-        not centred, or an initialisation far too large.
+        A unit whose rectifier outputs 0 for every example has no gradient, and learns only if the layers before it
+        change. A few are usual. Many in one layer mean that its pre-activations are nearly all negative: large negative
+        biases, inputs that are not centred, or a far too large initialisation.
 
     Causes:
         - inputs that are not normalised, or normalised twice
-        - biases that are initialised negative, or a shift before the rectifier
+        - negative initial biases, or a shift before the rectifier
         - a rectifier after a layer whose outputs are all negative (a second rectifier, a log)
 
     Next:
         1. Normalise the inputs, and begin with biases of 0.
-        2. Look at the layer before the one that is named: the mean of its outputs should be near 0.
+        2. Check the layer before the named one: the mean of its outputs should be near 0.
     """
 
     cost: ClassVar[Cost] = "free"

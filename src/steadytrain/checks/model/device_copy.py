@@ -18,15 +18,15 @@ REPEATS = 3
 @final
 @dataclass(frozen=True)
 class DeviceCopy(Check):
-    """What is copied to a GPU, and from one GPU to another, comes back the same.
+    """Data copied to a GPU, and between GPUs, comes back unchanged.
 
     Means:
-        Random bytes are copied from the host to each GPU and back, and from each GPU to each other one. Where they
-        come back otherwise, nothing that is computed there can be trusted: training on several GPUs gives zeros or
-        NaN, most often from the first step on.
+        The check copies random bytes from the host to each GPU and back, and between each pair of GPUs. If they come
+        back changed, no result computed there can be trusted: training on several GPUs gives zeros or NaN, most often
+        from the first step on.
 
     Causes:
-        - peer-to-peer copies that the board or the hypervisor does not carry (IOMMU, ACS)
+        - peer-to-peer copies that the board or the hypervisor does not support (IOMMU, ACS)
         - a driver that does not belong to the GPU, or a GPU with faulty memory
 
     Next:

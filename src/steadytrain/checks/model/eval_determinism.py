@@ -19,21 +19,21 @@ ROWS_MAX = 8
 @final
 @dataclass(frozen=True)
 class EvalDeterminism(Check):
-    """In evaluation mode the model gives the same output twice, whatever the random numbers.
+    """In evaluation mode the model's output does not depend on random numbers.
 
     Means:
-        The model is called twice in evaluation mode with the same inputs and different random states. Outputs that
-        differ mean that something random is still on: scores of an evaluation are then noise, and lower than they are.
+        The check calls the model twice in evaluation mode with the same inputs and different random states. Different
+        outputs mean that something random is still active: evaluation scores are then noisy and too low.
 
     Causes:
         - `F.dropout(x, p)` without `training=self.training`: its default is True
-        - noise, sampling or random cropping inside forward that does not ask for the mode
+        - noise, sampling or random cropping inside forward that ignores the mode
         - batch statistics that are updated in evaluation mode
-        - kernels that add in a different order each time (small differences, on a GPU)
+        - kernels that sum in a different order each time (small differences, on a GPU)
 
     Next:
         1. Pass `training=self.training` to every functional dropout, or use `nn.Dropout`.
-        2. Compare the outputs of the modules of both calls: the first that differs holds the randomness.
+        2. Compare the modules' outputs of both calls: the first that differs holds the randomness.
     """
 
     cost: ClassVar[Cost] = "free"

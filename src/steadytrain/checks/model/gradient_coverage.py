@@ -22,23 +22,23 @@ ROWS_MAX = 8
 @final
 @dataclass(frozen=True)
 class GradientCoverage(Check):
-    """Every parameter that is meant to learn is in one optimizer and gets a gradient.
+    """Every trainable parameter is in one optimizer and gets a gradient.
 
     Means:
         Over the first batches, with small steps between them on a copy, each parameter of the optimizer must get a
-        gradient that is finite and not all zero at least once. Parameters that want gradients and that no optimizer
-        holds, that two groups hold, or that hold no sensible values are named as well.
+        finite, nonzero gradient at least once. The check also names parameters that require gradients but are in no
+        optimizer, are in two groups, or hold no sensible values.
 
     Causes:
-        - the optimizer was made before the model was completed, moved or wrapped
+        - the optimizer was created before the model was completed, moved or wrapped
         - `.detach()`, `.item()`, `torch.no_grad()` or a cast on the way from a parameter to the loss
         - everything was frozen and the adapter was frozen with it; a LoRA target that matches no layer
-        - a LoRA adapter on weights that are all zero: there is nothing that it adapts
+        - a LoRA adapter on weights that are all zero: there is nothing to adapt
         - a layer that forward does not call; weights from `torch.empty` that were never initialised
 
     Next:
         1. Look at the named parameters: should they be trained? If not, set `requires_grad_(False)` on them.
-        2. Make the optimizer last, from `model.parameters()`, and count what it holds.
+        2. Create the optimizer last, from `model.parameters()`, and count its parameters.
         3. Follow the graph from the loss back: `loss.grad_fn` and `next_functions` end where it is cut.
     """
 

@@ -26,18 +26,18 @@ BATCHES_MAX = 2
 @final
 @dataclass(frozen=True)
 class InitialLoss(Check):
-    """The first loss is what a model that knows nothing must come to.
+    """The first loss is that of a model that knows nothing.
 
     Means:
         An untrained model gives each class about the same score, so its cross-entropy is close to ln C, the logarithm
         of the number of classes (ln 2 for one logit), and its squared error close to that of a constant. A loss far
         above it means that the first steps only undo the initialisation. A loss far below it means that the model can
-        see the answer, that the loss is divided by too much, or that it is trained already.
+        see the answer, that the loss is divided by too much, or that the model is already trained.
 
     Causes:
-        - the last layer or the embedding is initialised with too large values
+        - too large initial values in the last layer or the embedding
         - the labels are among the inputs: a missing causal mask, a shift of labels that was forgotten or done twice
-        - the loss is summed where a mean is meant, or divided twice (accumulation, padding counted as targets)
+        - a sum in place of a mean, or a loss divided twice (accumulation, padding counted as targets)
         - inputs or regression targets that are not normalised
         - a tokenizer, or weights, that belong to another model
 

@@ -21,22 +21,22 @@ STEPS_MIN = 12
 @final
 @dataclass(frozen=True)
 class InputIndependence(Check):
-    """The model learns more from its inputs than without them, and nothing of the labels without them.
+    """The model learns from its inputs, and cannot learn the labels without them.
 
     Means:
-        The model is trained on a few rows twice: as they are, and with the inputs of the first row in place of all.
-        Without inputs that differ it cannot tell the rows apart, so the loss must stay at least at the entropy of the
-        labels at each position. If it does as well as with the inputs, these do not reach the loss. If it does better
-        than that entropy, the labels reach the model by another way.
+        The check trains the model on a few rows twice: as they are, and with the first row's inputs for all. With equal
+        inputs it cannot distinguish the rows, so the loss must not fall below the entropy of the labels at each
+        position. If it does as well as with the real inputs, these do not reach the loss. If it does better than that
+        entropy, the labels reach the model another way.
 
     Causes:
         - the model is called with the wrong variable, or its inputs are all zero, clipped or saturated
-        - the labels are among the features, or handed to forward and used there
+        - the labels are among the features, or forward gets and uses them
         - rows whose labels are all the same
 
     Next:
-        1. Print the inputs of two rows as the model gets them: do they differ?
-        2. If the labels are seen without inputs, take them out of the arguments of forward one by one.
+        1. Print two rows as the model gets them: do they differ?
+        2. If the labels leak, remove arguments of forward one by one.
     """
 
     cost: ClassVar[Cost] = "minutes"

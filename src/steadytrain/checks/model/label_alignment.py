@@ -33,21 +33,21 @@ STEPS_MIN = 20
 @final
 @dataclass(frozen=True)
 class LabelAlignment(Check):
-    """The target at each position is the token after it: shifted by one, and only once.
+    """The target at each position is the next token: shifted by one, exactly once.
 
     Means:
-        The targets that the loss function really got are compared with the model's token ids. At a shift of 0 the model
-        learns to copy its input; at 2 it learns to skip a token, which looks like a loss that stays a little too high.
-        Where the loss function was not seen, the model is trained for some steps on one batch, and the shift at which
-        its scores fit the tokens best is taken.
+        The check compares the targets that the loss function received with the model's token ids. At a shift of 0 the
+        model learns to copy its input; at 2 it learns to skip a token, and the loss stays slightly too high. If the
+        loss call was not recorded, the check trains the model for some steps on one batch and takes the shift at which
+        its scores fit the tokens best.
 
     Causes:
         - labels shifted in the data loader and again in the model
         - labels that are a copy of the inputs, for a model that does not shift
-        - a new version of a library that has taken over the shift
+        - a new library version that does the shift itself
 
     Next:
-        1. Hand the model labels that equal the inputs if it shifts by itself, and shift them yourself if it does not.
+        1. If the model shifts labels itself, pass labels equal to the inputs; if not, shift them yourself.
         2. Print one row: the inputs and the targets as cross_entropy gets them, one under the other.
     """
 

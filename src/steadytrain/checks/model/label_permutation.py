@@ -35,20 +35,20 @@ SHIFTS = (1, 5, 2, 7, 3, 6, 4)
 @final
 @dataclass(frozen=True)
 class LabelPermutation(Check):
-    """With labels that belong to other rows, the model cannot predict rows that it has not seen.
+    """With labels of other rows, the model cannot predict unseen rows.
 
     Means:
-        The labels are moved on by some rows, another number in each step, so that they have nothing to do with the
-        inputs. The model is trained on some batches and then looked at on another: its loss there cannot come below
-        what the best guess costs. If it does, the labels reach the model by a way of their own.
+        The check shifts the labels by some rows, a different number in each step, so that they are unrelated to the
+        inputs. It trains the model on some batches and measures its loss on another, which cannot fall below that of
+        the best guess. If it does, the labels reach the model another way.
 
     Causes:
-        - the labels, or something that is computed from them, are among the features
-        - forward gets the labels and uses them for more than the loss
+        - features that hold the labels or something computed from them
+        - forward uses the labels for more than the loss
 
     Next:
-        1. Leave inputs out one by one until the loss on fresh rows goes up.
-        2. Look at what forward does with its labels before the loss.
+        1. Remove inputs one by one until the loss on fresh rows rises.
+        2. Check how forward uses its labels before the loss.
     """
 
     cost: ClassVar[Cost] = "minutes"

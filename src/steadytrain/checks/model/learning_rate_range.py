@@ -22,13 +22,13 @@ SMOOTH = 0.8
 @final
 @dataclass(frozen=True)
 class LearningRateRange(Check):
-    """The planned learning rate is well below the one at which the loss goes up.
+    """The planned learning rate is well below the one at which the loss rises.
 
     Means:
-        After some steps at the planned rate, the learning rate rises exponentially from 1e-7, over some hundred steps.
-        Where the loss has risen by a third above its lowest, the rate is too high for this model as it is now. A
-        planned peak above a third of that has little room: one unlucky batch is enough. The test is short: it
-        finds rates that fail at once, and none that fail after a thousand steps.
+        After some steps at the planned rate, the check raises the learning rate exponentially from 1e-7 over some
+        hundred steps. The rate at which the loss is a third above its minimum is too high for this model now. A planned
+        peak above a third of that leaves little margin: one unlucky batch is enough. The test is short: it finds rates
+        that fail at once, not those that fail after a thousand steps.
 
     Causes:
         - a rate taken from a smaller model, another optimizer or another batch size
@@ -36,7 +36,7 @@ class LearningRateRange(Check):
         - a rate in other units: a sum of losses instead of a mean
 
     Next:
-        1. Try a tenth of the rate that is named here as too high.
+        1. Try a tenth of the rate that the check names as too high.
         2. Warm up over the first hundred steps or more.
         3. Clip gradients, if they are not clipped.
     """

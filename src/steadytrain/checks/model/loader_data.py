@@ -39,23 +39,22 @@ BATCHES_MIN = 2
 @final
 @dataclass(frozen=True)
 class LoaderData(Check):
-    """The loader gives rows that differ, in no order, without endless repetitions.
+    """The loader gives different rows, shuffled, without endless repetitions.
 
     Means:
-        The first batches share rows, or the data set holds duplicates, repeated n-grams, empty rows or numbers that
-        are not finite, or the loader does not shuffle rows that come sorted. What repeats is learned by heart: the
-        loss falls below what the rest allows. What comes sorted is forgotten in turn. A not finite input makes the
-        loss NaN when its batch comes.
+        The first batches share rows, or the data set holds duplicates, repeated n-grams, empty rows or numbers that are
+        not finite, or the loader does not shuffle sorted rows. The model memorizes repeated rows: the loss falls below
+        what the rest allows. It forgets sorted rows in turn. A non-finite input makes the loss of its batch NaN.
 
     Causes:
-        - a loader or its sampler made anew in every step, with the same seed
+        - a loader or sampler created anew in every step, with the same seed
         - no ``DistributedSampler`` in a run of several processes
-        - ``shuffle`` left out, or a buffer that is shorter than the runs of one label
-        - data that was put together twice, or written before a filter
+        - ``shuffle`` left out, or a buffer shorter than the runs of one label
+        - data that was merged twice, or written before a filter
         - text stuck in a loop, tables of zeros, rows of dashes
 
     Next:
-        1. Set ``shuffle=True``, and make loader and sampler once, before the loop.
+        1. Set ``shuffle=True``, and create loader and sampler once, before the loop.
         2. Run ``steadytrain check-data`` on the whole data: it names the rows.
     """
 

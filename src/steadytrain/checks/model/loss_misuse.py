@@ -30,25 +30,25 @@ DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 @final
 @dataclass(frozen=True)
 class LossMisuse(Check):
-    """The loss function gets the kind of numbers, the shapes and the reduction that it is made for.
+    """The loss function gets the inputs, shapes and reduction that it expects.
 
     Means:
-        Each call of torch's loss functions in the script's own code is looked at: what made its scores, whether they
-        are logits or probabilities as the function wants them, whether the shapes agree, and how it is reduced. Most
-        of these mistakes train, slowly and to a worse end, and say nothing.
+        The check examines each call of torch's loss functions in the script's own code: the operation that made the
+        scores, whether they are logits or probabilities as the function expects, the shapes and the reduction. Most of
+        these mistakes raise no error; the model trains slowly and ends worse.
 
     Causes:
         - softmax before cross_entropy, sigmoid before binary_cross_entropy_with_logits: squashed twice
-        - nll_loss on logits: it wants log-probabilities
+        - nll_loss on logits: it expects log-probabilities
         - softmax over a single unit: it is always 1
-        - predictions [N, 1] against targets [N]: each is compared with all
+        - predictions [N, 1] against targets [N]: each is compared with every target
         - the logarithm of a probability that can be 0
         - a sum over the batch where the learning rate was chosen for a mean
 
     Next:
-        1. Give cross_entropy the logits, and take softmax where probabilities are read.
+        1. Give cross_entropy the logits, and apply softmax only where you read probabilities.
         2. For predictions [N, 1] call `.squeeze(-1)`, or give the targets the same shape.
-        3. In place of log(softmax(x)) take log_softmax(x).
+        3. Use log_softmax(x) in place of log(softmax(x)).
     """
 
     cost: ClassVar[Cost] = "free"

@@ -19,16 +19,16 @@ class OrderInvariance(Check):
     """The loss of a batch does not depend on the order of its rows.
 
     Means:
-        The rows of the first batch are turned round and the loss is computed again, in evaluation mode and with the
-        same random numbers. It must be the same up to rounding: rows are examples, and have no order.
+        The check reverses the rows of the first batch and computes the loss again, in evaluation mode and with the same
+        random numbers. The loss must be the same up to rounding: rows are examples and have no order.
 
     Causes:
-        - labels and inputs that are not in the same order, or paired by an index that is made anew
-        - a mask, a weight or a position that belongs to the place in the batch and not to the row
+        - labels and inputs that are not in the same order, or are paired by an index that is created anew
+        - a mask, a weight or a position that depends on the place in the batch instead of the row
         - a `view` that mixes rows with another dimension
 
     Next:
-        1. Look for tensors whose first dimension is the batch and that are not part of it (buffers, masks).
+        1. Look for tensors whose first dimension is the batch but that are not part of it (buffers, masks).
         2. Run batch-leak: if it fails too, look there first.
     """
 

@@ -17,23 +17,23 @@ STEPS_MIN = 40
 @final
 @dataclass(frozen=True)
 class OverfitOneBatch(Check):
-    """The model can learn a few rows by heart, through the script's own loss.
+    """The model can memorize a few rows with the script's own loss.
 
     Means:
-        A few rows of the first batch are trained on again and again, without dropout and weight decay, by Adam at the
-        best of three rates. Any model with its wires in order gets their loss close to 0. One that does not cannot
-        learn from more data either: the fault is in the model, the loss or the labels, and not in the schedule.
+        The check trains repeatedly on a few rows of the first batch, without dropout and weight decay, with Adam at the
+        best of three rates. Any correct model brings their loss close to 0. One that does not cannot learn from more
+        data either: the fault is in the model, the loss or the labels, not in the schedule.
 
     Causes:
         - parameters that are frozen, detached, or not in the optimizer
         - labels that do not belong to the inputs, or the same input with different labels
-        - a loss over the wrong axis, over probabilities in place of logits, or with everything masked
-        - activations that are dead, or saturated, from the beginning
+        - a loss over the wrong axis, on probabilities in place of logits, or with everything masked
+        - activations that are dead or saturated from the start
 
     Next:
-        1. Run gradient-coverage and loss-misuse: most causes are named there.
+        1. Run gradient-coverage and loss-misuse: they name most causes.
         2. Print one row of inputs and labels in readable form, as the model gets them.
-        3. Take modules out of the model until the rest can be overfitted.
+        3. Remove modules from the model until the rest overfits.
     """
 
     cost: ClassVar[Cost] = "minutes"

@@ -31,20 +31,20 @@ POSITION_NAMES = ("position_ids", "positions", "input_pos")
 @final
 @dataclass(frozen=True)
 class PackedDocumentLeak(Check):
-    """A document that is packed behind another in one row does not see it.
+    """A document does not see an earlier document packed into the same row.
 
     Means:
-        Where positions begin again inside a row, several documents share it. The scores of the second are
-        differentiated with respect to the embedded tokens of the first: the gradient must be exactly 0. If it is not,
-        the attention does not know of the packing, and the model learns to lean on unrelated text.
+        Where positions restart inside a row, several documents share it. The check differentiates the scores of the
+        second with respect to the embedded tokens of the first: the gradient must be exactly 0. If it is not, the
+        attention ignores the packing, and the model learns to rely on unrelated text.
 
     Causes:
         - packing without a block-diagonal mask, or a backend that ignores `position_ids` and `cu_seqlens`
-        - a mask that was lost when the collator or the attention backend changed
+        - a mask lost when the collator or the attention backend changed
 
     Next:
         1. Use an attention backend that keeps packed documents apart (variable lengths, or a mask).
-        2. If documents are meant to run on into each other, let positions run on as well.
+        2. If documents are meant to see each other, let positions continue across them.
     """
 
     cost: ClassVar[Cost] = "seconds"

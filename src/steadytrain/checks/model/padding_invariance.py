@@ -30,21 +30,21 @@ PADDED = 3
 @final
 @dataclass(frozen=True)
 class PaddingInvariance(Check):
-    """What the model says of a token does not depend on the padding around it.
+    """The model's output at a token does not depend on the padding around it.
 
     Means:
-        A row is run with its padding and without, or, where no row has any, as it is and with some more on the right.
-        The outputs at the tokens that are no padding must be the same. If they are not, the model reads the padding:
-        what it learns depends on what else was in the batch, and it answers differently when it runs alone.
+        The check runs a row with and without its padding, or, if no row has any, with some added on the right. The
+        outputs at real tokens must be the same. If they are not, the model reads the padding: what it learns depends on
+        the other rows of the batch, and its output changes when a row runs alone.
 
     Causes:
-        - an attention mask that is not handed on, or is of the wrong kind (1 for padding, where it means a token)
+        - an attention mask that is not passed on, or is inverted (1 for padding, where it means a token)
         - padding on the left with positions that count the padding
-        - a pooling or a norm over all positions, with the padding
+        - a pooling or a norm over all positions, padding included
 
     Next:
-        1. Follow the attention mask into the attention: is it there, and does it hide the padding?
-        2. With padding on the left, give positions that begin at the first token; or pad on the right for training.
+        1. Follow the attention mask into the attention: does it arrive, and does it hide the padding?
+        2. With padding on the left, start positions at the first token; or pad on the right for training.
     """
 
     cost: ClassVar[Cost] = "seconds"

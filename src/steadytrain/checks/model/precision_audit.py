@@ -24,23 +24,23 @@ _LOSSES_SHOWN = 3
 @final
 @dataclass(frozen=True)
 class PrecisionAudit(Check):
-    """Nothing that has to be exact is kept or added in too few bits.
+    """Weights, positions and sums have enough bits.
 
     Means:
         A weight in bfloat16 has 8 bits: an update that is 256 times smaller than the weight rounds to nothing, and the
-        loss stands still without a word. In float16 the epsilon of Adam, 1e-8, is zero, and values above 65,504 are
-        infinite. Positions beyond 256 are the same number in bfloat16. Weights that were made in bfloat16 hold
-        activations that float16 cannot.
+        loss silently stays constant. In float16 Adam's epsilon of 1e-8 is zero, and values above 65,504 are infinite.
+        In bfloat16 positions beyond 256 are no longer distinct. A model trained in bfloat16 can have activations that
+        float16 cannot hold.
 
     Causes:
-        - a model loaded in bfloat16 or float16 and trained as it is, without a copy of its weights in float32
+        - a model loaded and trained in bfloat16 or float16, without a float32 copy of its weights
         - ``model.half()`` or ``.to(dtype)`` that casts tables of positions too
         - mixed precision in float16 for a model that was pretrained in bfloat16
-        - a loss or softmax computed outside of autocast in half precision
+        - a loss or softmax computed outside autocast in half precision
 
     Next:
         1. Keep the weights in float32 and use ``torch.autocast(dtype=torch.bfloat16)``.
-        2. Where weights must be in bfloat16: an optimizer with stochastic rounding, or a copy in float32.
+        2. If weights must be in bfloat16: an optimizer with stochastic rounding, or a float32 copy.
         3. Cast logits to float32 before the loss: ``logits.float()``.
     """
 

@@ -20,22 +20,22 @@ NAMED_MAX = 5
 @final
 @dataclass(frozen=True)
 class ResumeEquivalence(Check):
-    """n steps, saving and loading, and n steps more are the same as 2n steps.
+    """n steps, a save and load, and n more steps equal 2n steps.
 
     Means:
-        The state dictionaries of model and optimizer do not hold all that decides the next steps. A run that is
-        resumed goes on from another place than it stopped at: a jump in the loss, or a slow drift that nobody sees.
-        Everything but these two dictionaries is put back as a new process would have it; batches and random numbers
-        are the same.
+        The check loads only the state dictionaries of model and optimizer and resets everything else, as a new process
+        would; batches and random numbers are the same. If the steps differ, these dictionaries lack state that the next
+        steps need. A resumed run then continues from a different state: the loss jumps, or drifts unnoticed.
 
     Causes:
-        - buffers registered with ``persistent=False``, counters and averages kept as plain attributes
-        - an optimizer that keeps state outside of ``self.state``, or its own ``state_dict`` that leaves some out
-        - parameters that the optimizer holds in another order when the model is made anew
+        - buffers registered with ``persistent=False``, counters and averages in plain attributes
+        - an optimizer with state outside ``self.state``, or a custom ``state_dict`` that omits some
+        - a different order of parameters in the optimizer when the model is created anew
 
     Next:
-        1. Register what the forward reads and changes as a persistent buffer.
-        2. Compare a resumed run with one that went on (``steadytrain audit`` names what is missing in a checkpoint).
+        1. Register state that forward reads and changes as a persistent buffer.
+        2. Compare a resumed run with an uninterrupted one (``steadytrain audit`` names what is missing in a
+           checkpoint).
     """
 
     cost: ClassVar[Cost] = "minutes"

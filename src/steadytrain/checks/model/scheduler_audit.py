@@ -23,22 +23,22 @@ _DEPTH = 4
 @final
 @dataclass(frozen=True)
 class SchedulerAudit(Check):
-    """The schedule takes one step for each optimizer step, and ends where training ends.
+    """The schedule steps once per optimizer step and ends when training ends.
 
     Means:
-        A schedule that is stepped in every micro-batch, or once for each process, runs out early: the learning rate is
-        at its end when a fraction of training is done, or a cosine comes up again. One that is longer than training
-        never comes down, and the last, largest gain is lost.
+        A schedule that is stepped in every micro-batch, or once for each process, ends early: the learning rate reaches
+        its end after a fraction of training, or a cosine rises again. A schedule longer than training never decays
+        fully, which loses the large gain of the final decay.
 
     Causes:
         - ``scheduler.step()`` inside the loop over micro-batches
-        - a scheduler prepared by Accelerate, which steps once for each process, made for the steps of one
-        - a length in epochs where steps are counted, or without division by accumulation
+        - a scheduler made for one process but prepared by Accelerate, which steps it once for each process
+        - a length in epochs instead of steps, or not divided by accumulation
         - ``scheduler.step()`` before ``optimizer.step()``: the first value is skipped
 
     Next:
         1. Step the scheduler right after ``optimizer.step()``, once.
-        2. Make it for the number of optimizer steps: batches x epochs / accumulation, and / processes.
+        2. Set its length to the number of optimizer steps: batches x epochs / accumulation, and / processes.
         3. Print the learning rate of every step of a short run.
     """
 

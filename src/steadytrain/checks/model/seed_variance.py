@@ -25,21 +25,21 @@ PROBES_MAX = 4
 @final
 @dataclass(frozen=True)
 class SeedVariance(Check):
-    """Short trainings with other seeds come to about the same loss.
+    """Short trainings with different seeds end at about the same loss.
 
     Means:
-        Three short trainings from the same settings, each with its own order of batches, its own dropout and, where the
-        model can be initialised anew, its own first weights. Where one of them fails, or they end far apart, the
-        settings are at the edge: a comparison of two runs says little, and a longer run fails by chance.
+        The check runs three short trainings with the same settings, each with its own batch order, dropout and, if the
+        model can be initialised again, first weights. If one fails, or they end far apart, the settings are barely
+        stable: comparing two runs shows little, and a longer run fails by chance.
 
     Causes:
-        - a learning rate near the highest that the model bears
+        - a learning rate near the highest stable one
         - an initialisation with large values, or no normalisation
-        - small batches, or a few rows that decide the gradient
+        - small batches, or a few rows that dominate the gradient
 
     Next:
-        1. Lower the learning rate by three, or warm up for longer, and look at the spread again.
-        2. Compare changes by several seeds each, never by one.
+        1. Take a third of the learning rate, or warm up for longer, and compare the spread.
+        2. Compare changes over several seeds each, never one.
     """
 
     cost: ClassVar[Cost] = "minutes"

@@ -22,21 +22,21 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", 
 @final
 @dataclass(frozen=True)
 class SequenceLength(Check):
-    """No row of the data is far longer than those of the first batches, and all fit the model's positions.
+    """No row is far longer than those of the first batches, and all fit the model's positions.
 
     Means:
-        Memory and time of a step grow with its longest row, of attention with the square of it. A row that is many
-        times longer than those of the first batches ends a run that went well for hours, out of memory. Positions
-        beyond those of the model fail with an index error, or are extrapolated and give a loss that jumps.
+        Memory and time of a step grow with its longest row, those of attention with its square. A row many times longer
+        than those of the first batches ends a run out of memory after hours. Positions beyond those of the model raise
+        an index error, or are extrapolated and make the loss jump.
 
     Causes:
         - no truncation in the tokenization or the collator
-        - documents that were joined by mistake, or binary content that became text
-        - a maximum length of the tokenizer that is not the model's
+        - documents joined by mistake, or binary content read as text
+        - a tokenizer's maximum length that differs from the model's
 
     Next:
         1. Cut rows at the model's length when they are tokenized, or split them.
-        2. Sort rows of like length into one batch, and try the longest one first.
+        2. Batch rows of similar length, and try the longest batch first.
     """
 
     cost: ClassVar[Cost] = "seconds"

@@ -33,18 +33,18 @@ class SignalPropagation(Check):
     """Activations and gradients keep their size through the depth of the model.
 
     Means:
-        The root mean square of what each block gives, and of the gradient that comes back to it, is measured on the
-        first batch. Between the first block and the last both should stay within a factor of ten or so. Gradients that
-        vanish or explode through the depth leave the first layers without learning, or tear them up in the first step.
+        The check measures the root mean square of each block's output and of its gradient on the first batch. Both
+        should stay within a factor of about ten from the first block to the last. If gradients vanish or explode
+        through the depth, the first layers do not learn, or the first step destroys them.
 
     Causes:
         - an initialisation that does not fit the activation (a gain that is missing), in a network without norms
         - residual branches that are not scaled down in a deep model
         - recurrent weights with eigenvalues far from 1
-        - a scale of attention or of embeddings that was left out or used twice
+        - a scale of attention or of embeddings that is missing or applied twice
 
     Next:
-        1. Look at the ratio of each block: one that stands out has a wrong initialisation.
+        1. Compare the ratios of the blocks: an outlier has a wrong initialisation.
         2. Without norms use an initialisation with the activation's gain; with residuals scale the last layer of each
            branch by 1 / sqrt(2 x depth).
     """

@@ -14,20 +14,20 @@ from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject
 @final
 @dataclass(frozen=True)
 class TiedEmbeddings(Check):
-    """Embeddings that are meant to be tied are one tensor.
+    """Tied embeddings are one tensor.
 
     Means:
-        Where the configuration says that the output layer shares the weights of the embedding, or where both hold the
-        same values, they must be the same memory. Two tensors with equal values part in the first update, and only one
-        of them is saved where the format keeps tied weights once.
+        If the configuration ties the output layer to the embedding, or both hold the same values, they must share
+        memory. Two tensors with equal values differ after the first update, and a format that stores tied weights once
+        saves only one of them.
 
     Causes:
-        - weights that were copied (`a.weight.data = b.weight.data.clone()`, `copy_`) in place of being assigned
-        - a wrapper, a cast or a load that made a new tensor of one of the two
+        - weights that were copied (`a.weight.data = b.weight.data.clone()`, `copy_`) instead of assigned
+        - a wrapper, a cast or a load that copied one of the two
         - `resize_token_embeddings` or a new head without `tie_weights()` after it
 
     Next:
-        1. Assign the parameter itself: `head.weight = embedding.weight`, and make the optimizer after that.
+        1. Assign the parameter itself: `head.weight = embedding.weight`, and create the optimizer after that.
         2. Call `model.tie_weights()` after loading or resizing.
     """
 

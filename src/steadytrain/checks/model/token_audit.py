@@ -21,23 +21,23 @@ EXAMPLE_TOKENS_MAX = 64
 @final
 @dataclass(frozen=True)
 class TokenAudit(Check):
-    """Tokens and labels of the first batches are what they should be.
+    """Tokens and labels of the first batches are valid.
 
     Means:
-        Ids have a row in the embedding, every row of the batch has labels that count, padding does not count, the end
-        of a sequence does, and no row begins twice. Where all labels of a batch are -100 its loss is NaN, or 0.0 where
-        a trainer hides that. A model that never learns the end of a sequence does not stop. One whose rows are cut
-        before the answer learns nothing of it.
+        Every id has a row in the embedding, every row of the batch has labels that count, padding does not count, the
+        end of a sequence does, and no row has two beginning tokens. If all labels of a batch are -100 its loss is NaN,
+        or 0.0 if a trainer hides that. A model that never learns the end of a sequence does not stop generating. If
+        rows are cut before the answer, the model cannot learn it.
 
     Causes:
-        - the response template that the labels are masked by is tokenized otherwise inside a text
-        - rows are cut at the maximum length, and the answer was behind it
+        - the response template for masking labels is tokenized differently inside a text
+        - rows are cut at the maximum length, before the answer
         - padding is the same token as the end, and labels are masked by its value
         - a chat template writes the beginning of a sequence, and the tokenizer adds another
         - left padding with a mask that is all zero for some rows
 
     Next:
-        1. Read the decoded rows in the numbers: which part of them counts in the loss?
+        1. Read the decoded rows in the numbers: which part counts in the loss?
         2. Mask padding by its position (attention mask 0), not by its value.
         3. Print tokens of the response template alone and inside a row: they must be the same.
     """

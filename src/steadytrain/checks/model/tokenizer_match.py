@@ -37,12 +37,13 @@ SAMPLES = (
 @final
 @dataclass(frozen=True)
 class TokenizerMatch(Check):
-    """The tokenizer brings text back, and is the one that the weights were made with.
+    """The tokenizer restores text, and is the one that the weights were trained with.
 
     Means:
-        Weights know what each id stands for. With another vocabulary, or other merges, every embedding is read for
-        the wrong word: a pretrained model then begins near the loss of a guess. Special tokens or a chat template that
-        differ cost less, and are seen later. A tokenizer that loses letters makes rows that cannot be learned.
+        The weights are trained for one mapping of ids to tokens. With another vocabulary or other merges every
+        embedding stands for the wrong token: a pretrained model then starts near the loss of a guess. Different special
+        tokens or chat templates do less harm and show later. A tokenizer that loses letters makes rows that cannot be
+        learned.
 
     Causes:
         - a tokenizer loaded from another name or folder than the model
@@ -53,7 +54,7 @@ class TokenizerMatch(Check):
     Next:
         1. Load both from the same folder and compare the first loss.
         2. After adding tokens call ``model.resize_token_embeddings(len(tokenizer))``.
-        3. Compare the parts that are named here with those in the checkpoint.
+        3. Compare the parts named here with those in the checkpoint.
     """
 
     cost: ClassVar[Cost] = "seconds"

@@ -19,21 +19,21 @@ STEPS = 10
 @final
 @dataclass(frozen=True)
 class WarmUp(Check):
-    """The first steps do not throw the model away.
+    """The first steps do not destroy the model.
 
     Means:
-        Ten steps are done on the first batches, at the learning rates that the script's schedule gives them. A loss
-        that ends far above where it began was thrown up by the updates. Adam's first updates are of the size of the
-        learning rate whatever the gradient, so without a warm-up they are the largest of all.
+        The check takes ten steps on the first batches, at the learning rates of the script's schedule. If the loss ends
+        far above its start, the updates are too large. Adam's first updates have the size of the learning rate whatever
+        the gradient, so without a warm-up they are the largest of all.
 
     Causes:
         - a peak learning rate from the first step on, without warm-up
-        - a learning rate that is too high for this model in general
+        - a learning rate that is generally too high for this model
         - no gradient clipping, with a first gradient that is far larger than later ones
 
     Next:
         1. Warm up linearly over at least 100 steps, or some percent of training.
-        2. Lower the peak rate by ten and look again.
+        2. Take a tenth of the peak rate and run the check again.
     """
 
     cost: ClassVar[Cost] = "minutes"

@@ -15,22 +15,22 @@ NAMES_SHOWN = 3
 @final
 @dataclass(frozen=True)
 class WeightDecayGroups(Check):
-    """Weight decay is on matrices rather than on norms and biases, and not so strong that it undoes learning.
+    """Weight decay applies to matrices, not to norms and biases, and is not so strong that it undoes learning.
 
     Means:
-        The groups of the optimizer are looked at. Decay on gains of norms and on biases pulls them to 0 and changes
-        little else; a decay on them and not on matrices is a mistake of the two groups. A decay that takes a tenth of
-        each weight in every step leaves nothing to learn.
+        The check reads the optimizer's parameter groups. Decay on norm gains and biases pulls them to 0 and does little
+        else; decay on them but not on matrices means that the two groups are swapped. A decay that removes a tenth of
+        each weight per step leaves nothing to learn.
 
     Causes:
         - one group for all parameters, with a strong decay
-        - the groups of decay and no decay exchanged
-        - Adam's `weight_decay`, which is an L2 term inside the moments, where AdamW was meant
+        - the groups with and without decay swapped
+        - Adam's `weight_decay`, an L2 term inside the moments, in place of AdamW
         - a decay meant for another scale of the learning rate
 
     Next:
         1. Make two groups: parameters with two or more dimensions decay, all others do not.
-        2. Take AdamW for a decay that does not go through the moments.
+        2. Use AdamW for a decay outside the moments.
     """
 
     cost: ClassVar[Cost] = "free"

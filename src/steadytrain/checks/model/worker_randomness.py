@@ -25,17 +25,17 @@ class WorkerRandomness(Check):
     """Workers of the loader draw different random numbers.
 
     Means:
-        Each worker process gets a copy of the data set. A generator that the data set holds itself is copied with its
-        state, so that all workers draw the same numbers, and the same ones again in every epoch: augmentation repeats
-        itself, and with four workers three quarters of it is lost. The global generators of torch, NumPy and Python
-        are seeded for each worker by the loader; an own ``worker_init_fn`` may undo that.
+        Each worker process gets a copy of the data set. A generator inside the data set is copied with its state, so
+        all workers draw the same numbers, and the same ones in every epoch: augmentation repeats, and with four workers
+        three quarters of it is lost. The loader seeds the global generators of torch, NumPy and Python for each worker;
+        a custom ``worker_init_fn`` may undo that.
 
     Causes:
         - ``np.random.default_rng(seed)`` or ``random.Random(seed)`` made in the data set's ``__init__``
         - a ``worker_init_fn`` that sets the same seed in every worker
 
     Next:
-        1. Make the generator in the worker, from ``torch.utils.data.get_worker_info().seed``.
+        1. Create the generator in the worker, from ``torch.utils.data.get_worker_info().seed``.
         2. Or draw from torch's global generator, which the loader seeds.
     """
 

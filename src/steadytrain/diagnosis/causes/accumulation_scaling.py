@@ -18,9 +18,9 @@ class AccumulationScaling(Cause):
     """The loss of several micro-batches is summed where it should be averaged, or averaged with wrong weights.
 
     Means:
-        Without a division by their number the gradient grows with the number of micro-batches, as if the rate were that
-        many times higher. A mean of means over micro-batches of unequal length gives short ones too much weight, which
-        is silent. One backward over the whole batch must give the same gradient.
+        Without division by their number the gradient grows with the number of micro-batches, as if the rate were that
+        many times higher. A mean of means silently gives short micro-batches too much weight. One backward over the
+        whole batch must give the same gradient.
 
     Causes:
         - `loss.backward()` in a loop without `loss / steps`
@@ -30,7 +30,7 @@ class AccumulationScaling(Cause):
     Next:
         1. Divide by the number of micro-batches, or sum over tokens and divide by their total.
         2. Compare the gradient of one batch with that of its halves: 1e-4 at most in float32.
-        3. Compare the loss that is logged with that of a run without accumulation.
+        3. Compare the logged loss with that of a run without accumulation.
     """
 
     base_rate = 12.0

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 @final
 class AttentionLogitGrowth(Cause):
-    """The logits of attention grow until it looks at one place only.
+    """The logits of attention grow until each query attends to one position only.
 
     Means:
-        Queries and keys grow, their products faster; softmax saturates, its gradient vanishes or jumps, and the loss
-        follows hundreds of steps later. In Marin 32B new optimizers and rebuilt state relapsed and a norm of queries
-        and keys cured it. A largest logit of 100 is the usual bound, 1,000 was seen before divergence (2507.20534).
+        Queries and keys grow, and their products grow faster; the softmax saturates, its gradient vanishes or jumps,
+        and the loss follows hundreds of steps later. In Marin 32B the growth returned after a new optimizer and after
+        rebuilt state; a norm on queries and keys cured it. A largest logit of 100 is the usual bound; 1,000 was seen
+        before divergence (2507.20534).
 
     Causes:
         - no norm of queries and keys, a rate that is too high for them
-        - a scale of 1/sqrt(d) that was forgotten (transformers #45676)
+        - a forgotten scale of 1/sqrt(d) (transformers #45676)
 
     Next:
-        1. Clip queries and keys (tau 100), or cap the logits at 50, and go on from the snapshot.
+        1. Clip queries and keys (tau 100), or cap the logits at 50, and continue from the snapshot.
         2. A norm on queries and keys in the next run.
         3. A lower rate for their weights.
     """

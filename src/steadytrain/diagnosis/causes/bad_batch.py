@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @final
 class BadBatch(Cause):
-    """One batch holds samples that are damaged, mislabelled or far from all others, and its gradient does the harm.
+    """One batch holds samples that are damaged, mislabelled or far from all others, and its gradient damages the model.
 
     Means:
-        The loss of this batch is far above that of others in the same state, and the run goes on well without it. A
-        batch alone is often innocent: PaLM (2204.02311) and 2304.09871 fed "guilty" batches from another state and saw
-        no spike. So it is the cause only if its drop removes the symptom and mending the optimizer's state does not. If
-        both do, an ordinary hard batch met a state that could not take it.
+        The loss of this batch is far above that of others in the same state, and the run continues well without it. The
+        batch alone is often not to blame: PaLM (2204.02311) and 2304.09871 fed "guilty" batches in another state and
+        saw no spike. So it is the cause only if dropping it removes the symptom and repairing the optimizer's state
+        does not. If both do, an ordinary hard batch met a vulnerable state.
 
     Causes:
         - corrupt or truncated files, wrong encodings, rows of zeros or of huge values
@@ -30,9 +30,9 @@ class BadBatch(Cause):
         - a batch of one source because mixing came before tokenizing
 
     Next:
-        1. Look at the rows that stand out: decode them.
-        2. Skip the batch, or mask these rows, and go on from the snapshot before it.
-        3. Search the data set for more of the kind, and filter before the loader.
+        1. Decode the outlying rows and read them.
+        2. Skip the batch, or mask these rows, and continue from the snapshot before it.
+        3. Search the data set for similar rows, and filter them before the loader.
     """
 
     base_rate = 15.0

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @final
 class BadInitialization(Cause):
-    """Weights begin too large, too small, all zero or all equal.
+    """The initial weights are too large, too small, all zero or all equal.
 
     Means:
-        Signals grow or vanish from layer to layer, so gradients do. Equal rows stay equal for ever. A classifier must
-        begin at a loss of about `ln C`; half a nat above that its logits begin too large.
+        Activations grow or vanish from layer to layer, and gradients with them. Equal rows stay equal forever. A
+        classifier must begin at a loss of about `ln C`; half a nat above that, its initial logits are too large.
 
     Causes:
         - a scale that ignores the fan-in; depth without a residual scale
-        - zeros where they break nothing (LoRA on all-zero weights, needle #53)
-        - an initialisation that a later one writes over, or that a wrapper skips
+        - zeros that do not break the symmetry (LoRA on all-zero weights, needle #53)
+        - an initialisation that a later one overwrites, or that a wrapper skips
 
     Next:
         1. Compare the first loss with `ln C`.
         2. Look at activations and gradients over depth at step 1: ratios between 0.1 and 10.
-        3. Initialise what is named again (scaled by the root of the fan-in), or put a norm before it.
+        3. Initialise the named tensors again (scaled by the root of the fan-in), or put a norm before the layer.
     """
 
     base_rate = 4.0

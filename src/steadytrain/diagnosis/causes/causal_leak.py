@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @final
 class CausalLeak(Cause):
-    """The output at one place depends on inputs that come after it.
+    """The output at a position depends on later inputs.
 
     Means:
         A causal model must not see the token that it predicts. The gradient of the logits at `t` with respect to the
-        embedding after `t` must be exactly zero; its own control is the gradient to what comes before, which must not
-        be. With a leak the loss falls far below what the data allow, and generation is worthless.
+        embedding after `t` must be exactly zero; as a control, the gradient with respect to earlier embeddings must not
+        be. With a leak the loss falls far below the entropy of the data, and generation fails.
 
     Causes:
         - a mask that is missing, inverted or added with the wrong sign
-        - `is_causal` beside a mask of one's own, of which a backend drops one
+        - `is_causal` together with a custom mask: a backend drops one of them
         - packed documents that see each other (Megatron #2357); a convolution or a norm over time
 
     Next:
-        1. Give the mask, and run the gradient test again through the real attention backend.
+        1. Pass the mask, and run the gradient test again through the real attention backend.
         2. Test with a packed batch, too.
-        3. Train again: what was learned with the leak cannot be kept.
+        3. Train again from the start: weights learned with the leak are useless.
     """
 
     base_rate = 9.0

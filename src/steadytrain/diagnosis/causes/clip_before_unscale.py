@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 @final
 class ClipBeforeUnscale(Cause):
-    """Gradients are clipped while the loss scale is on them, or when there are none.
+    """Gradients are clipped while they are still scaled, or before there are any.
 
     Means:
-        With a scale of 65536 every norm is above the bound, so clipping turns every gradient into one of fixed tiny
-        length, or, after unscaling, of bound over scale: nothing is learned. Clipping before backward, or after the
-        update, does nothing at all, and what it was meant to stop is not stopped.
+        With a scale of 65536 every norm is above the bound, so after unscaling every gradient has the tiny norm of
+        bound over scale: the model learns nothing. Clipping before backward, or after the update, has no effect.
 
     Causes:
         - `clip_grad_norm_` without `scaler.unscale_(optimizer)` before it
@@ -28,7 +27,7 @@ class ClipBeforeUnscale(Cause):
 
     Next:
         1. `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)`, clip, `scaler.step(optimizer)`.
-        2. Print the norm that clipping returns: it must be that of a training without scaler.
+        2. Print the norm that clipping returns: it must equal that of training without a scaler.
         3. Count how often the coefficient is below 1.
     """
 

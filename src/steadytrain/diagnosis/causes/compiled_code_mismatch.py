@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @final
 class CompiledCodeMismatch(Cause):
-    """The compiled model gives other numbers than the same model uncompiled.
+    """The compiled model gives different results than the same model uncompiled.
 
     Means:
-        A compiler may round differently, by a few units in the last place; it may not change the result. If the symptom
-        goes away in eager mode and nothing else does it, the generated code is at fault.
+        A compiler may round differently, by a few units in the last place, but must not change the result. If the
+        symptom goes away in eager mode and by no other change, the generated code is at fault.
 
     Causes:
         - a fault in a lowering or a fusion of this version (pytorch #114109, #113180, #193061)
-        - code that the compiler traced with another value: a Python number, a flag, a random draw
+        - code that the compiler traced with a different value: a Python number, a flag, a random draw
 
     Next:
         1. Compare `eager`, `aot_eager` and `inductor` on the batch: the first that differs is at fault.
-        2. Leave the layer that is named out of compilation.
-        3. Try another version, and report it with the example of `steadytrain repro`.
+        2. Exclude the named layer from compilation.
+        3. Try another version, and report the fault with the example that `steadytrain repro` writes.
     """
 
     base_rate = 14.0

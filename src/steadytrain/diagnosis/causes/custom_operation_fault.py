@@ -18,17 +18,18 @@ class CustomOperationFault(Cause):
     """A custom operation gives a wrong result, or its backward a gradient that is not its derivative.
 
     Means:
-        Nobody checks what a hand-written backward returns. A wrong one still points roughly downhill, so training goes
-        on and is worse, or blows up where the error is large. The reference in plain operations tells.
+        Nothing checks what a hand-written backward returns. A wrong one often still points roughly downhill, so
+        training continues but is worse, or diverges where the error is large. The same operation in plain torch shows
+        the difference.
 
     Causes:
-        - a factor, a mask or a saved tensor that is missing in backward
+        - backward lacks a factor, a mask or a saved tensor
         - a kernel for other shapes, strides or dtypes; a wheel built for another torch (bitsandbytes #663)
         - fused losses whose gradient is already scaled (Liger #512, #968)
 
     Next:
-        1. `torch.autograd.gradcheck` in float64 on the operation that is named.
-        2. Put plain operations in its place and see the symptom go.
+        1. `torch.autograd.gradcheck` in float64 on the named operation.
+        2. Replace it with plain operations and check that the symptom goes away.
         3. Report it with a minimal example.
     """
 

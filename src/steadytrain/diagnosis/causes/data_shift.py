@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @final
 class DataShift(Cause):
-    """From some step on the batches come from another distribution, and go on to.
+    """From some step on all batches come from another distribution.
 
     Means:
         The loss on the new data is higher because they are new, not because the weights are damaged: the probe loss on
-        old batches stays until updates for the new ones move it. Fresh data of the old kind removes the rise; the drop
-        of one batch does not.
+        old batches stays the same until updates on new ones change it. Data from before the shift removes the rise;
+        dropping one batch does not.
 
     Causes:
         - a stage of the data plan, a new shard, a file in another format or language
@@ -28,9 +28,9 @@ class DataShift(Cause):
         - curriculum: longer or harder samples
 
     Next:
-        1. Compare batches before and after: decode some, look at scale and at the share of each source.
-        2. Planned: let the rate follow (warm up again), and keep 1 to 5 percent of old data.
-        3. Not planned: find the shard or the setting, and go back to the snapshot.
+        1. Compare batches before and after: decode some, compare their scale and the share of each source.
+        2. If the shift is planned, warm the rate up again and keep 1 to 5 percent of old data.
+        3. If not, find the shard or the setting, and go back to the snapshot.
     """
 
     base_rate = 5.0

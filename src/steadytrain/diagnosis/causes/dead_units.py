@@ -19,18 +19,18 @@ class DeadUnits(Cause):
     """Most units of a layer give zero, or the end of their range, for every input, and get no gradient.
 
     Means:
-        A ReLU whose input is always negative has a gradient of zero and cannot come back; a tanh or sigmoid at its end
-        nearly so. A layer of such units passes nothing on. It is often the scar of one step that was too long, so the
-        cause may lie before it.
+        A ReLU whose input is always negative has a gradient of zero and cannot recover; a saturated tanh or sigmoid
+        hardly can. A layer of such units passes nothing on. Often one earlier step that was too large killed them: look
+        for the cause before it.
 
     Causes:
-        - one update that was too large; a bias that ran away
+        - one update that was too large; a bias that drifted far away
         - inputs that are not centred or scaled
         - initialisation too large for a saturating unit
 
     Next:
         1. Go back to before the units died and lower the rate, or warm up.
-        2. LeakyReLU or GELU in the layer that is named.
+        2. LeakyReLU or GELU in the named layer.
         3. Normalise the inputs of the layer.
     """
 

@@ -31,18 +31,18 @@ class DetachedGraph(Cause):
 
     Means:
         A `detach`, a `.data`, a trip through NumPy or `torch.tensor(x)`, or a block under `no_grad` ends backward
-        there. What lies before keeps its first weights, has no gradient at all, and the rest learns to live with it.
+        there. The layers before it get no gradient and keep their first weights; the rest learns around them.
 
     Causes:
         - `detach` or `.item()` on something that is still needed
         - an encoder that is called under `torch.no_grad`
-        - a cast of the output that makes a new tensor (Automodel PR 1527), a recomputation without
+        - a cast of the output that makes a new tensor (Automodel PR 1527); a recomputation without
           `use_reentrant=False`
 
     Next:
-        1. Go to the line that is named and take the cut away.
+        1. Go to the named line and remove the cut.
         2. Assert after backward that every trainable parameter has a gradient.
-        3. If the cut is meant, freeze these parameters and leave them out of the optimizer.
+        3. If the cut is intended, freeze these parameters and leave them out of the optimizer.
     """
 
     base_rate = 6.0

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddingGradientSpike(Cause):
-    """The gradient of the token embedding jumps ahead of all others.
+    """The gradient of the token embedding jumps before all others.
 
     Means:
-        The embedding gets what every layer above amplifies, into rows that are small and seldom updated. GLM-130B saw
-        its gradient spike several steps before each collapse, and shrinking it by ten held the run.
+        The embedding's gradient is amplified by every layer above, and its rows are small and rarely updated. GLM-130B
+        saw it spike several steps before each collapse; shrinking it by ten kept the run stable.
 
     Causes:
         - embeddings much smaller than the layers expect (deviation 0.02 for 1; 2312.16903)
-        - rare tokens whose second moment is old; no norm behind the embedding
+        - rare tokens with outdated second moments; no norm after the embedding
 
     Next:
-        1. Shrink the embedding's gradient to a tenth, and go on from the snapshot.
-        2. Scale embeddings by the root of the width, or put a norm behind them.
+        1. Shrink the embedding's gradient to a tenth, and continue from the snapshot.
+        2. Scale embeddings by the root of the width, or add a norm after them.
         3. No decay on embeddings.
     """
 

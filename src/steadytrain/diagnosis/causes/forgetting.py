@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @final
 class Forgetting(Cause):
-    """Training on new data takes away what was learned before.
+    """Training on new data destroys what the model learned before.
 
     Means:
-        The loss on the new data falls while that on the old rises, and stays. With a few percent of old data in each
-        batch it does not. A rise right after the rate is warmed up again passes by itself (2308.04014).
+        The loss on the new data falls while that on the old rises and stays high. With a few percent of old data in
+        each batch it does not rise. A rise right after the rate is warmed up again is temporary (2308.04014).
 
     Causes:
         - finetuning on one domain without old data; too many steps or too high a rate
@@ -28,7 +28,7 @@ class Forgetting(Cause):
     Next:
         1. Mix in 1 to 5 percent of old data.
         2. A smaller peak, a longer warm-up.
-        3. Follow the loss on old data as a number of its own.
+        3. Log the loss on old data separately.
     """
 
     base_rate = 3.0

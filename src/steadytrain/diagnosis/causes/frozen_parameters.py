@@ -28,18 +28,18 @@ class FrozenParameters(Cause):
     """Parameters that should learn have `requires_grad` False, or a gradient of exactly zero.
 
     Means:
-        The optimizer holds them and they do not move. A frozen base under adapters is meant so; a frozen adapter, or a
-        frozen whole, is not. A gradient that is exactly zero for a whole tensor comes from something that multiplies it
-        by zero.
+        The optimizer holds them and they do not change. A frozen base under adapters is intended; a frozen adapter, or
+        a whole frozen model, is not. If the gradient of a whole tensor is exactly zero, something multiplies it by
+        zero.
 
     Causes:
-        - `requires_grad_(False)` that was meant for the base only (trl #3926), or is not taken back
-        - adapters on other modules than those that are called
+        - `requires_grad_(False)` that was meant for the base only (trl #3926), or was never undone
+        - adapters on modules that forward does not call
         - a factor of zero: a gate, a mask, a weight of a loss term
 
     Next:
-        1. List names, shapes and `requires_grad` of what the optimizer holds.
-        2. Thaw what is named and see the loss fall.
+        1. List names, shapes and `requires_grad` of all parameters in the optimizer.
+        2. Unfreeze the named parameters and check that the loss falls.
         3. Count trainable parameters before the first step.
     """
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @final
 class FullyMaskedAttention(Cause):
-    """A row of attention has all its keys masked.
+    """An attention row has all its keys masked.
 
     Means:
-        Softmax over nothing but -Inf is 0/0. The row is often padding and its output is not used, yet its gradient is
-        NaN, and zero times NaN is NaN, so it poisons all weights.
+        Softmax over only -Inf is 0/0. The row is often padding whose output is not used, but its gradient is NaN, and
+        zero times NaN is NaN, so all weights become NaN.
 
     Causes:
         - padding on the left with a causal mask

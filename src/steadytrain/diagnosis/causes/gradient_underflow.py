@@ -15,21 +15,20 @@ if TYPE_CHECKING:
 
 @final
 class GradientUnderflow(Cause):
-    """Gradients are too small for float16 and become zero.
+    """Gradients are too small for float16 and round to zero.
 
     Means:
-        Below 6e-8 float16 has nothing but zero. The share of gradients that are exactly zero is far higher than when
-        the same step is computed in float32, so part of the model does not learn. Nothing is raised; the loss falls
-        more slowly, or not at all.
+        The smallest float16 number is 6e-8. Far more gradients are exactly zero than when the same step runs in
+        float32, so part of the model does not learn. There is no error; the loss falls more slowly, or not at all.
 
     Causes:
         - float16 without a gradient scaler, or with a scale that is too small
         - a scale that sank after many skipped steps
-        - a loss that is divided by a large number
+        - a loss divided by a large number
 
     Next:
         1. Use a gradient scaler, or bfloat16, which has the range of float32.
-        2. Raise the scale; see that the share of zeros falls.
+        2. Raise the scale; check that the share of zeros falls.
         3. Sum over tokens and divide later, not before backward.
     """
 

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 @final
 class HalfPrecisionOverflow(Cause):
-    """A value exceeds what float16 holds.
+    """A value exceeds the range of float16.
 
     Means:
-        float16 ends at 65504. A model whose weights were trained in bfloat16 or float32 may reach that in one residual
-        or feed-forward layer; a training in float16 gets there when activations or the loss scale grow. The same step
-        is finite in float32 or bfloat16: that is the test. If it is not, the scaler only reports a true divergence.
+        float16 ends at 65504. A model whose weights were trained in bfloat16 or float32 may exceed that in one residual
+        or feed-forward layer; training in float16 does when activations or the loss scale grow. The test: the same step
+        is finite in float32 or bfloat16. If it is not, the run truly diverges.
 
     Causes:
-        - a model trained in bfloat16 that is run in float16 (T5, Gemma, SDXL's decoder: about 45 threads)
+        - a model trained in bfloat16 and run in float16 (T5, Gemma, SDXL's decoder: about 45 threads)
         - sums, squares or masks of -1e9 outside of autocast's float32 operations
         - activations that grow: no norm, a rate that is too high
 
     Next:
-        1. Train in bfloat16, where the device has it.
-        2. Else float32 for the operation that is named: `torch.autocast(enabled=False)` around it.
-        3. Look at the largest activation of the layers before it.
+        1. Train in bfloat16 if the device supports it.
+        2. Else run the named operation in float32: `torch.autocast(enabled=False)` around it.
+        3. Check the largest activation of the layers before it.
     """
 
     base_rate = 45.0

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 @final
 class HardwareFault(Cause):
-    """The machine computed something wrong once: the same step from the same state does not do it again.
+    """The machine computed something wrong once: the same step from the same state does not repeat the fault.
 
     Means:
-        An exact replay of the steps before, to the last bit, and then a step that has no symptom: what happened came
-        from outside of the program. Few of these are NaN; about 1 percent in a study of faults in gates (2605.04213).
+        The replay is exact to the last bit up to the step, but the step has no symptom: the fault came from outside the
+        program. Few such faults are NaN; about 1 percent in a study of faults in gates (2605.04213).
 
     Causes:
-        - memory or an arithmetic unit that fails now and then
+        - memory or an arithmetic unit that fails intermittently
         - a copy between devices that returns zeros (nccl-tests #117)
         - power, heat, an unstable clock
 
     Next:
-        1. Replay on the same device, then on another: the same on both is no fault of hardware.
-        2. Look at the kernel log for machine checks and Xid, and at the memory's error counts.
-        3. Take the device out of service, and go on from the last snapshot.
+        1. Replay on the same device, then on another: if the symptom appears on both, hardware is not the cause.
+        2. Check the kernel log for machine checks and Xid, and the memory's error counts.
+        3. Take the device out of service, and continue from the last snapshot.
     """
 
     base_rate = 12.0

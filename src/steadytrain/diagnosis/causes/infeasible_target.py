@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @final
 class InfeasibleTarget(Cause):
-    """Targets lie where the model's output cannot go.
+    """Targets are outside the range of the model's output.
 
     Means:
-        A sigmoid gives 0 to 1 and the targets go to 5; a CTC target is longer than its input. The loss stays at what
-        the nearest possible output costs, units saturate, and an infinite loss where the probability is exactly zero.
+        A sigmoid gives 0 to 1 and the targets go to 5; a CTC target is longer than its input. The loss stays at that of
+        the nearest possible output, units saturate, and the loss is infinite where the probability is exactly zero.
 
     Causes:
         - a last activation that does not suit the targets; targets that are not normalised
@@ -27,7 +27,7 @@ class InfeasibleTarget(Cause):
 
     Next:
         1. Compare the range of the targets with the range of the last operation.
-        2. Take the last activation away, or scale the targets.
+        2. Remove the last activation, or scale the targets.
         3. CTC: drop such rows, or set `zero_infinity=True` and count them.
     """
 

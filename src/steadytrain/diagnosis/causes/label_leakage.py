@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @final
 class LabelLeakage(Cause):
-    """An input tells the label.
+    """An input reveals the label.
 
     Means:
-        One column of the input, or the label itself, is enough to answer. Training looks too good; what it learned is
-        worth nothing where the column is not there.
+        One input column, or the label itself among the inputs, is enough to predict the label. Training looks too good;
+        the model fails where that column is missing.
 
     Causes:
-        - the target or something computed from it among the features
+        - features that hold the target or something computed from it
         - rows of the test set in the training set
-        - an identifier that was given in the order of the classes
+        - an identifier that follows the order of the classes
 
     Next:
-        1. Look at the column that is named: would it be known at the time of prediction?
-        2. Take it out and see the loss of a model that must really learn.
+        1. Check the named column: is it known at prediction time?
+        2. Remove it and train again: that loss is the real one.
         3. Split by group or by time, not by row.
     """
 
@@ -38,7 +38,7 @@ class LabelLeakage(Cause):
     confirming = ("shuffle-column",)
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("drop-column", 4, "take the column that tells the label out of the inputs", "shuffle-column"),
+        Intervention("drop-column", 4, "remove the column that reveals the label from the inputs", "shuffle-column"),
         CLEAN_ROWS,
     )
     grade = "A"

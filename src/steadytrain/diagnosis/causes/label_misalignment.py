@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class LabelMisalignment(Cause):
-    """Labels do not stand where their inputs do: shifted twice, not shifted, or in another order.
+    """Labels are not aligned with their inputs: shifted twice, not shifted, or in another order.
 
     Means:
         A language model whose labels are shifted by the script and again by the library learns to predict two tokens
@@ -24,14 +24,14 @@ class LabelMisalignment(Cause):
         cross entropy of the logits at `t` against the token at `t + k` must be least at `k = 1`.
 
     Causes:
-        - a manual shift before a model that shifts by itself (transformers #47394, #46784, #32944)
-        - no shift at all in a loop of one's own
+        - a manual shift before a model that shifts labels itself (transformers #47394, #46784, #32944)
+        - no shift at all in a hand-written loop
         - inputs shuffled and labels not; a join by the wrong key
 
     Next:
-        1. Look at which `k` has the least cross entropy.
+        1. Find the `k` with the least cross entropy.
         2. Shift once: `logits[:, :-1]` against `tokens[:, 1:]`, or give labels equal to the inputs to a library.
-        3. For other tasks, look at a few pairs of input and label by eye.
+        3. For other tasks, read a few pairs of input and label.
     """
 
     base_rate = 10.0

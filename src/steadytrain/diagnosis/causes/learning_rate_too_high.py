@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 @final
 class LearningRateTooHigh(Cause):
-    """The learning rate is above what the loss surface bears.
+    """The learning rate is too high for the loss surface.
 
     Means:
-        Each step overshoots: beyond a curvature of 2 over the rate (38 over it for preconditioned Adam at beta1 0.9)
-        steps along that direction grow. It happens on any batch and in any precision. That a lower rate helps proves
-        little, as it helps against nearly everything; it is the cause where nothing else helps, or where the rate
-        itself jumped.
+        Each step overshoots: where the curvature exceeds 2/rate (38/rate for preconditioned Adam at beta1 0.9), steps
+        along that direction grow. It happens on any batch and in any precision. A lower rate helps against nearly
+        everything, so that alone proves little: the rate is the cause if nothing else helps, or if it jumped.
 
     Causes:
         - a rate made for another batch size, model, optimizer or adapter
@@ -29,10 +28,9 @@ class LearningRateTooHigh(Cause):
         - curvature that grew during training
 
     Next:
-        1. A third of the rate from the snapshot on; look where the ratio of update to weight comes to rest (1e-3 is
-           usual).
+        1. A third of the rate from the snapshot on; check where the ratio of update to weight settles (1e-3 is usual).
         2. A longer warm-up, then clipping.
-        3. If it comes again at each rate: look at attention logits, log partition and norms.
+        3. If the symptom returns at each rate: check attention logits, log partition and norms.
     """
 
     base_rate = 30.0

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @final
 class LearningRateTooLow(Cause):
-    """The learning rate is so low that nothing happens in the time there is.
+    """The learning rate is too low to learn anything within the run.
 
     Means:
-        Updates change weights by less than a hundred-thousandth a step. Gradients are there and point the right way; a
-        larger rate learns at once.
+        Updates change weights by less than a hundred-thousandth per step. Gradients exist and point the right way; with
+        a larger rate the model learns at once.
 
     Causes:
-        - a rate of full training that was divided again: by a schedule that ended, by groups, by a wrong unit
+        - a rate that was divided again: by a schedule that ended, by groups, by a wrong unit
         - a warm-up as long as the run
-        - a rate of SGD for a network that wants Adam's, or the contrary
+        - a rate meant for SGD used with Adam, or the reverse
 
     Next:
         1. Ten times the rate from the snapshot on.
-        2. Print the rate that each group has, not the one in the configuration.
+        2. Print the actual rate of each group, not the configured one.
         3. A range test: from 1e-7 up over 100 steps.
     """
 

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 @final
 class LossFunctionMisuse(Cause):
-    """The loss function gets something else than it takes: probabilities for logits, swapped arguments, a wrong
-    dimension.
+    """The loss function gets wrong inputs: probabilities for logits, swapped arguments, a wrong dimension.
 
     Means:
         `cross_entropy` takes logits and applies the softmax itself. Given probabilities it still falls, but cannot go
         below about `ln(1 + (C - 1) / e)`, and its gradient is small where the model is wrong. `nll_loss` given logits
-        falls without end. A softmax over the batch makes rows compete with each other.
+        falls without bound. A softmax over the batch makes rows compete with each other.
 
     Causes:
         - softmax or sigmoid in the model and again in the loss
@@ -28,8 +27,8 @@ class LossFunctionMisuse(Cause):
         - input and target exchanged; `softmax(dim=0)`
 
     Next:
-        1. Look at the line that is named: which of logits, probabilities and log-probabilities does it get?
-        2. Take the last softmax out of the model, or use the loss that takes probabilities.
+        1. Check the named line: does it get logits, probabilities or log-probabilities?
+        2. Remove the last softmax from the model, or use the loss that takes probabilities.
         3. Compare the first loss with `ln C`.
     """
 

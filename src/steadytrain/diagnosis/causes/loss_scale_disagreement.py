@@ -18,8 +18,8 @@ class LossScaleDisagreement(Cause):
     """Ranks, or a scaler and what it scales, do not agree on the loss scale.
 
     Means:
-        Each rank finds overflows for itself: one skips a step that the others take, or the averaged gradients carry
-        different scales. Replicas part, or the run waits for ever.
+        Each rank detects overflows separately: one skips a step that the others take, or ranks average gradients with
+        different scales. Replicas diverge, or the run hangs.
 
     Causes:
         - a scaler per rank with sharded gradients, so that only one sees the overflow (fairscale #180)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @final
 class LostUpdates(Cause):
-    """Updates are smaller than half a unit in the last place of the weights, and rounding takes them away.
+    """Updates are smaller than half a unit in the last place of the weights, and rounding discards them.
 
     Means:
         A bfloat16 weight has 8 bits: an update below about 1/512 of it changes nothing. At a rate of 1e-5 some 84
-        percent of Adam's updates are lost, at 1e-6 98 percent. Norm scales at exactly 1.0 are the first to stand still.
-        The loss stagnates and no error is raised.
+        percent of Adam's updates are lost, at 1e-6 98 percent. Norm scales at exactly 1.0 stop changing first. The loss
+        stagnates without an error.
 
     Causes:
         - weights in bfloat16 or float16 without a master copy in float32
@@ -39,7 +39,7 @@ class LostUpdates(Cause):
     Next:
         1. Keep the weights in float32 and use autocast.
         2. Or stochastic rounding, or Kahan summation in the optimizer.
-        3. See that the share of weights that move becomes 1.
+        3. Check that the share of weights that change becomes 1.
     """
 
     base_rate = 9.0

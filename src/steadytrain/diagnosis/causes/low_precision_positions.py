@@ -18,8 +18,8 @@ class LowPrecisionPositions(Cause):
     """Positions or their frequencies are kept in 16 bits, where neighbours become equal.
 
     Means:
-        bfloat16 cannot tell 256 from 257. Tables of rotary or sinusoidal positions in it give neighbouring places the
-        same code from there on, so long sequences lose their order. Training goes on and is a little worse.
+        In bfloat16 257 rounds to 256. From there on, rotary or sinusoidal tables give neighbouring positions the same
+        code, so long sequences lose their order. Training continues and is slightly worse.
 
     Causes:
         - `model.to(bfloat16)` or `.half()` casts buffers too (gpt-neox #1003, Megatron-LM #535)
@@ -27,7 +27,7 @@ class LowPrecisionPositions(Cause):
 
     Next:
         1. Make positions, frequencies, sine and cosine in float32, and cast the result.
-        2. Register the buffer so that a cast of the model leaves it alone.
+        2. Register the buffer so that a cast of the model does not change it.
         3. Compare the loss at late positions before and after.
     """
 

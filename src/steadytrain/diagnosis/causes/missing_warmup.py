@@ -18,8 +18,8 @@ class MissingWarmup(Cause):
     """The learning rate is at its peak from the first step on.
 
     Means:
-        Adam's second moment has seen a few gradients only, and curvature is highest at the beginning, so the first
-        steps go too far. Warm-up lowers sharpness (2406.09405); without it more seeds fail (2006.04884).
+        Adam's second moment averages only a few gradients, and curvature is highest at the start, so the first steps
+        are too large. Warm-up lowers sharpness (2406.09405); without it more seeds fail (2006.04884).
 
     Causes:
         - no warm-up, or one that was counted in other units (epochs, micro-batches)
@@ -28,8 +28,8 @@ class MissingWarmup(Cause):
 
     Next:
         1. Warm up over 1 to 10 percent of the steps.
-        2. A lower peak, if the run is short.
-        3. See that the optimizer corrects its bias.
+        2. If the run is short, a lower peak.
+        3. Check that the optimizer applies bias correction.
     """
 
     base_rate = 8.0

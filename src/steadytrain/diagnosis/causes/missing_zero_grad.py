@@ -18,9 +18,9 @@ class MissingZeroGrad(Cause):
     """Gradients of earlier steps are still there when the next backward adds its own.
 
     Means:
-        The gradient is the sum of all since the last clearing, so steps grow and point backward in time. It looks like
-        a learning rate that is too high, and a lower rate hides it for a while. After an update a gradient must not be
-        there at the next backward; clearing it at each step removes the symptom and no other change does.
+        The gradient is the sum of all gradients since it was last cleared, so steps grow and follow old directions. It
+        looks like a learning rate that is too high, and a lower rate hides it for a while. Clearing gradients at each
+        step removes the symptom; no other change does.
 
     Causes:
         - no `zero_grad`, or one on another optimizer or on the model before it was wrapped
@@ -30,7 +30,7 @@ class MissingZeroGrad(Cause):
     Next:
         1. Call `optimizer.zero_grad()` after each step.
         2. With accumulation: once per update, not per micro-batch.
-        3. See that the gradient norm does not grow while the loss stands still.
+        3. Check that the gradient norm does not grow while the loss stays constant.
     """
 
     base_rate = 4.0

@@ -19,15 +19,15 @@ class NoSupervisedTokens(Cause):
 
     Means:
         All labels are the ignored index. Cross entropy with the mean over zero terms is NaN since torch 1.11 (pytorch
-        #70348); where only some rows are empty the run trains on less than it seems to, silently.
+        #70348). If only some rows are empty, the run silently trains on less data.
 
     Causes:
         - a response template that the tokenizer does not find, often by one space (trl #1920)
-        - completions cut off by the longest length
-        - padding whose id is that of the end token, so that both are masked
+        - completions cut off at the maximum length
+        - padding with the id of the end token, so that both are masked
 
     Next:
-        1. Decode the labels that are not ignored of the rows that are named.
+        1. Decode the labels of the named rows that are not ignored.
         2. Drop rows without a supervised token before the loader, and count them.
         3. Sum the loss and divide by the count of labels, at least 1.
     """

@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 @final
 class Nondeterminism(Cause):
-    """The run is not repeatable: the same step from the same state gives other numbers.
+    """The run is not repeatable: the same step from the same state gives different numbers.
 
     Means:
-        Not a fault by itself, but while it is there no trial proves anything: what went away may have gone by chance.
-        An operation adds in another order each time, or a value comes from outside (a clock, an unseeded generator).
+        No fault in itself, but with it no trial proves anything: a symptom may go away by chance. An operation sums in
+        a different order each time, or a value comes from outside (a clock, an unseeded generator).
 
     Causes:
         - scatter and index operations with atomics; flash attention's backward; threads
-        - random draws from a generator that is not seeded; a clock; the order of files or of a set
+        - draws from an unseeded generator; a clock; the order of files or of a set
         - workers that share a seed or draw from NumPy
 
     Next:
-        1. `steadytrain replay INCIDENT` names the first operation that differs, and the switch that torch has for it.
+        1. `steadytrain replay INCIDENT` names the first operation that differs, and the torch setting that makes it
+           deterministic.
         2. `torch.use_deterministic_algorithms(True)`; seeds for Python, NumPy and torch, and for each worker.
-        3. Then diagnose again.
+        3. Run the diagnosis again.
     """
 
     base_rate = 4.0

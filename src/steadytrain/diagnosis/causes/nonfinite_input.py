@@ -18,8 +18,8 @@ class NonfiniteInput(Cause):
     """The batch itself holds NaN or Inf.
 
     Means:
-        What the loader gave was not finite before any operation touched it, so no setting of the run can help. One such
-        row is enough: the mean over the batch carries it into every gradient.
+        The loader's output is not finite before any operation uses it, so no setting of the run helps. One such row is
+        enough: the mean over the batch spreads it to every gradient.
 
     Causes:
         - features that divide by a count or deviation of zero
@@ -27,9 +27,9 @@ class NonfiniteInput(Cause):
         - augmentation or normalisation at the edge of its range
 
     Next:
-        1. Take the rows that are named out of the data set and see that the step is finite.
+        1. Remove the named rows from the data set and check that the step is finite.
         2. Add a check of `isfinite` to the data set, once and offline.
-        3. Find the preprocessing that made them: see which field it is.
+        3. Find the field that holds them and the preprocessing that made it.
     """
 
     base_rate = 18.0

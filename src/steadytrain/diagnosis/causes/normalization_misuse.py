@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @final
 class NormalizationMisuse(Cause):
-    """A normalisation has too few values, the wrong dimension, or statistics that are not those of the data.
+    """A normalisation has too few values, the wrong dimension, or statistics of other data.
 
     Means:
-        Batch norm over one value gives its bias whatever the input; over two it gives plus and minus one. Running
-        statistics from damaged or other batches make evaluation wrong while training looks well. A norm of the wrong
+        Batch norm over one value outputs its bias for any input; over two values it gives plus and minus one. Running
+        statistics from damaged or other batches make evaluation wrong while training looks fine. A norm over the wrong
         dimension mixes rows.
 
     Causes:

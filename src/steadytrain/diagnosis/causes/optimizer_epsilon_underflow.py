@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 @final
 class OptimizerEpsilonUnderflow(Cause):
-    """The optimizer's epsilon is zero in the precision it is used in, or larger than what it is added to.
+    """The optimizer's epsilon rounds to zero in its dtype, or is larger than the root of the second moment.
 
     Means:
         Adam divides by `sqrt(v) + eps`. In float16 1e-8 is zero, so a weight whose gradient was always zero divides
-        zero by zero: NaN after one step. The contrary is silent: where gradients sink below epsilon, updates shrink
-        with them and the layers stop to learn.
+        zero by zero: NaN after one step. The opposite is silent: if gradients fall below epsilon, updates shrink with
+        them and the layers stop learning.
 
     Causes:
         - optimizer state or weights in float16 with `eps=1e-8` (openai/CLIP #40: NaN after one step)
-        - gradients that fall with width, depth or a loss that is divided by much (2309.14322)
+        - gradients that shrink with width, depth or a large divisor of the loss (2309.14322)
 
     Next:
-        1. float32 for the optimizer's state; if that cannot be, `eps=1e-4`.
+        1. float32 for the optimizer's state; if that is impossible, `eps=1e-4`.
         2. In float32 and with tiny gradients: `eps=1e-15`.
         3. Compare the root of the second moment with epsilon, layer by layer.
     """

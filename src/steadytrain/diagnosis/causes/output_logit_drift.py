@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 @final
 class OutputLogitDrift(Cause):
-    """The logits of the output drift, all together or far from zero.
+    """The output logits drift, all together or far from zero.
 
     Means:
-        Softmax does not see a common shift, so nothing holds the logits near zero. They reach where float16 or bfloat16
-        is coarse, and late in training the loss jumps. A small penalty on the log partition (z-loss) holds them.
+        A common shift does not change the softmax, so nothing keeps the logits near zero. They reach a range where
+        float16 or bfloat16 is coarse, and late in training the loss jumps. A small penalty on the log partition
+        (z-loss) prevents that.
 
     Causes:
         - no decay on the head, a high rate late in training
-        - a z-loss with the wrong sign or in a fused kernel with a wrong gradient (OLMo 2)
+        - a z-loss with the wrong sign, or a fused kernel with a wrong z-loss gradient (OLMo 2)
 
     Next:
         1. A z-loss of 1e-4 from the snapshot on.

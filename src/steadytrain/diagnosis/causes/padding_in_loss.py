@@ -18,14 +18,14 @@ class PaddingInLoss(Cause):
     """Padding counts in the loss.
 
     Means:
-        Labels at padded places are not ignored, so the model learns to predict padding. The loss looks far too good, as
-        padding is easy, and changes with the length of the batch. The contrary is as bad: a padding id that is the end
-        token's, ignored by value, and the model never learns to stop.
+        Labels at padded positions are not ignored, so the model learns to predict padding. The loss looks far too good,
+        because padding is easy, and changes with the length of the batch. The opposite is as bad: if padding has the
+        end token's id and is ignored by value, the model never learns to stop.
 
     Causes:
         - labels that are a copy of the inputs without a mask
         - `pad_token = eos_token`, and masking by value (transformers #23530, TRL #976)
-        - a loss that is not told `ignore_index`
+        - a loss without the right `ignore_index`
 
     Next:
         1. Count labels equal to the padding id.

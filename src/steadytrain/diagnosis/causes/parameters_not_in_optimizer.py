@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @final
 class ParametersNotInOptimizer(Cause):
-    """Parameters that are trainable and get gradients are in no optimizer.
+    """Trainable parameters with gradients are in no optimizer.
 
     Means:
-        Backward fills their gradients and no step uses them. The rest learns around them, so the loss falls and stops
-        early. Every trainable parameter must be in exactly one group.
+        Backward fills their gradients, but no step uses them. The rest learns around them, so the loss falls and then
+        stops early. Every trainable parameter must be in exactly one group.
 
     Causes:
         - a head or a layer that was made after the optimizer, or replaced (`resize_token_embeddings`)
@@ -37,9 +37,9 @@ class ParametersNotInOptimizer(Cause):
         - parameters of a copy: the model was wrapped or moved after the optimizer got them
 
     Next:
-        1. Make the optimizer last, from `model.parameters()`.
+        1. Create the optimizer last, from `model.parameters()`.
         2. Compare the set of ids: model against all groups.
-        3. Add what is named as a group and see the loss fall.
+        3. Add the named parameters as a group and check that the loss falls.
     """
 
     base_rate = 6.0

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @final
 class RankDivergence(Cause):
-    """Parameters that should be equal on all ranks are not.
+    """Parameters that should be equal on all ranks differ.
 
     Means:
-        Replicas were equal and are not any more, though gradients are averaged: something changed one of them alone.
-        From then on the average is of gradients at different weights.
+        Replicas were equal and now differ although gradients are averaged: something changed only one of them. From
+        then on ranks average gradients of different weights.
 
     Causes:
         - a decision on one rank: a skipped step, an early exit, a checkpoint that one rank loaded
@@ -26,9 +26,9 @@ class RankDivergence(Cause):
         - norm or position parameters that tensor parallelism does not synchronise (BLOOM)
 
     Next:
-        1. Look at which parameters differ, and since when.
-        2. Broadcast from rank 0 and go on; take the decision on all ranks together.
-        3. A digest of all parameters every 100 steps.
+        1. Find which parameters differ, and since when.
+        2. Broadcast from rank 0 and continue; take the decision on all ranks together.
+        3. Compare a digest of all parameters every 100 steps.
     """
 
     base_rate = 8.0

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @final
 class RepeatedData(Cause):
-    """The run sees the same samples again and again without meaning to.
+    """The run unintentionally repeats the same samples.
 
     Means:
-        Batches come twice within what should be one pass. The training loss sinks below its trend, as samples are
-        recognised, and jumps back when new ones come; held-out loss does not follow.
+        Batches repeat within one pass. The training loss falls below its trend while the model recognises samples, and
+        jumps back at new ones; the held-out loss does not follow.
 
     Causes:
-        - the loader begins anew on resume (Lightning #18780)
+        - the loader restarts on resume (Lightning #18780)
         - workers or ranks with the same seed: each draws the same augmentations or rows
-        - a data set that was joined with itself; an iterator that is made anew each step
+        - a data set joined with itself; an iterator created anew each step
 
     Next:
-        1. Print the ids of the samples of some steps, and count duplicates.
-        2. Save the loader's state, or skip what was seen, on resume.
-        3. `worker_init_fn` and a generator of its own for each worker and rank.
+        1. Print the sample ids of some steps, and count duplicates.
+        2. Save the loader's state, or skip the samples already seen, on resume.
+        3. `worker_init_fn`, and a separate generator for each worker and rank.
     """
 
     base_rate = 5.0

@@ -17,17 +17,16 @@ class RouterCollapse(Cause):
     """The router of a mixture of experts sends nearly all tokens to few experts.
 
     Means:
-        An expert that is chosen learns, and so is chosen more. Without anything that balances, a few take all, the
-        others stay as they began, and the model has the capacity of a small one; the router's logits grow without
-        bound.
+        A chosen expert learns, and so is chosen more often. Without balancing, a few experts take all tokens, the
+        others stay untrained, and the model has the capacity of a small one; the router's logits grow without bound.
 
     Causes:
         - no balancing loss, or one that does not reach the router
-        - a router in 16 bits; noise that was turned off too early
-        - capacity that drops what the favourite cannot take
+        - a router in 16 bits; noise turned off too early
+        - a capacity limit that drops the favourite's excess tokens
 
     Next:
-        1. A balancing loss of 1e-2, or a bias per expert that is moved against its load.
+        1. A balancing loss of 1e-2, or a bias per expert that moves against its load.
         2. The router in float32, a z-loss of 1e-3 on its logits.
         3. Watch the largest share and the entropy of the choice.
     """

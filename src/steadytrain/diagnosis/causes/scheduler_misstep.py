@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 @final
 class SchedulerMisstep(Cause):
-    """The learning-rate schedule is stepped too often, too seldom, or from another beginning.
+    """The learning-rate schedule is stepped too often, too seldom, or from the wrong start.
 
     Means:
-        With `n` processes or micro-batches a schedule that is stepped for each comes to its end `n` times too early:
-        the rate is near zero, or a cosine comes around again. The applied rate against the planned one tells.
+        A schedule that is stepped once for each of `n` processes or micro-batches ends `n` times too early: the rate is
+        near zero, or a cosine rises again. Compare the applied rate with the planned one.
 
     Causes:
-        - a scheduler that is prepared by a trainer and stepped by hand, or `n` times (accelerate #2926, particulate
-          #22)
+        - a scheduler that a trainer prepared and the script steps too, or `n` times (accelerate #2926, particulate #22)
         - an epoch's scheduler stepped each batch; `T_max` in epochs and steps in batches
         - a scheduler that was not saved, or steps although the scaler skipped the update (pytorch #67590)
 

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @final
 class SecondMomentLag(Cause):
-    """Adam divides by a second moment that still remembers smaller gradients.
+    """Adam divides by a second moment that still reflects earlier, smaller gradients.
 
     Means:
-        With beta2 0.999 the memory is 1,000 steps. A gradient that grows faster is divided by too little, and the
-        update is larger than the rate by that factor. In CLIP training such readings came 1 to 8 steps before each
-        spike (2304.13013). A lower beta2 or a limit on the update removes it at the same rate and on the same data.
+        With beta2 0.999 the memory is 1,000 steps. A gradient that grows faster is divided by too small a number, and
+        the update exceeds the rate by that factor. In CLIP training such readings came 1 to 8 steps before each spike
+        (2304.13013). A lower beta2 or a limit on the update removes it at the same rate and on the same data.
 
     Causes:
-        - beta2 too high for gradients that change: new data, layers that wake up, small batches
-        - training that had come to a near stop (2506.04805): the moment sank, then the gradient grew
+        - beta2 too high for changing gradients: new data, layers that start to learn, small batches
+        - training that had nearly stopped (2506.04805): the moment fell, then the gradient grew
 
     Next:
         1. Limit the update: rate over max(1, RMS of gradient over moment), as StableAdamW does.
         2. beta2 of 0.95.
-        3. Drop the batch at which it began; the state is what is vulnerable, so it will come again.
+        3. Drop the batch at which it began; the state stays vulnerable, so the spike will recur.
     """
 
     base_rate = 8.0

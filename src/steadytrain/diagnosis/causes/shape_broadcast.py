@@ -18,17 +18,17 @@ class ShapeBroadcast(Cause):
 
     Means:
         `[N, 1]` minus `[N]` is `[N, N]`. The loss then has its minimum where every prediction is the mean of the
-        targets, so the model learns the mean and stops. Nothing is raised but a warning in some losses.
+        targets, so the model learns the mean and stops. There is no error, only a warning in some losses.
 
     Causes:
         - a last dimension of 1 that was not squeezed
-        - targets without a dimension that the model's output has
-        - a mask or weight of another shape than the loss that it multiplies
+        - targets that lack a dimension of the model's output
+        - a mask or weight whose shape differs from the loss that it multiplies
 
     Next:
-        1. Make the shapes equal on the line that is named.
+        1. Make the shapes equal on the named line.
         2. Assert equal shapes before the loss.
-        3. Train again: what was learned is the mean of the targets.
+        3. Train again: the model learned the mean of the targets.
     """
 
     base_rate = 2.0

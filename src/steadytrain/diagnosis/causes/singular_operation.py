@@ -26,24 +26,23 @@ if TYPE_CHECKING:
 
 @final
 class SingularOperation(Cause):
-    """An operation is used where it, or its derivative, is not defined: log 0, sqrt 0, division by zero, exp of too
-    much.
+    """An operation or its derivative is undefined at its input: log 0, sqrt 0, division by zero, exp overflow.
 
     Means:
-        The value is legal Python and has no finite result or gradient: `log(0)` is -Inf, the derivative of `sqrt` at 0
-        is Inf, and Inf times zero is NaN. It waits until the data or the weights reach the edge. More precision does
-        not help where the input is exactly zero.
+        The input is legal but has no finite result or gradient: `log(0)` is -Inf, the derivative of `sqrt` at 0 is Inf,
+        and Inf times zero is NaN. It appears only when data or weights reach that edge. More precision does not help if
+        the input is exactly zero.
 
     Causes:
         - probabilities and a logarithm in place of `log_softmax`; a norm or standard deviation of equal values
-        - masked means over nothing; weights or distances that become zero
-        - `where` around an operation whose untaken branch is not finite: its gradient is NaN all the same
+        - masked means over zero elements; weights or distances that become zero
+        - `where` around an operation whose untaken branch is not finite: its gradient is still NaN
 
     Next:
-        1. Go to the line that is named and look at the range of its inputs.
+        1. Go to the named line and check the range of its inputs.
         2. Use the safe form: `log_softmax`, `logsumexp`, `clamp` before the operation, epsilon inside the root,
            `where` twice.
-        3. See on the replay that the step is finite.
+        3. Check on the replay that the step is finite.
     """
 
     base_rate = 15.0

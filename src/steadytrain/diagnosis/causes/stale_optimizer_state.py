@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @final
 class StaleOptimizerState(Cause):
-    """The optimizer's state was lost, mixed up, or is that of other weights.
+    """The optimizer's state was lost, permuted, or belongs to other weights.
 
     Means:
-        Moments that belong to other tensors, or to an earlier time, divide gradients by the wrong numbers. After a loss
-        of state the first steps are full-sized in every direction. Clearing the moments and warming up removes it,
-        while warming up alone does not: that is the test. Permuted moments of equal shapes raise no error.
+        Moments of other tensors, or of an earlier time, divide gradients by the wrong numbers. After a loss of state
+        the first steps have full size in every direction. The test: clearing the moments with a warm-up removes the
+        symptom, a warm-up alone does not. Permuted moments of equal shapes raise no error.
 
     Causes:
         - a checkpoint without the optimizer, or with another order of its parameters (apex #180, pytorch-i3d #38)
         - a sharded state that was merged in another order (transformers #25849, torchtitan #1136)
-        - weights that were changed under the optimizer: pruned, merged, loaded
+        - weights changed without the optimizer: pruned, merged, loaded
 
     Next:
         1. Clear the moments and warm up over 2/(1 - beta2) steps.
         2. Load the state by name, and compare step count, betas and shapes with what was saved.
-        3. Save, load, make one step: it must be the step of the uninterrupted run.
+        3. Save, load, take one step: it must equal that of the uninterrupted run.
     """
 
     base_rate = 22.0

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 @final
 class TiedWeightsBroken(Cause):
-    """The embedding and the head were one tensor, and are two now.
+    """The embedding and the head were one tensor and are now two.
 
     Means:
-        After a load, a wrap or a replacement each goes its own way: the head learns and the embedding hardly does, or
-        one of them is not in the optimizer, or is not saved. Both must have one address.
+        After a load, a wrap or a replacement they train separately: the head learns and the embedding hardly does, or
+        one of them is not in the optimizer or not saved. Both must share one address.
 
     Causes:
-        - the head assigned anew, resized, or loaded as a key of its own
+        - the head was reassigned, resized, or loaded under its own key
         - a wrapper or a move between devices that copies each parameter
 
     Next:
         1. Compare `data_ptr()` of both before the first step.
         2. Tie again after loading and wrapping: `head.weight = embedding.weight`.
-        3. Make the optimizer after that.
+        3. Create the optimizer after that.
     """
 
     base_rate = 2.0

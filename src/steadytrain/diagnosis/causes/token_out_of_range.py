@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @final
 class TokenOutOfRange(Cause):
-    """Token ids or labels lie outside of the table or the classes that they index.
+    """Token ids or labels are outside the embedding table or the classes.
 
     Means:
-        On a CPU this is an error at once; on a GPU it is an assertion in the device that comes later and elsewhere, or
-        garbage that is read. An id between the tokenizer's size and the table's is legal and was never trained.
+        A CPU raises an error at once; a GPU raises a device-side assertion later and elsewhere, or reads garbage. An id
+        between the tokenizer's size and the table's is legal but untrained.
 
     Causes:
         - tokens were added and the embedding was not resized (transformers #1848)
         - a tokenizer of another model
-        - labels that count from 1, or an ignored index that the loss is not told of
+        - labels that count from 1, or an ignored index that the loss does not know
 
     Next:
         1. Compare the largest id with the rows of the embedding, and the largest label with the classes.

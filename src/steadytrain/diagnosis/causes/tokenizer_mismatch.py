@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @final
 class TokenizerMismatch(Cause):
-    """The tokens come from another tokenizer than the weights were trained with.
+    """The tokens come from a different tokenizer than the one that the weights were trained with.
 
     Means:
-        Ids mean other words than the embedding learned, so a pretrained model begins with a loss far above its own, or
-        much of the text becomes the unknown token. It trains, slowly, from nearly nothing.
+        Ids mean other words than the embedding learned, so a pretrained model starts at a loss far above its own, or
+        much of the text becomes the unknown token. It trains slowly, almost from scratch.
 
     Causes:
         - weights of one revision, tokenizer of another

@@ -17,19 +17,18 @@ class TrainEvalMode(Cause):
     """Training runs in evaluation mode, or evaluation in training mode.
 
     Means:
-        In evaluation mode dropout is off and batch norm uses its running statistics, which nobody updates any more:
-        training goes on with other numbers than were meant. In training mode an evaluation draws at random and moves
-        the statistics.
+        Training in evaluation mode runs without dropout, and batch norm uses running statistics that nothing updates.
+        Evaluation in training mode is random and changes the running statistics.
 
     Causes:
         - `model.eval()` for a validation and no `model.train()` after it
         - functional dropout with its default `training=True`
-        - a module that was replaced after `train()`; a wrapper that holds another object
+        - a module replaced after `train()`; a wrapper around another object
 
     Next:
         1. `model.train()` at the beginning of each epoch, `model.eval()` before each evaluation.
         2. `F.dropout(x, p, self.training)`.
-        3. Two evaluations of one batch must be the same to the last bit.
+        3. Two evaluations of one batch must be bit-identical.
     """
 
     base_rate = 3.0

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 @final
 class UninitializedParameters(Cause):
-    """Parameters were never given values: they hold whatever was in memory.
+    """Parameters were never initialised: they hold whatever was in memory.
 
     Means:
-        `torch.empty`, or a key that was missing when weights were loaded, leaves zeros, subnormal or huge numbers. It
-        differs from run to run and may be zero for a while. No training cures a weight of 1e30.
+        `torch.empty`, or a key that was missing when weights were loaded, leaves zeros, subnormal or huge numbers. The
+        values differ from run to run and are sometimes all zero. No training cures a weight of 1e30.
 
     Causes:
         - a new head or token that the loaded weights do not have (transformers #46002, #30953)
         - `to_empty` on a meta device without `reset_parameters`
-        - a parameter made with `torch.empty` in one's own module
+        - a parameter made with `torch.empty` in a custom module
 
     Next:
-        1. Initialise what is named.
-        2. Look at missing keys when weights are loaded; load strictly.
+        1. Initialise the named parameters.
+        2. Check the missing keys when weights are loaded; load strictly.
         3. Fill empty memory with NaN in a test: `torch.use_deterministic_algorithms(True)`.
     """
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @final
 class UnshuffledData(Cause):
-    """Batches follow each other in the order of the data set, so neighbours are alike.
+    """Batches follow the order of the data set, so consecutive batches are similar.
 
     Means:
         The model learns one source or label after the other and forgets the last one: the training loss moves in waves
-        or steps while held-out loss does not improve. Healthy batches are draws from all of the data.
+        or steps while the held-out loss does not improve. Healthy batches are drawn from all of the data.
 
     Causes:
         - `shuffle=False`, or a sampler without `set_epoch` (pytorch #31771)
-        - a shuffle buffer that is small against the runs in the file
+        - a shuffle buffer shorter than the runs of similar rows in the file
         - a weak permutation: a linear congruence with a small stride (Marin 32B)
 
     Next:

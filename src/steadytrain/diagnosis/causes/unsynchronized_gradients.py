@@ -17,11 +17,11 @@ class UnsynchronizedGradients(Cause):
     """Gradients are not averaged over the ranks before the update.
 
     Means:
-        Each rank takes its own step, so the replicas drift apart. Each loss looks well; what is saved is one of several
-        different models, and the batch is as small as one rank's.
+        Each rank takes its own step, so the replicas drift apart. Each loss looks fine; the checkpoint holds one of
+        several different models, and the effective batch is that of one rank.
 
     Causes:
-        - `no_sync` around the wrong micro-batch; a forward outside of the wrapper
+        - `no_sync` around the wrong micro-batch; a forward outside the wrapper
         - a shard size of 1 (verl #7493), a group that holds one rank
         - parameters that the wrapper does not know
 

@@ -18,17 +18,17 @@ class WeightDecayMisuse(Cause):
     """Weight decay is too strong, has the wrong sign, or acts on norms, biases and embeddings.
 
     Means:
-        Rate times decay is what a step takes of each weight; its inverse is the memory of the weights in steps. Where
-        the decay is a large share of the update, weights follow it and not the gradient: norms shrink, the loss rises
-        again or stays, and a negative one lets them grow without end.
+        Each step removes the share rate times decay of each weight; its inverse is the memory of the weights in steps.
+        If the decay is a large share of the update, weights follow it and not the gradient: norms shrink, and the loss
+        rises again or stays. With a negative decay weights grow without bound.
 
     Causes:
-        - a decay meant for SGD's L2 in a decoupled optimizer, or the contrary; a factor of ten
+        - a decay meant for SGD's L2 in a decoupled optimizer, or the reverse; a factor of ten
         - one group for all parameters, norm scales and embeddings among them (2309.14322, OLMo 2)
         - a decay that does not follow the schedule
 
     Next:
-        1. A third and three times the decay from the snapshot on: see which way the symptom goes.
+        1. A third and three times the decay from the snapshot on: compare the symptom.
         2. Two groups: no decay for norms, biases and embeddings.
         3. Keep rate times decay times the number of steps near 1.
     """

@@ -12,11 +12,11 @@ class BrokenRows(DataCheck):
     """Every row can be read.
 
     Means:
-        A row is no JSON object, has other cells than the header names, or its dataset raised an error for it. A loader
-        stops at such a row, in the middle of an epoch, or leaves it out without a word.
+        A row is no JSON object, does not fit the header, or its dataset raised an error for it. A loader stops at such
+        a row in the middle of an epoch, or silently skips it.
 
     Next:
-        Look at the named lines. A last line that is cut off means that the file was not written to its end.
+        Check the named lines. If the last line is cut off, the file is incomplete.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

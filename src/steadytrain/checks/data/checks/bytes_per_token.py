@@ -17,14 +17,14 @@ TOKENS_MIN = 1000
 
 @final
 class BytesPerToken(DataCheck):
-    """A token stands for some bytes of text.
+    """A token covers several bytes of text.
 
     Means:
-        Near one byte a token, a large vocabulary is of no use: the text is of another language or kind than the
-        tokenizer was made for, or was escaped or encoded twice. Sequences are then two to four times as long.
+        Near one byte a token, a large vocabulary is useless: the text is of a language or kind that the tokenizer was
+        not made for, or was escaped or encoded twice. Sequences are then two to four times as long.
 
     Next:
-        Look at some tokens of a row. Compare with the number for text that the tokenizer is known to fit.
+        Read some tokens of a row. Compare with the number for text that the tokenizer fits.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("texts", "tokens")

@@ -22,7 +22,7 @@ class ControlCharacters(DataCheck):
         converters. Many tokenizers spend several tokens on each, and some fail.
 
     Next:
-        Strip them where the data is made, and look at what else is in these rows.
+        Strip them where the data is made, and check the rest of these rows.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("texts",)

@@ -16,11 +16,11 @@ class DoubleBos(DataCheck):
     """No row begins with two beginning-of-sequence tokens.
 
     Means:
-        A chat template writes the beginning into the text, and the tokenizer puts one before it. The model never saw
-        that in pre-training, and will not see it in use either: the loss starts too high, and answers get worse.
+        The chat template writes a beginning token into the text, and the tokenizer adds another. The model never saw
+        that in pre-training and will not see it in use: the loss starts too high, and answers get worse.
 
     Next:
-        Tokenize text that comes out of a template with add_special_tokens=False.
+        Tokenize the output of a template with add_special_tokens=False.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("tokens",)

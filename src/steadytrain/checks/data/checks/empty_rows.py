@@ -13,10 +13,10 @@ FAIL_SHARE = 0.01
 
 @final
 class EmptyRows(DataCheck):
-    """No row is without text, or without tokens.
+    """Every row has text or tokens.
 
     Means:
-        A row with nothing but white space, or of no tokens, teaches nothing. Alone in a batch it gives a loss over no
+        A row with only white space, or without tokens, teaches nothing. Alone in a batch it gives a loss over no
         targets, which is NaN, and attention over no keys.
 
     Next:

@@ -17,11 +17,11 @@ class EndInLabels(DataCheck):
     """The end-of-sequence token counts in the loss.
 
     Means:
-        No label is the end of a sequence: a model that was trained so never stops. The usual reason is a padding token
-        that is the same as the end, and masking by its value.
+        No label is the end of a sequence: a model trained on these rows never stops generating. The usual reason:
+        padding uses the end token, and labels are masked by its value.
 
     Next:
-        Append the end to every answer, and mask padding by position and not by value.
+        Append the end to every answer, and mask padding by position, not by value.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("labels", "tokens")

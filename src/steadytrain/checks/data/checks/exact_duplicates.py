@@ -18,12 +18,12 @@ class ExactDuplicates(DataCheck):
     """Rows are not repeated.
 
     Means:
-        Rows that are equal to an earlier one are learned by heart: the loss on them falls below what the rest allows,
-        and where they come in bulk (data repeated after a resume, shards read twice) it falls and jumps back. Compared
-        are digests of 64 bits in a table of fixed size; the numbers say how many rows found no place in it.
+        The model memorizes rows that equal an earlier one: their loss falls below what the rest allows, and where they
+        come in bulk (data repeated after a resume, shards read twice) the loss falls and jumps back. The check compares
+        64-bit digests in a table of fixed size; the numbers show how many rows did not fit into it.
 
     Next:
-        Remove duplicates before the split into training and test. If whole shards repeat, look at how files are listed.
+        Remove duplicates before the split into training and test. If whole shards repeat, check how files are listed.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

@@ -25,16 +25,16 @@ SHOWN_MAX = 5
 
 @final
 class FeatureScale(DataCheck):
-    """Columns of numbers vary, and are of like size.
+    """Numeric columns vary and have similar scales.
 
     Means:
-        A column with one value says nothing. One whose values are a thousand times those of another, or that lies far
-        from zero, decides the gradient alone: training is unstable at the rate that the others need, and slow at the
-        one it needs itself.
+        A constant column carries no information. A column whose values are a thousand times those of another, or far
+        from zero, dominates the gradient: training is unstable at the rate that the others need, and slow at the rate
+        that it needs.
 
     Next:
-        Take off the mean and divide by the deviation, both from the training rows. Take logarithms of counts and sums.
-        Drop columns that are constant.
+        Subtract the mean and divide by the deviation, both from the training rows. Take logarithms of counts and sums.
+        Drop constant columns.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("features",)

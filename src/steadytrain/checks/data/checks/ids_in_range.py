@@ -18,11 +18,11 @@ class IdsInRange(DataCheck):
 
     Means:
         An id at or above the number of embedding rows ends a GPU run with a device-side assert, or reads other memory.
-        Negative ids are labels or padding in the wrong field. Zeros in every second place mean that a file of wider
+        Negative ids are labels or padding in the wrong field. Zeros at every second position mean that a file of wider
         numbers was read as narrower ones.
 
     Next:
-        Tokenize with the tokenizer that the model was made for, or enlarge the embedding. For a .bin file, see --dtype.
+        Use the model's own tokenizer, or enlarge the embedding. For a .bin file, see --dtype.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("tokens",)

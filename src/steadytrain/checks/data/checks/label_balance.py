@@ -19,12 +19,12 @@ class LabelBalance(DataCheck):
     """There are several classes, and none has nearly all rows.
 
     Means:
-        The entropy of the labels is what a guess costs that ignores the input: a classifier whose loss stays there has
-        learned nothing from its inputs. With one class nearly everywhere that loss is small from the start, and
-        accuracy says little.
+        The entropy of the labels is the loss of the best guess that ignores the input: a classifier whose loss stays
+        there has learned nothing from its inputs. If nearly all rows have one class, that loss is small from the start,
+        and accuracy means little.
 
     Next:
-        Compare the loss with ``baseline_loss``. Judge a model of unequal classes by a measure for each class.
+        Compare the loss with ``baseline_loss``. With unequal classes, use a metric for each class.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("classes",)

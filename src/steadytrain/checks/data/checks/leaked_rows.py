@@ -16,14 +16,14 @@ FAIL_SHARE = 0.001
 
 @final
 class LeakedRows(DataCheck):
-    """No row of the split given by --against is also here.
+    """No row of the --against split is also in this data.
 
     Means:
-        What was trained on is measured as if it were new: the validation loss is too good, and a choice made by it is
-        wrong. Compared is text in lower case without differences of white space, or tokens, or all fields.
+        The evaluation contains training rows: the validation loss is too good, and choices based on it are wrong. The
+        check compares text in lower case with normalised white space, or tokens, or all fields.
 
     Next:
-        Take these rows out of the training data and not out of the test. Remove duplicates before splitting.
+        Remove these rows from the training data, not from the test set. Remove duplicates before splitting.
     """
 
     compares: ClassVar[bool] = True

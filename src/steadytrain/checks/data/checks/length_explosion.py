@@ -19,11 +19,11 @@ class LengthExplosion(DataCheck):
     """No row is many times longer than nearly all others.
 
     Means:
-        A row that is sixteen times as long as 99 % of all rows decides the padding, and with it time and memory, of its
-        batch: out of memory in step 30,000. Most often several documents were joined, or binary content became text.
+        A row sixteen times as long as 99 % of all rows sets the padding, time and memory of its batch: out of memory in
+        step 30,000. Most often several documents were joined, or binary content was read as text.
 
     Next:
-        Look at the longest row. Cut or drop, or sort rows of like length into batches.
+        Read the longest row. Cut or drop it, or batch rows of similar length.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

@@ -19,8 +19,8 @@ class NonfiniteFeatures(DataCheck):
         row in a million is enough.
 
     Next:
-        Look at where these values come from: a logarithm of zero, a division by an empty count, a missing value that
-        was read as NaN. Replace or drop the rows.
+        Find the origin of these values: a logarithm of zero, a division by an empty count, a missing value read as NaN.
+        Replace or drop the rows.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("features",)

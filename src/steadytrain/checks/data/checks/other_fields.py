@@ -18,9 +18,9 @@ class OtherFields(DataCheck):
     """All rows have the same fields with values of the same types.
 
     Means:
-        Some rows lack fields that others have, or hold a value of another type there: a number as text, a list instead
-        of a text, null. A missing field fails late, in the first batch that holds such a row; a number that became text
-        is often tokenized without a word.
+        Some rows lack fields that others have, or a value of another type: a number as text, a list instead of a text,
+        null. A missing field fails late, in the first batch with such a row; a number that became text is often
+        silently tokenized.
 
     Next:
         Write the rows again with one schema. Fields that may be missing should be there as null in all rows.

@@ -14,8 +14,8 @@ class PadInLabels(DataCheck):
     """Padding does not count in the loss.
 
     Means:
-        Labels hold the id of the padding token where they should hold -100. The model learns to predict padding: the
-        loss looks better than it is, and the longer the padding, the less the real tokens weigh.
+        Labels hold the padding id where they should be -100. The model learns to predict padding: the loss looks better
+        than it is, and the longer the padding, the less the real tokens weigh.
 
     Next:
         Set labels to -100 where the attention mask is 0: by position, because padding is often the same token as the

@@ -37,12 +37,12 @@ class RepeatedNgrams(DataCheck):
     """No span repeats the same 1 to 13 tokens 32 times or more.
 
     Means:
-        Such spans (rows of dashes, tables of zeros, text stuck in a loop) are predicted with certainty after some
-        repeats, and give large gradients where they begin and end. OLMo 2 had loss spikes from them that went away when
-        the spans were masked. Without a tokenizer, words stand for tokens.
+        Such spans (rows of dashes, tables of zeros, text stuck in a loop) are easy to predict after some repeats, and
+        give large gradients where they begin and end. OLMo 2 had loss spikes from them that went away when the spans
+        were masked. Without a tokenizer, the check counts words.
 
     Next:
-        Drop the rows, or leave these spans out of the loss. Then look at the spikes again.
+        Drop the rows, or mask these spans in the loss. Then check whether the spikes are gone.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

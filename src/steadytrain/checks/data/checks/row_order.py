@@ -24,15 +24,15 @@ LENGTH_CORRELATION_MIN = 0.5
 
 @final
 class RowOrder(DataCheck):
-    """Rows do not come sorted by label, source or length.
+    """Rows are not sorted by label, source or length.
 
     Means:
         A loader that does not shuffle, or shuffles in a small buffer, gives batches of one kind after another: the loss
-        goes in steps, and the model forgets the first kind while it learns the last.
+        moves in steps, and the model forgets the first kind while it learns the last.
 
     Next:
-        Shuffle once when the data is written. A loader that shuffles all rows makes this harmless; a buffer must be
-        longer than the longest run.
+        Shuffle once when the data is written. With a loader that shuffles all rows this is harmless; a shuffle buffer
+        must be longer than the longest run.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

@@ -18,12 +18,12 @@ class SupervisedTokens(DataCheck):
 
     Means:
         In these rows all labels are -100, or the prompt alone fills the length so that the answer is cut off, or the
-        attention mask is all zero. A batch of them has a mean over nothing: the loss is NaN, or 0.0 where a trainer
+        attention mask is all zero. A batch of them has a mean over zero targets: the loss is NaN, or 0.0 if a trainer
         hides that.
 
     Next:
-        Look at the decoded rows: does the response template occur in them as it is tokenized there? Is the length long
-        enough for prompt and answer? Drop the rows, or cut prompts from the left.
+        Read the decoded rows: do they contain the response template, tokenized in the same way? Does the length suffice
+        for prompt and answer? Drop the rows, or cut prompts from the left.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("tokens",)

@@ -24,14 +24,14 @@ _TWICE = re.compile(r"Ã[\x80-\xbf©¨¼¶¤±§¡]|â€[\u2122\u0153\u009d\u20
 
 @final
 class TextEncoding(DataCheck):
-    """Text is UTF-8, read as such, once.
+    """Text is valid UTF-8, decoded exactly once.
 
     Means:
-        Rows hold bytes that are no UTF-8, replacement characters (U+FFFD) where such bytes were dropped, or letters
-        that come from reading UTF-8 as another encoding. The model learns them as it learns words.
+        Rows hold bytes that are not UTF-8, replacement characters (U+FFFD) for such bytes, or letters from UTF-8
+        decoded with another encoding. The model learns them like words.
 
     Next:
-        Read the originals again with their right encoding. What was replaced cannot be brought back.
+        Read the originals again with the right encoding. Replaced characters cannot be recovered.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("texts",)

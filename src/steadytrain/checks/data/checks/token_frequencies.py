@@ -20,11 +20,11 @@ class TokenFrequencies(DataCheck):
 
     Means:
         ``baseline_loss`` is the entropy of single tokens: a language model whose loss stays there has learned which
-        tokens are frequent and nothing of their order. One token in more than half of all places is padding or filler:
-        the loss then begins low and says little.
+        tokens are frequent and nothing of their order. A token at more than half of all positions is padding or filler:
+        the loss then starts low and means little.
 
     Next:
-        Compare the loss with the baseline. Leave filler out of the loss, or out of the data.
+        Compare the loss with the baseline. Mask filler in the loss, or remove it from the data.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("tokens",)

@@ -29,11 +29,11 @@ class TokenizerRoundTrip(DataCheck):
     """Text is the same after encoding and decoding.
 
     Means:
-        Of up to 1,000 strings, those are counted that come back otherwise. That case, white space and Unicode forms are
-        made alike is the tokenizer's right, and is counted apart (``normalised``); letters that are lost are not.
+        The check encodes and decodes up to 1,000 strings and counts those that change. Normalised case, white space and
+        Unicode forms are legitimate and counted separately (``normalised``); lost letters are not legitimate.
 
     Next:
-        Look at what came back. Unknown tokens, or a decoder that does not belong to the encoder, are the usual reasons.
+        Read the decoded strings. The usual reasons are unknown tokens, or a decoder that does not fit the encoder.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("texts",)

@@ -14,11 +14,11 @@ WARN_SHARE = 0.1
 
 @final
 class Truncation(DataCheck):
-    """Few tokens lie beyond --length.
+    """Few tokens are beyond --length.
 
     Means:
-        Rows are longer than the context, and what lies beyond it is never learned: the ends of documents, and of
-        conversations the answers.
+        Rows are longer than the context, and the model never learns the rest: the ends of documents, and the answers of
+        conversations.
 
     Next:
         Split long rows instead of cutting them, or use a longer context. For prompts with answers, cut prompts only.

@@ -13,15 +13,14 @@ WARN_SHARE, FAIL_SHARE = 0.001, 0.02
 
 @final
 class UnknownTokens(DataCheck):
-    """Hardly any token is the unknown one.
+    """Hardly any token is the unknown token.
 
     Means:
-        What the tokenizer does not know becomes one and the same token, and is lost: another script, emoji, code. Where
-        it is a good part of the text, tokenizer and data do not belong together.
+        Text that the tokenizer does not know (another script, emoji, code) becomes one and the same token and is lost.
+        If that is much of the text, the tokenizer does not fit the data.
 
     Next:
-        Look at the decoded rows for what is lost. Use a tokenizer that knows the script, or falls back to
-        bytes.
+        Find what is lost in the decoded rows. Use a tokenizer that knows the script, or that falls back to bytes.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("tokens",)
