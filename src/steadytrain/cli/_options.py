@@ -28,15 +28,19 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else."
 )
 tree = click.option(
-    "--tree", "moved", default="-", metavar="OLD=NEW", help="Take the files under OLD from the folder NEW."
+    "--tree", "moved", default="-", metavar="OLD=NEW", help="Read the files under OLD from the folder NEW instead."
 )
-workers = click.option("--workers", type=int, help="Trials at a time; by default one per processor, at most 4.")
-engine = click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-symptom = click.option(
-    "--symptom", metavar="NAME", help="The symptom to look at; by default the gravest that began first."
+workers = click.option("--workers", type=int, help="Trials to run at once; by default one per processor, at most 4.")
+engine = click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Run trials in processes here, or on Ray.",
 )
+symptom = click.option("--symptom", metavar="NAME", help="Symptom to test; by default the first of the most severe.")
 onset = click.option(
-    "--onset", type=int, metavar="STEP", help="The step at which it began, where that is known better."
+    "--onset", type=int, metavar="STEP", help="Step at which the symptom began; overrides the recorded one."
 )
 
 

@@ -49,7 +49,7 @@ _DIM = "dim"
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...", type=click.Path(path_type=Path))
-@click.option("--loss", metavar="COL", help="Column of the training loss, where it is not guessed right.")
+@click.option("--loss", metavar="COL", help="Column of the training loss, if the guess is wrong.")
 @click.option("--step", metavar="COL", help="Column of the optimizer step.")
 @click.option("--grad-norm", metavar="COL", help="Column of the gradient norm.")
 @click.option("--lr", metavar="COL", help="Column of the learning rate.")
@@ -58,12 +58,12 @@ _DIM = "dim"
     "--html",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write a page with the curves; of several runs one each, with the run's name behind FILE's.",
+    help="Also write an HTML page with the curves; for several runs one each, with the run's name added to FILE's.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
-    help="End with status 1 when a symptom this grave (or graver) was seen.",
+    help="Exit with 1 if a symptom of this severity or above was found.",
 )
 def command(
     logs: tuple[Path, ...],
@@ -79,9 +79,9 @@ def command(
 
     LOG is a file or a folder: trainer_state.json, JSON Lines, CSV, what a script printed, TensorBoard's event files,
     runs of Weights & Biases on disk, stores of MLflow, Lightning's metrics.csv, a steadytrain run. docs/analyze.md
-    tells how columns are guessed.
+    explains how the command finds columns.
 
-    Ends with status 0 when something was read, whatever was seen (but see --fail-on), and 2 when nothing could be read.
+    Exits with 0 if it could read a log, whatever it found (but see --fail-on), and with 2 if it could read none.
     """
     from steadytrain.api.log_analysis import NothingReadError, analyze
 

@@ -21,17 +21,17 @@ SHOWN_MAX = 40
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--run", "run_name", help="The run that saved it: a folder, or a name under --runs-dir.")
-@click.option("--against", type=click.Path(path_type=Path), help="Another checkpoint, which is taken to be right.")
+@click.option("--run", "run_name", help="Run that saved the checkpoint: a folder, or a name under --runs-dir.")
+@click.option("--against", type=click.Path(path_type=Path), help="Reference checkpoint.")
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.audit/1).")
 def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path, as_json: bool) -> int:
-    """Check a checkpoint against the run that saved it, or compare it with another, tensor by tensor.
+    """Check a checkpoint against the run that saved it or another checkpoint.
 
-    Weights, moments, step counters, settings of the optimizer, scheduler, scaler, random states and the place in the
-    data: what is missing, swapped, reshaped, cast or stale. Without --run and --against it is looked at by itself.
-    CHECKPOINT is a file of torch.save, safetensors or Lightning, or a folder of the Hugging Face Trainer, Accelerate
-    or torch.distributed.checkpoint. Nothing in it is run. Ends with status 0 when all is as expected, 1 when not.
+    Finds weights, moments, step counters, optimizer settings, scheduler, scaler, random states and data position that
+    are missing, swapped, reshaped, cast or stale. Without --run and --against it checks the checkpoint alone.
+    CHECKPOINT is a file of torch.save, safetensors or Lightning, or a folder of the Hugging Face Trainer, Accelerate or
+    torch.distributed.checkpoint. No code in it is executed. Exits with 0 if all is as expected, 1 if not.
     """
     if run_name is not None and against is not None:
         raise UsageError("--run and --against: give only one of them")

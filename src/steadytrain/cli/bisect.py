@@ -16,19 +16,18 @@ NOT_FOUND_STATUS = 125
 
 @click.command()
 @click.argument("incident", required=False)
-@click.option("--good", required=True, help="A revision at which the symptom does not come.")
-@click.option("--bad", default=None, help="A revision at which it comes; by default the commit of the recorded run.")
+@click.option("--good", required=True, help="Revision without the symptom.")
+@click.option("--bad", default=None, help="Revision with the symptom; by default the commit of the recorded run.")
 @_options.runs_dir
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the script may take at a commit.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the script at each commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
 @_options.launches
 def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wait_s: float, as_json: bool) -> int:
-    """Find the first commit at which the symptom of INCIDENT comes: git bisect, with a replay at each commit.
+    """Find the first commit with the symptom of INCIDENT by git bisect and replay.
 
-    INCIDENT is a bundle, or a run (its gravest incident); by default that of the newest run. Everything happens in a
-    work tree of its own, which is taken away at the end; files that git does not track are lent to it as links. A
-    commit at which the replay cannot be made is skipped. Ends with status 0 when one commit is found, 125 when skipped
-    commits leave several.
+    INCIDENT is a bundle, or a run (its most severe incident); by default the newest run. The command works in a
+    temporary work tree, with links to files that git does not track. It skips commits at which the replay fails to run.
+    Exits with 0 if it finds one commit, 125 if skipped commits leave several.
     """
     from steadytrain.replay import bisection
     from steadytrain.storage.bundle import open_bundle

@@ -64,28 +64,28 @@ class DataOptions:
 @click.option(
     "--tokenizer", metavar="PATH|NAME", help="A tokenizer.json, its folder, or a name cached on this machine."
 )
-@click.option("--text", metavar="FIELD", help="Field with the text, where it is not guessed right.")
+@click.option("--text", metavar="FIELD", help="Field with the text, if the guess is wrong.")
 @click.option("--labels", metavar="FIELD", help="Field with the labels: one a row, or one a token.")
 @click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Context in tokens: what is cut; rows of a .bin."
+    "--length", type=click.IntRange(min=1), metavar="N", help="Context length in tokens; also the row length of a .bin."
 )
-@click.option("--dtype", metavar="TYPE", help="Numbers in a .bin file: uint16 (assumed), uint32, int32, ...")
+@click.option("--dtype", metavar="TYPE", help="Number type of a .bin file: uint16 (default), uint32, int32, ...")
 @click.option(
     "--vocabulary", type=click.IntRange(min=1), metavar="N", help="Rows of the embedding, if not the tokenizer's."
 )
 @click.option("--against", metavar="PATH", help="A test split that must share no row with the data.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Look at the first N rows only.")
-@click.option("--fast", is_flag=True, help=f"Look at the first {FAST_ROWS:,} rows only.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read the first N rows only.")
+@click.option("--fast", is_flag=True, help=f"Read the first {FAST_ROWS:,} rows only.")
 @_options.as_json
 @_options.gathered(lambda: DataOptions, into="options")
 def command(what: str, as_json: bool, options: DataOptions) -> int:
-    """Check training data before it is trained on.
+    """Check data before you train on it.
 
     PATH is JSON Lines (also .gz), Parquet, Arrow, a dataset that Hugging Face's datasets saved, tokens in .bin or .npy,
-    CSV, or a folder of such files; MODULE:DATASET any iterable or dataset that Python can import. It is read once, some
-    rows at a time. docs/check-data.md tells what is looked for.
+    CSV, or a folder of such files; MODULE:DATASET any iterable or dataset that Python can import. The command reads it
+    once, some rows at a time. docs/check-data.md lists the checks.
 
-    Ends with status 0, 1 when a check failed, 2 when the data cannot be read.
+    Exits with 0, with 1 if a check failed, with 2 if it cannot read the data.
     """
     from steadytrain.checks.data.data_check import Circumstances
     from steadytrain.checks.data.data_pass import look_at

@@ -32,24 +32,24 @@ _STATUS = {"equal": 0, "no-difference": 0, "differ": DIFFER_STATUS, "cannot-tell
     "groups",
     multiple=True,
     metavar="NAME=RUN[,RUN...]",
-    help="Runs that differ by their seed only: names, folders or patterns. Give it twice or more.",
+    help="Runs that differ only by their seed: names, folders or patterns. Give two or more groups.",
 )
 @_options.runs_dir
-@click.option("--html", type=click.Path(path_type=Path), help="Write plots and tables to this HTML file as well.")
+@click.option("--html", type=click.Path(path_type=Path), help="Also write plots and tables to this HTML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.compare/1).")
 def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html: Path | None, as_json: bool) -> int:
-    """Find where runs that should be equal part, or whether groups of runs differ by more than their seeds.
+    """Find where runs first differ, or whether groups differ beyond seed noise.
 
-    Runs are compared with the first one, by the bits of everything that both recorded; entries of configuration and
-    environment that differ are listed. With --group, the losses at the end are compared between the groups:
+    Compares each run with the first, bit for bit in everything that both recorded, and lists differences in
+    configuration and environment. With --group, compares the final losses of the groups:
 
     \b
     steadytrain compare baseline repeated
     steadytrain compare --group "old=old-*" --group "new=new-*" --html compared.html
 
-    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either. Needs no PyTorch. Ends with status
-    0 when runs are equal (groups: no difference beyond their seeds), 1 when they differ, 125 when groups are too small
-    to tell.
+    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either. Needs no PyTorch. Exits with 0 if
+    runs are equal (groups: no difference beyond seed noise), 1 if they differ, 125 if the groups are too small to
+    decide.
     """
     from steadytrain.compare.run_groups import compare_groups, compare_runs
 

@@ -21,7 +21,9 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @click.command()
 @click.argument("incident", required=False, metavar="[INCIDENT|RUN]")
-@click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Begin no trial after this: 90s, 10m.")
+@click.option(
+    "--budget", default="10m", show_default=True, metavar="TIME", help="Start no trial after this time: 90s, 10m."
+)
 @_options.workers
 @_options.engine
 @_options.tree
@@ -36,13 +38,13 @@ def command(
     runs_dir: Path,
     as_json: bool,
 ) -> int:
-    """Say why a run went wrong: look at the script, then change one thing at a time on a replay, with a control.
+    """Find out by trials on a replay why a run went wrong.
 
-    INCIDENT is a bundle, or a run (its gravest incident, or the run itself where it has none); by default the newest
-    run. Each trial does the recorded steps again with one thing changed. A cause is confirmed only where the unchanged
-    replay shows the symptom, the one change removes it, and what would cure its rivals does not; else it is likely or
-    possible, or the answer is unknown. Finished trials are kept beside the incident, so a diagnosis that was cut off
-    goes on where it stopped. Ends with status 0 whatever the answer.
+    INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none); by default the newest
+    run. Each trial replays the recorded steps with one change. A cause is confirmed only if the unchanged replay shows
+    the symptom, the change removes it, and the changes for rival causes do not; else it is likely or possible, or the
+    answer is unknown. Finished trials are saved with the incident, so an interrupted diagnosis continues where it
+    stopped. Exits with 0 whatever the answer.
     """
     from steadytrain.api.diagnoses import diagnose
 

@@ -39,9 +39,9 @@ OPTIONAL = {
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
 def command(as_json: bool) -> int:
-    """Show Python, torch, GPUs and frameworks, and what of steadytrain works with them.
+    """Show Python, torch, GPUs and frameworks, and what works with them here.
 
-    Ends with 1 where a training cannot be watched here, else with 0; without torch nothing can be missing.
+    Exits with 1 if steadytrain cannot watch a training run here, else with 0 (also without torch).
     """
     found = examine()
     click.echo(json.dumps(found, indent=1, allow_nan=False) if as_json else "\n".join(_lines(found)))

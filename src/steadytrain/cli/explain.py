@@ -13,10 +13,9 @@ import click
 def command(as_json: bool, name: str | None) -> None:
     """Explain the symptom, cause or check NAME; without NAME, list all.
 
-    Of a symptom: what it means, what may have caused it, what to do next, and the thresholds with where their numbers
-    come from. Of a cause: what it is, what it looks like, what confirms it, and what mends it. A few names are both.
-    Of a check of `steadytrain preflight`: what it looks at, its thresholds, what it costs. Of one of
-    `steadytrain check-data`: what it means and what to do.
+    For a symptom: its meaning, possible causes, next steps, and thresholds with their sources. For a cause: its
+    meaning, its rivals, what confirms it, and what fixes it. A few names are both. For a check of `steadytrain
+    preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its meaning and what to do.
     """
     import json
 

@@ -20,17 +20,17 @@ NOT_LOCATED_STATUS = 1
 @click.command()
 @click.argument("incident", required=False)
 @_options.runs_dir
-@click.option("--step", type=int, metavar="STEP", help="Look at this recorded step; by default that of the incident.")
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that the launched script may take.")
+@click.option("--step", type=int, metavar="STEP", help="Recorded step to replay; by default that of the incident.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")
 def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: float, as_json: bool) -> int:
-    """Launch the recorded command again, do the failing step over, and name the first bad operation.
+    """Replay the failing step and name the first bad operation.
 
-    INCIDENT is a bundle, or a run (its gravest incident; with --step one without incidents, as long as its tape is
-    there); by default that of the newest run. Beside the operation: what float64 gives for the step, how near the
-    outputs of modules are to the largest number of their format, and, where the script compiles, eager, aot_eager and
-    its backend side by side. The script runs its set-up and steps of its own before the recorded ones; what it writes
-    goes to a temporary folder. Ends with status 0 when an operation (or a bad input) is named, 1 when none is.
+    INCIDENT is a bundle, or a run (its most severe incident; with --step also a run without incidents that still has
+    its tape); by default the newest run. Also shows the step's result in float64, how near module outputs are to the
+    largest number of their dtype, and, if the script compiles, a comparison of eager, aot_eager and its backend.
+    Launches the recorded command again: the script runs its set-up and some earlier steps first, and writes to a
+    temporary folder. Exits with 0 if it names an operation (or a bad input), 1 if not.
     """
     from steadytrain.api.failure_location import locate
 

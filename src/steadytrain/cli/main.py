@@ -40,8 +40,8 @@ class Commands(click.Group):
 def commands() -> None:
     """Find out why a PyTorch training run went wrong.
 
-    Put `steadytrain run` before the script that you train with. A loss or gradient that is not finite is stopped
-    before it reaches the weights, and the first bad operation is named.
+    Put `steadytrain run` before your training script. It stops a non-finite loss or gradient before it reaches the
+    weights, and names the first bad operation.
     """
 
 

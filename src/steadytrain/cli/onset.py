@@ -15,7 +15,9 @@ from steadytrain.core.errors import UsageError
 
 @click.command()
 @click.argument("incident", required=False)
-@click.option("--until", type=int, metavar="STEP", help="Look before this step; by default before the symptom's first.")
+@click.option(
+    "--until", type=int, metavar="STEP", help="Search the steps before this one; by default before the symptom's first."
+)
 @_options.tree
 @click.option(
     "--lead-s",
@@ -24,18 +26,18 @@ from steadytrain.core.errors import UsageError
     help="The launched script runs the earlier steps itself if they take at most this many seconds; else only one.",
 )
 @_options.runs_dir
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
 @_options.launches
 def command(
     incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: Path, wait_s: float, as_json: bool
 ) -> int:
-    """Replay the steps before a symptom, measure all of them, and name what left its course first.
+    """Name what departed from normal first in the steps before a symptom.
 
-    INCIDENT is a bundle, or a run (its gravest incident; a run without one as far as its tape reaches); by default the
-    newest run. Measured in every step: the batch, outputs of modules, attention logits, the loss and that of each row,
-    gradients, updates and second moments. Ends with status 1 when something left its course, 0 when nothing did, 125
-    when that cannot be told.
+    INCIDENT is a bundle, or a run (its most severe incident; without one, the steps on its tape); by default the newest
+    run. Replays these steps and measures in each: the batch, module outputs, attention logits, the loss in total and
+    per row, gradients, updates and second moments. Exits with 1 if something departed, 0 if nothing did, 125 if it
+    cannot decide.
     """
     from steadytrain.api.targets import recorded_source
     from steadytrain.onset import finding

@@ -87,30 +87,31 @@ class Outlets:
 )
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module, run as `python -m` runs it.")
 @click.option("--checks", "only", multiple=True, metavar="A,B", help="Only these checks; all by default.")
-@click.option("--skip", multiple=True, metavar="A,B", help="Not these checks.")
-@click.option("--full/--fast", "thorough", default=False, help="Take minutes for longer trials, or less than one.")
-@click.option("--then-run", is_flag=True, help="Where no check failed, go on into a watched run.")
+@click.option("--skip", multiple=True, metavar="A,B", help="Skip these checks.")
+@click.option(
+    "--full/--fast", "thorough", default=False, help="Longer trainings that take minutes, or less than one minute."
+)
+@click.option("--then-run", is_flag=True, help="If no check failed, continue as a watched run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.preflight/1).")
-@click.option("--junit", type=click.Path(path_type=Path), help="Write the outcome as JUnit XML too.")
-@click.option("--sarif", type=click.Path(path_type=Path), help="Write the outcome as SARIF 2.1.0 too.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Also write the outcome as JUnit XML.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Also write the outcome as SARIF 2.1.0.")
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
-    help="A document of an earlier preflight: what it found is known and quiet until it changes. "
-    "Written where there is none.",
+    help="Document of an earlier preflight: its findings stay hidden until they change. Created if missing.",
 )
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time up to the script's first step.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit up to the script's first step.")
 @_options.runs_dir
-@click.option("--name", default=None, help="Name of the run of --then-run.")
+@click.option("--name", default=None, help="Name of the --then-run run.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_options.gathered(lambda: PreflightOptions, into="options")
 def command(as_module: bool, script: str, arguments: tuple[str, ...], options: PreflightOptions) -> int:
-    """Run SCRIPT, unchanged, to its first optimizer steps and check what it is about to train.
+    """Check model, loss, data and optimizer in the first steps of SCRIPT.
 
-    The checks work on copies; what the script has is put back to the last bit. Then the process ends, without the
-    script's exit code. Ends with status 1 when a check failed, 2 when nothing could be checked. What the script prints
-    goes to stderr. Put options before SCRIPT.
+    SCRIPT runs unchanged to its first optimizer steps. The checks work on copies and restore the script's state bit for
+    bit. Then the process ends, without the script's exit code. Exits with 1 if a check failed, 2 if nothing could be
+    checked. The script's output goes to stderr. Put options before SCRIPT.
     """
     from steadytrain.capture.hooks.launch import module_target, script_target
     from steadytrain.preflight_runs.session import run_script

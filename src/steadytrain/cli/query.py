@@ -35,10 +35,10 @@ _DIGITS = {"FLOAT": 7}
 @click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
-    """Ask runs a question in SQL: one SELECT over their steps, tables, symptoms and incidents.
+    """Query runs in SQL: one SELECT over their steps, tables, symptoms and incidents.
 
-    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either; all runs under --runs-dir when
-    none is named. A run may still be going. `SHOW TABLES` lists the views, `DESCRIBE steps` the columns of one:
+    RUN is a run folder, the name of a run under --runs-dir, or a pattern of either; by default all runs under
+    --runs-dir. A run may still be in progress. `SHOW TABLES` lists the views, `DESCRIBE steps` the columns of one:
 
     \b
     steadytrain query RUN "SELECT step, loss FROM steps ORDER BY loss DESC LIMIT 5"

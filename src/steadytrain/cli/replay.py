@@ -21,13 +21,21 @@ def _options_of_a_replay() -> type[ReplayOptions]:
 
 @click.command()
 @click.argument("incident", required=False)
-@click.option("--from", "first", type=int, metavar="STEP", help="First step; by default that after the last snapshot.")
-@click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
-@click.option("--times", default=1, show_default=True, help="How often to replay.")
-@click.option("--once", is_flag=True, help="No further replays to find out why a step differs.")
-@click.option("--step-fn", metavar="MODULE:NAME", help="Without the script: what gives the loss, f(model, batch).")
 @click.option(
-    "--build", metavar="MODULE:NAME", help="With --step-fn: what gives (model, optimizer) or a third: update()."
+    "--from", "first", type=int, metavar="STEP", help="First step; by default the one after the last snapshot."
+)
+@click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
+@click.option("--times", default=1, show_default=True, help="Number of replays.")
+@click.option("--once", is_flag=True, help="No further replays to find why a step differs.")
+@click.option(
+    "--step-fn",
+    metavar="MODULE:NAME",
+    help="Replay without the script: the function f(model, batch) that returns the loss.",
+)
+@click.option(
+    "--build",
+    metavar="MODULE:NAME",
+    help="With --step-fn: a function that returns (model, optimizer) or (model, optimizer, update).",
 )
 @_options.tree
 @click.option(
@@ -35,19 +43,19 @@ def _options_of_a_replay() -> type[ReplayOptions]:
     default=120.0,
     show_default=True,
     help="The launched script runs the earlier steps itself if they take at most this many seconds; else only one. "
-    "Its own step counters then stand where they stood.",
+    "Its own step counters then have their recorded values.",
 )
 @_options.runs_dir
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that each launched script may take.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
 @_options.gathered(_options_of_a_replay, into="options")
 def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
-    """Launch the recorded command again, do the recorded steps over, and say whether they are the same to the last bit.
+    """Replay the recorded steps and report whether they are bit-identical.
 
-    INCIDENT is a bundle, or a run (its gravest incident; a run without one, or one that was killed, as far as its tape
-    reaches); by default the newest run. Where a step differs, more replays tell why: a nondeterministic operation, a
-    value from outside, or a changed environment. Ends with status 1 when the symptom came again, 0 when it did not, 125
-    when that cannot be told, as `git bisect run` wants it. Without a symptom to look for: 1 when a step differs.
+    INCIDENT is a bundle, or a run (its most severe incident; without one, or if the run was killed, the steps on its
+    tape); by default the newest run. Launches the recorded command again. If a step differs, more replays find the
+    reason: a nondeterministic operation, a value from outside, or a changed environment. Exits with 1 if the symptom
+    recurs, 0 if not, 125 if it cannot decide, as `git bisect run` expects. Without a symptom: 1 if a step differs.
     """
     from steadytrain.api.replays import replay_with
     from steadytrain.replay import launcher, verdict

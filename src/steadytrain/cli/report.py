@@ -19,7 +19,7 @@ from steadytrain.cli import _options
 )
 @_options.runs_dir
 def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
-    """Write a run or an incident as one HTML file that opens offline: the newest run when none is named.
+    """Write a run or incident as one offline HTML file; by default the newest run.
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """

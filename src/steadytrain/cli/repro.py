@@ -27,14 +27,14 @@ BEFORE_MAX = 64
     help="Folder to write into; new or empty.",
 )
 @_options.runs_dir
-@click.option("--wait-s", default=900.0, show_default=True, help="Longest time that capturing and cutting may take.")
+@click.option("--wait-s", default=900.0, show_default=True, help="Time limit of capturing and shrinking.")
 @click.option(
     "--compiled-wait-s",
     default=30.0,
     show_default=True,
-    help="Longest time to try the script in float64 and compiled; 0: not tried.",
+    help="Time limit of trying the script in float64 and compiled; 0 skips that.",
 )
-@click.option("--before", default=0, show_default=True, help="Operations before the first bad one to keep as well.")
+@click.option("--before", default=0, show_default=True, help="Number of operations before the first bad one to keep.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
 @_options.launches
 def command(
@@ -46,13 +46,13 @@ def command(
     before: int,
     as_json: bool,
 ) -> int:
-    """Write a short script that shows the fault of an incident with torch alone, and a draft of a bug report.
+    """Write a short script that reproduces an incident's fault with torch alone.
 
-    INCIDENT is a bundle, or a run (its gravest incident); by default that of the newest run. The recorded command is
-    launched again up to the failing step, as `locate` does it. The operation that broke is cut out with its inputs and
-    made small. Where all is finite and the loss rises, it is the batch or the update that does it. The script is
-    written only after it has failed in a fresh process. Ends with status 0 when there is one, 1 when none could be made
-    (a batch that holds NaN itself: its rows are written).
+    INCIDENT is a bundle, or a run (its most severe incident); by default the newest run. Replays the failing step as
+    `locate` does, extracts the failing operation with its inputs, and shrinks it. If all values are finite but the loss
+    rises, it extracts the batch or the update that raises it. Writes the script, with a draft bug report, only after it
+    has failed in a fresh process. Exits with 0 if it writes a script, 1 if not (if the batch itself holds NaN, it
+    writes the bad rows).
     """
     from steadytrain.storage.bundle import is_bundle, open_bundle
     from steadytrain.storage.run_search import find, incident_or_run

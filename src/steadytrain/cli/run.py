@@ -37,52 +37,52 @@ def _options_of_a_run() -> type[Options]:
     "--level",
     default="standard",
     show_default=True,
-    help="How much is recorded: light, standard or full. Every level checks loss and gradients in every step.",
+    help="How much to record: light, standard or full. Every level checks loss and gradients in every step.",
 )
 @click.option(
     "--to",
     default="auto",
     show_default=True,
-    help="Where the run goes besides its folder: tensorboard, wandb, mlflow, several with commas. auto: into a run of "
-    "theirs that the script has begun itself; none: nowhere.",
+    help="Tools that also get the run: tensorboard, wandb, mlflow, several with commas. auto: any of them in which "
+    "the script has started a run itself; none: no tool.",
 )
 @click.option(
     "--compiled",
     default="edges",
     show_default=True,
-    help="Where outputs of modules in compiled code are seen. edges: where that code ends; inside: the compiled "
-    "graphs compute them too, which can change the last bits of the training.",
+    help="Where to measure module outputs in compiled code. edges: at the boundary of that code; inside: in the "
+    "compiled graphs too, which can change the last bits of the training.",
 )
 @click.option(
     "--continues",
     default=None,
     metavar="RUN[@STEP]",
-    help="The run that this one goes on from, and the step of its checkpoint (by default its last). Steps are counted "
-    "on from there, and detectors judge by what was usual there.",
+    help="Run that this one continues, and the step of its checkpoint (by default its last). Steps count on "
+    "from there, and detectors use that run's history as their baseline.",
 )
 @_options.runs_dir
-@click.option("--name", default=None, help="Name of the run; by default the script's with the time.")
+@click.option("--name", default=None, help="Name of the run; by default the script's name with the time.")
 @click.option(
     "--state-mb",
     default=4096,
     show_default=True,
-    help="Largest model and optimizer state (10^6 bytes) that an incident bundle keeps; 0 keeps none.",
+    help="Largest model and optimizer state (10^6 bytes) that an incident bundle stores; 0 stores none.",
 )
 @click.option(
     "--rewind-mb",
     default=4096,
     show_default=True,
-    help="Disk (10^6 bytes) for the tape and the snapshots of the last steps, so that they can be replayed; 0: none.",
+    help="Disk space (10^6 bytes) for the tape and the snapshots that allow a replay of the last steps; 0: none.",
 )
-@click.option("--keep-rewind", is_flag=True, help="Keep them although the run ends well.")
+@click.option("--keep-rewind", is_flag=True, help="Keep tape and snapshots also when the run ends well.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_options.gathered(_options_of_a_run, into="options")
 def command(as_module: bool, script: str, arguments: tuple[str, ...], options: Options) -> int:
     """Run SCRIPT, unchanged, under watch.
 
-    The script keeps its own arguments, output, signals and exit status. Between backward and the update its loss and
-    gradients are checked; a NaN or Inf never reaches the weights. Put options before SCRIPT.
+    The script keeps its own arguments, output, signals and exit status. Its loss and gradients are checked between
+    backward and the update: a NaN or Inf never reaches the weights. Put options before SCRIPT.
     """
     from steadytrain.attach import run_target
     from steadytrain.capture.hooks.launch import module_target, script_target

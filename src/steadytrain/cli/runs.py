@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @_options.runs_dir
 @_options.as_json
 def command(runs_dir: Path, as_json: bool) -> None:
-    """List the runs: when each started, how many steps it took, how it ended, and what was seen."""
+    """List the runs: start, number of steps, how each ended, and its symptoms."""
     from steadytrain.storage.run_search import list_runs, unreadable_runs
 
     runs = list_runs(runs_dir)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @_options.runs_dir
 @_options.as_json
 def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
-    """Show what happened in a run or an incident: the newest run when none is named.
+    """Show what happened in a run or an incident; by default the newest run.
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """

@@ -17,7 +17,7 @@ CANNOT_TELL_STATUS = 125
 @click.argument("incident", required=False)
 @click.argument("names", nargs=-1, metavar="NAME...")
 @_options.workers
-@click.option("--budget", type=float, metavar="SECONDS", help="Begin no trial after so many seconds.")
+@click.option("--budget", type=float, metavar="SECONDS", help="Start no trial after this many seconds.")
 @_options.symptom
 @_options.onset
 @_options.tree
@@ -34,11 +34,12 @@ def command(
     as_json: bool,
     options: _options.TrialOptions,
 ) -> int:
-    """Do the steps around an incident again with one thing changed each, and judge each against the unchanged replay.
+    """Replay the steps around an incident with one change at a time.
 
-    INCIDENT is a bundle, or a run (its gravest incident, or the run itself where it has none). Without NAME all trials
-    are listed, with why those that do not apply do not; "all" runs every one that applies. Finished trials are kept
-    beside the incident and not run again. Ends with status 0, or 125 where not even the unchanged replay could be run.
+    INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none). Without NAME, lists all
+    trials, with the reason if one does not apply; "all" runs every one that applies. Each trial is compared with the
+    unchanged replay. Finished trials are saved with the incident and not run again. Exits with 0, or with 125 if even
+    the unchanged replay could not run.
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments import result_table

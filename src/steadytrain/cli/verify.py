@@ -16,7 +16,11 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @click.command()
 @click.argument("incident", required=False)
 @click.option(
-    "--with", "intervention", required=True, metavar="NAME[=VALUE]", help="A trial or intervention, maybe its number."
+    "--with",
+    "intervention",
+    required=True,
+    metavar="NAME[=VALUE]",
+    help="Trial or intervention, optionally with a number.",
 )
 @click.option("--steps", type=int, help="Steps after the onset; by default max(10, 3 x lead, 1/(1-beta2)).")
 @_options.workers
@@ -36,11 +40,11 @@ def command(
     as_json: bool,
     options: _options.TrialOptions,
 ) -> int:
-    """Apply a fix on the replay of an incident, follow it for long enough, and compare it with the unchanged replay.
+    """Test a fix: apply it on the replay of an incident and compare.
 
-    INCIDENT is a bundle, or a run; by default the newest. `steadytrain trial` lists the names; a number after `=` takes
-    the place of the one that the trial has (`learning-rate-third=0.5`). Ends with status 0 when the symptom is removed,
-    1 when it is not, 125 when that cannot be told.
+    Follows the changed replay for enough steps and compares it with the unchanged one. INCIDENT is a bundle, or a run;
+    by default the newest. `steadytrain trial` lists the names; a number after `=` replaces the trial's own
+    (`learning-rate-third=0.5`). Exits with 0 if the fix removes the symptom, 1 if not, 125 if it cannot decide.
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments.fix_verification import FOLLOWED_MAX, MEANINGS
