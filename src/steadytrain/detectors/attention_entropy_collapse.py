@@ -43,12 +43,12 @@ class AttentionEntropyCollapse(Detector):
         "mean over heads and queries below which attention has collapsed: 0.1 nat is 98 % on one key. "
         "Chosen; trained models keep 0.5 to 3 nats in a layer's mean",
     )
-    fall_ratio: float = threshold(5.0, "the largest reading in view must have been this many times the present one")
+    fall_ratio: float = threshold(5.0, "the largest recorded reading must be this many times the current one")
     sustained_readings: int = threshold(
-        3, "readings in a row, 16 steps apart or more: a batch of short rows has little"
+        3, "readings in a row, 16 steps apart or more: a batch of short rows has low entropy"
     )
     loss_scales: float = threshold(
-        1.0, "robust standard deviations by which the loss must lie below that before for it to be falling"
+        1.0, "robust standard deviations below its earlier level at which the loss counts as falling"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

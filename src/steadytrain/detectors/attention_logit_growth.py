@@ -40,15 +40,13 @@ class AttentionLogitGrowth(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.attention_logit_max",)
 
-    watch_logit_max: float = threshold(100.0, "worth a look above this: the tau that QK-clip holds (2507.20534)")
-    warning_logit_max: float = threshold(
-        1e3, "a warning whether it grew in view or not: what Kimi K2 saw without QK-clip"
-    )
+    watch_logit_max: float = threshold(100.0, "a note above this: the tau of QK-clip (2507.20534)")
+    warning_logit_max: float = threshold(1e3, "a warning even without growth: Kimi K2 reached it without QK-clip")
     critical_logit_max: float = threshold(1e4, "critical: small models diverged from there on (2309.14322)")
     growth_ratio: float = threshold(
         4.0,
-        "above 100 it is a warning if it became this many times the smallest reading in view: chosen, so "
-        "that pretrained models that live there are only a note",
+        "above 100 it is a warning if it is this many times the smallest recorded reading: "
+        "chosen, so that pretrained models with constantly large logits are only a note",
     )
     sustained_readings: int = threshold(
         3, "readings in a row, 16 steps apart or more: the maximum of one batch is noisy"

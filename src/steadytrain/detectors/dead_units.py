@@ -45,27 +45,27 @@ class DeadUnits(Detector):
     needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")
 
     silent_share: float = threshold(
-        0.99, "zeros in a module's output from which it is silent: above the sparsest healthy layers"
+        0.99, "share of zeros from which a module's output is dead: above the sparsest healthy layers"
     )
     dead_share: float = threshold(
         0.5, "elements of a parameter without a gradient: half of the units (AutoTrainer warns there)"
     )
-    critical_share: float = threshold(0.7, "the same of a critical one (AutoTrainer's bound for dying ReLU)")
+    critical_share: float = threshold(0.7, "the same for a critical symptom (AutoTrainer's bound for dying ReLU)")
     rise_share: float = threshold(
         0.3,
-        "by how much a weight's share must have risen in view: inputs that are always zero (the border of "
-        "an image) take the gradient of their weights from the start. A bias needs no rise",
+        "minimum rise of a weight's share: weights of inputs that are always zero (the border of "
+        "an image) have no gradient from the start. A bias needs no rise",
     )
     sustained_readings: int = threshold(
-        3, "readings in a row, 16 steps apart or more: outputs that start at zero move on"
+        3, "readings in a row, 16 steps apart or more: outputs that start at zero soon change"
     )
     loss_scales: float = threshold(
-        1.0, "robust standard deviations by which the loss must lie below that before for it to be falling"
+        1.0, "robust standard deviations below its earlier level at which the loss counts as falling"
     )
     jump_scales: float = threshold(
         8.0,
-        "robust standard deviations that make a jump of the loss. Units that die in a jump stay dead when "
-        "the rest learns on, so that a falling loss does not excuse them",
+        "robust standard deviations that make a jump of the loss. Units that die in a jump stay "
+        "dead while the rest learns, so a falling loss does not excuse them",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -72,14 +72,14 @@ class Divergence(Detector):
     )
     early_ratio: float = threshold(
         1.5,
-        "before there is a reference (192 logged steps), a loss that also stands this many times above "
-        "the lowest level so far, for `rise_steps`, has diverged",
+        "before there is a reference (192 logged steps), the loss must also be this many times "
+        "its lowest level so far for `rise_steps`",
     )
     rise_scales: float = threshold(
         4.0,
-        "both rises must also exceed this many robust standard deviations, so that a loss that is not "
-        "in nats and swings by tens is not critical by its size. The level at which a spike counts as not "
-        "recovered",
+        "both rises must also exceed this many robust standard deviations, so that a large loss "
+        "in other units than nats is not critical by its size alone. The level at which a spike "
+        "counts as not recovered",
     )
     warm_up_steps: int = threshold(
         500,

@@ -57,8 +57,8 @@ class EmbeddingGradientSpike(Detector):
         "norms, whose log is still skewed. GLM-130B gives no number",
     )
     rise_ratio: float = threshold(3.0, "and this many times its median: a very regular run has a very small deviation")
-    again_z: float = threshold(6.0, "the others of several within 16 steps may be this low: no alarm is below 6")
-    again_steps: int = threshold(16, "another one this soon makes it a warning: chosen")
+    again_z: float = threshold(6.0, "bound for the further spikes within 16 steps: no alarm is below 6")
+    again_steps: int = threshold(16, "a second spike this soon makes it a warning: chosen")
     jump_scales: float = threshold(8.0, "robust standard deviations that make a jump of the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

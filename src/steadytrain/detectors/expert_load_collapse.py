@@ -46,15 +46,15 @@ class ExpertLoadCollapse(Detector):
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms",)
 
     idle_share: float = threshold(0.5, "experts without any gradient in 64 steps: more than half of them. Chosen")
-    critical_share: float = threshold(0.75, "the same of a critical one: a quarter of the capacity is left")
+    critical_share: float = threshold(0.75, "the same for a critical symptom: a quarter of the capacity is left")
     one_share: float = threshold(
         0.95,
-        "share of one expert in the squared gradients of all in the layer: the others learn next to "
-        "nothing. In a healthy small mixture of 8 the largest had up to 0.6",
+        "share of one expert in the squared gradients of all in the layer: the others learn "
+        "almost nothing. In a healthy small mixture of 8 the largest had up to 0.6",
     )
-    experts_min: int = threshold(4, "of fewer experts nobody can say that most are idle")
+    experts_min: int = threshold(4, "fewer experts are too few to call most idle")
     sustained_readings: int = threshold(
-        2, "stretches of 64 steps in a row: at the start a router may need one to spread"
+        2, "consecutive windows of 64 steps: at the start a router may need one to spread its load"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

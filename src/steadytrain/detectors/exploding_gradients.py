@@ -58,21 +58,19 @@ class ExplodingGradients(Detector):
     grows: ClassVar[bool] = True
 
     trend_steps: int = threshold(200, "steps through which the log of the norm must rise, block by block (AutoTrainer)")
-    trend_ratio: float = threshold(
-        3.0, "by how much in all: medians of 16 healthy steps wander by less than half of it"
-    )
+    trend_ratio: float = threshold(3.0, "total growth: medians of 16 healthy steps vary by less than half of it")
     trend_order_share: float = threshold(
         0.85,
-        "share of the pairs of medians in them of which the later one is larger: a step up has at most "
-        "three quarters of them, noise a half",
+        "share of the pairs of medians whose later one is larger: a single step up has at most "
+        "three quarters, noise a half",
     )
     level_ratio: float = threshold(10.0, "median norm over the one before, with a rising loss: chosen")
     least_share: float = threshold(
         1e-3,
-        "of the largest median before: a run whose gradients have fallen further has converged, and what "
-        "is left of them is noise, which wanders by powers of ten with the loss (a policy that always wins)",
+        "of the largest median before: a run whose gradients fell further has converged, and the "
+        "remaining noise varies by powers of ten with the loss (a policy that always wins)",
     )
-    critical_ratio: float = threshold(100.0, "the same of a critical one: chosen")
+    critical_ratio: float = threshold(100.0, "the same for a critical symptom: chosen")
     depth_ratio: float = threshold(1e3, "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)")
     loss_scales: float = threshold(4.0, "robust standard deviations by which the loss must have risen meanwhile")
     sustained_readings: int = threshold(4, "readings of the ratio along depth, 16 steps apart or more, in a row")

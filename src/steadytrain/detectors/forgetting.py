@@ -43,11 +43,11 @@ class Forgetting(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
 
-    worse_share: float = threshold(0.1, "a loss risen, or a score fallen, by this share of its best is no accident")
+    worse_share: float = threshold(0.1, "share of its best by which a loss must rise, or a score fall")
     worse_scales: float = threshold(
         4.0, "and by this many robust standard deviations of its change between evaluations"
     )
-    evaluations_min: int = threshold(5, "evaluations in view: fewer say nothing of how much they vary")
+    evaluations_min: int = threshold(5, "recorded evaluations: fewer do not show how much they vary")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = []

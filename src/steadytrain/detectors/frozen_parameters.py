@@ -52,8 +52,8 @@ class FrozenParameters(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
 
-    frozen_steps: int = threshold(100, "steps without any movement; less may be a branch that is used now and then")
-    sustained_readings: int = threshold(3, "readings in these steps, 16 steps apart or more, that must all say so")
+    frozen_steps: int = threshold(100, "steps without any change; fewer may be a branch that is used only sometimes")
+    sustained_readings: int = threshold(3, "readings in these steps, 16 steps apart or more, that must all agree")
     design_share: float = threshold(
         0.5,
         "share of parameters without a gradient from the start above which it is by design: in "

@@ -47,20 +47,19 @@ class GradientNormSpike(Detector):
 
     z: float = threshold(
         12.0,
-        "a spike stands above this many robust standard deviations of the logarithm until the run's own "
-        "tail is known, and never below 5. Higher than for the loss: norms are skewed even so",
+        "robust standard deviations of the logarithm that make a spike until the run's own tail "
+        "is known, never below 5. Higher than for the loss: even the logarithm of norms is skewed",
     )
     jump_ratio: float = threshold(
         3.0,
         "and above this many times the median norm of the 16 steps before: late growth under a decaying "
-        "learning rate (2506.02285) is slow and healthy, and a quiet norm makes any step large in z",
+        "learning rate (2506.02285) is slow and healthy, and with a steady norm any step is large in z",
     )
     jump_steps: int = threshold(16, "logged steps of that median: one refresh of the reference")
-    hole_steps_max: int = threshold(16, "lower steps that a spike may hold and still be one, as for the loss")
+    hole_steps_max: int = threshold(16, "lower steps that a spike may contain, as for the loss")
     lasting_steps: int = threshold(
         16,
-        "a spike whose steps span fewer than these, while the loss stays below z = 6, is a note: clipping "
-        "is there for it",
+        "a spike over fewer steps, while the loss stays below z = 6, is a note: clipping handles it",
     )
     warm_up_steps: int = threshold(500, "up to this step of the run a spike is only a note, as for the loss")
 

@@ -45,7 +45,7 @@ class LossCollapse(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
 
     same_steps: int = threshold(
-        32, "logged steps in a row with the same loss; two batches cost the same by chance never"
+        32, "logged steps in a row with the same loss; two batches never have the same loss by chance"
     )
     same_share: float = threshold(1e-6, "relative difference below which two losses are the same: float32 has 6e-8")
     distinct_min: int = threshold(
@@ -54,12 +54,12 @@ class LossCollapse(Detector):
         "called constant",
     )
     copied_nats: float = threshold(
-        0.05, "a token of text costs no less than about 0.5 nats; below a tenth of that it is copied"
+        0.05, "a token of text costs at least about 0.5 nats; below a tenth of that the model copies it"
     )
     copied_steps: int = threshold(
-        2000, "up to this step, or in the first epoch where epochs are counted; later it may be memory"
+        2000, "up to this step, or in the first epoch if epochs are logged; later the model may have memorized the text"
     )
-    vocabulary_min: int = threshold(256, "classes from which on a task with tokens is taken for text: bytes")
+    vocabulary_min: int = threshold(256, "number of classes from which a token task counts as text: bytes")
     gradient_share: float = threshold(1e-3, "a gradient norm below this share of the one before has died with the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -47,10 +47,10 @@ class LossScaleCollapse(Detector):
 
     scale_min: float = threshold(
         128.0,
-        "a scale at or below it has collapsed, if in view it was row_steps halvings above: torch begins "
-        "at 65,536. A run that chose a small scale keeps it, but for a skip now and then",
+        "a scale at or below it has collapsed if it was row_steps halvings higher before: torch "
+        "begins at 65,536. A run that chose a small scale keeps it, except for single skips",
     )
-    critical_scale_min: float = threshold(1.0, "below 1 the scale makes gradients smaller still")
+    critical_scale_min: float = threshold(1.0, "below 1 the scale makes gradients smaller")
     row_steps: int = threshold(3, "skips in a row: after one halving a healthy scaler is back below the limit")
     critical_row_steps: int = threshold(10, "the scale has been divided by a thousand by then")
     often_steps: int = threshold(5, "skips within one growth interval above which it skips too often; healthy is one")

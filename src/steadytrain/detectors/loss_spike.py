@@ -51,38 +51,39 @@ class LossSpike(Detector):
 
     z: float = threshold(
         10.0,
-        "a spike stands above this many robust standard deviations until the run's own tail is known; "
-        "never below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in 1e5 on "
+        "robust standard deviations that make a spike until the run's own tail is known; never "
+        "below 5. In 5e5 healthy simulated steps 10 never alarmed on Gaussian noise, 5 times in "
+        "1e5 on "
         "Student's t with 5 degrees of freedom, 25 times on strongly skewed noise and 67 times on t with 3 degrees "
         "of freedom. From 256 healthy steps on that tail may raise it, from 1,024 lower it to 5 (calibration.py)",
     )
     log_z: float = threshold(
         4.5,
-        "a positive loss must also stand this far out on a logarithmic scale, where skewed noise is "
-        "straight: a Gaussian passes it 3 times in a million",
+        "the same bound for the logarithm of a positive loss, because noise is skewed: a "
+        "Gaussian passes it 3 times in a million",
     )
     early_ratio: float = threshold(
         1.5,
-        "before there is a reference (192 logged steps), a spike is higher than the last 16 values by "
-        "this factor, and than their median by its square",
+        "before there is a reference (192 logged steps), a spike is this factor above the last "
+        "16 values, and its square above their median",
     )
     early_log_z: float = threshold(
         4.0,
-        "the same as `log_z` where there is no reference, together with both factors. No alarm on 28 logs "
-        "of real runs that show no spike, of 15 to 1,657 rows",
+        "`log_z` before there is a reference, together with both factors. No alarm on 28 logs of "
+        "real runs without a spike, of 15 to 1,657 rows",
     )
     early_warning_ratio: float = threshold(
         10.0,
-        "in warm-up, higher than everything before by this factor is a warning all the same: start-up "
+        "in warm-up, this factor above all earlier values is a warning nevertheless: start-up "
         "transients of healthy logs stay below 4, a healthy run of the zoo with single outliers below 8",
     )
     hole_steps_max: int = threshold(
         16,
-        "lower steps that a spike may hold and still be one: chosen as one refresh of the reference, so "
-        "that an oscillating fault is one symptom",
+        "lower steps that a spike may contain: one refresh of the reference, so that an "
+        "oscillating fault is one symptom",
     )
     warm_up_steps: int = threshold(
-        500, "up to this step of the run a spike is only a note: early loss falls and jumps by nature"
+        500, "up to this step of the run a spike is only a note: early losses normally fall and jump"
     )
 
     def __post_init__(self) -> None:

@@ -42,9 +42,9 @@ class LostUpdates(Detector):
 
     unchanged_share: float = threshold(
         0.4,
-        "of the elements with a gradient, the share that keeps its bits, above which a tensor is named. "
+        "share of the elements with a gradient that stay unchanged, above which a tensor is named. "
         "Measured (a small residual net in bfloat16, AdamW, zoo/layers): at a rate of 3e-3 20 to 28 % are lost, "
-        "the smallest, and the loss is that of float32; at 3e-4 72 %, and the loss stays behind; at 1e-4 89 %",
+        "the smallest, and the loss equals that of float32; at 3e-4 72 %, and the loss is worse; at 1e-4 89 %",
     )
     most_unchanged_share: float = threshold(
         0.5, "a median tensor above it is critical: most of what is learned is lost"
@@ -54,8 +54,8 @@ class LostUpdates(Detector):
     )
     learning_rate_share: float = threshold(
         0.01,
-        "readings below this share of the largest learning rate in view do not count: at both ends of a "
-        "schedule that touches zero updates vanish in every format",
+        "readings below this share of the largest recorded learning rate do not count: where a "
+        "schedule touches zero, updates vanish in every dtype",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -59,11 +59,9 @@ class NoLearning(Detector):
         "a loss that varies by more than this share of itself is not judged: its size means nothing "
         "(losses of reinforcement learning)",
     )
-    span_steps: int = threshold(
-        1000, "optimizer steps before anything is said; half of it where the warm-up is known to be over"
-    )
+    span_steps: int = threshold(1000, "optimizer steps before a report; half of it if the warm-up is known to be over")
     update_ratio: float = threshold(
-        1e-5, "median of update norm over weight norm below which nothing moves; 1e-3 is usual"
+        1e-5, "median of update norm over weight norm below which weights do not change; 1e-3 is usual"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

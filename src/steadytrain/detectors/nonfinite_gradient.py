@@ -47,8 +47,8 @@ class NonfiniteGradient(Detector):
     )
     hole_steps_max: int = threshold(
         16,
-        "finite steps that an episode may hold and still be one: one interval between two looks, so that "
-        "a fault that comes and goes is not a symptom a step",
+        "finite steps that an episode may contain: one interval between two analyses, so that an "
+        "intermittent fault is one symptom",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

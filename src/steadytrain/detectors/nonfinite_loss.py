@@ -46,14 +46,14 @@ class NonfiniteLoss(Detector):
 
     skipped_steps_min: int = threshold(
         3,
-        "steps in a row, all skipped by a gradient scaler, before a non-finite loss is reported. A scaler "
-        "in search of its scale skips one at a time (about one in 2000 steps); PyTorch's halves the scale at each, "
-        "so three in a row were not cured by a scale eight times smaller",
+        "steps in a row, all skipped by a gradient scaler, before a non-finite loss is reported. "
+        "A healthy scaler skips single steps (about one in 2000); PyTorch's halves the scale at "
+        "each, so after three in a row even an eighth of the scale did not help",
     )
     hole_steps_max: int = threshold(
         16,
-        "finite steps that an episode may hold and still be one: one interval between two looks, so that "
-        "a fault that comes and goes is not a symptom a step",
+        "finite steps that an episode may contain: one interval between two analyses, so that an "
+        "intermittent fault is one symptom",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

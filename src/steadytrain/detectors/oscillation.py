@@ -48,8 +48,8 @@ class Oscillation(Detector):
 
     swing_ratio: float = threshold(
         2.0,
-        "robust standard deviation over 64 steps against that of the reference; with a rhythm. In 1e6 "
-        "healthy simulated steps of six kinds of noise nothing passed both",
+        "robust standard deviation over 64 steps divided by that of the reference; a rhythm is "
+        "needed, too. In 1e6 healthy simulated steps of six kinds of noise nothing passed both",
     )
     turn_max: float = threshold(
         -0.3,
@@ -57,12 +57,12 @@ class Oscillation(Detector):
         "standard error there is 0.12",
     )
     chance_max: float = threshold(
-        1e-4, "Fisher's test: chance that noise without a period has a peak of its periodogram so high"
+        1e-4, "Fisher's test: probability that noise without a period has so high a periodogram peak"
     )
     shift_scales: float = threshold(
-        1.0, "how far the median of the 64 steps may lie from the level, in their own deviations"
+        1.0, "how far the median of the 64 steps may be from the level, in their own deviations"
     )
-    warm_up_steps: int = threshold(500, "up to this step of the run it is only a note, as every statistical alarm")
+    warm_up_steps: int = threshold(500, "up to this step of the run it is only a note, like every statistical alarm")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         track = follow(window.applied("loss"))

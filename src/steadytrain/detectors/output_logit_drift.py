@@ -45,13 +45,19 @@ class OutputLogitDrift(Detector):
 
     watch_nats: float = threshold(
         5.0,
-        "|mean log Z| is looked at where it lies this far above the log of the vocabulary (12 where that "
-        "is not known), at which it begins; a z-loss of 1e-4 keeps it near zero",
+        "distance of |mean log Z| above its start, the log of the vocabulary (12 if unknown), "
+        "from which it counts; a z-loss of 1e-4 keeps it near zero",
     )
-    warning_nats: float = threshold(30.0, "|mean log Z| of a warning: bfloat16 has steps of 0.25 nats there")
-    critical_nats: float = threshold(300.0, "critical: steps of 2 nats in bfloat16, beyond any use of a softmax")
-    drift_nats: float = threshold(5.0, "way that it must have moved in view, or it lives there: pretrained models do")
-    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may have odd logits")
+    warning_nats: float = threshold(30.0, "|mean log Z| of a warning: the resolution of bfloat16 is 0.25 nats there")
+    critical_nats: float = threshold(
+        300.0, "critical: the resolution of bfloat16 is 2 nats there, useless for a softmax"
+    )
+    drift_nats: float = threshold(
+        5.0, "distance that it must have moved in the recorded steps: in pretrained models it may be constantly high"
+    )
+    sustained_readings: int = threshold(
+        3, "readings in a row, 16 steps apart or more: one batch may have unusual logits"
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = applied_cells(window, "modules", "log_z_mean", apart_steps=APART_STEPS)

@@ -50,17 +50,17 @@ class Plateau(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
 
-    span_steps: int = threshold(500, "shortest stretch that is judged, in optimizer steps")
-    span_share: float = threshold(0.05, "the stretch is also this share of the planned steps, where they are known")
-    fall_share: float = threshold(0.01, "a fall over the stretch by this share of the loss is progress")
+    span_steps: int = threshold(500, "shortest window, in optimizer steps")
+    span_share: float = threshold(0.05, "minimum window as a share of the planned steps, if known")
+    fall_share: float = threshold(0.01, "a fall over the window by this share of the loss is progress")
     noise_share: float = threshold(0.1, "a loss that varies by more than this share of itself is not judged")
     rate_share: float = threshold(
-        0.1, "below this share of its highest value the learning rate has decayed, and standing is right"
+        0.1, "below this share of its highest value the learning rate has decayed, and a constant loss is expected"
     )
-    guess_share: float = threshold(0.9, "a loss above this share of what a guess costs has learned little")
+    guess_share: float = threshold(0.9, "above this share of the loss of a guess, the model learned little")
     vocabulary_share: float = threshold(
         0.6,
-        "the same where only the vocabulary is known: frequencies of words alone bring English text to "
+        "the same if only the vocabulary is known: word frequencies alone bring English text to "
         "about 0.65 to 0.7 of its logarithm",
     )
 

@@ -45,16 +45,16 @@ class PrecisionHeadroom(Detector):
 
     headroom_max: float = threshold(
         0.25,
-        "share of the format's range in use: two doublings are left. Chosen; healthy float16 models "
+        "share of the dtype's range in use: two doublings are left. Chosen; healthy float16 models "
         "with their few huge channels use about a tenth",
     )
     critical_headroom_max: float = threshold(
         0.8, "less than a fifth of the range is left: one more bad batch overflows"
     )
     growth_ratio: float = threshold(
-        2.0, "the largest reading must be this many times the smallest one in view, or nothing grows"
+        2.0, "the largest reading must be this many times the smallest recorded one to count as growth"
     )
-    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may hold one outlier")
+    sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may hold an outlier")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = all_cells(window, "modules", "headroom", apart_steps=APART_STEPS)

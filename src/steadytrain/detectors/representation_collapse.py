@@ -46,14 +46,14 @@ class RepresentationCollapse(Detector):
 
     fall_share: float = threshold(
         0.01,
-        "standard deviation over the highest one before, below which it has collapsed: two orders "
-        "of magnitude; healthy modules move within one",
+        "ratio of the standard deviation to its earlier maximum below which it has collapsed: "
+        "two orders of magnitude; healthy modules vary within one",
     )
     sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more: one batch may be constant")
     loss_scales: float = threshold(
         1.0,
-        "robust standard deviations by which the loss must lie below that before for it to be falling: "
-        "then it is a note, because outputs of a regression may well become small",
+        "robust standard deviations below its earlier level at which the loss counts as falling: "
+        "then it is a note, because outputs of a regression may become small",
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

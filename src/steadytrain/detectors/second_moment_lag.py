@@ -43,20 +43,20 @@ class SecondMomentLag(Detector):
     counts_rising_loss: ClassVar[bool] = True
     of_updates: ClassVar[bool] = True
 
-    lag_ratio: float = threshold(2.3, "RMS of gradient over root of the second moment: from here 2304.13013 counts")
+    lag_ratio: float = threshold(2.3, "RMS of gradient over root of the second moment: the bound of 2304.13013")
     strong_ratio: float = threshold(
         5.0,
-        "strong enough to be told without a jump of the loss. Healthy small GPTs at beta2 0.999 "
+        "strong enough for a warning without a jump of the loss. Healthy small GPTs at beta2 0.999 "
         "reached 5.6 in their first 100 steps",
     )
-    strong_rows: int = threshold(2, "tensors that must be that strong: a bias of a few elements gets there by chance")
+    strong_rows: int = threshold(2, "tensors that must be that strong: a bias of a few elements reaches it by chance")
     early_ratio: float = threshold(10.0, "the same in the first steps of a run: twice what healthy runs showed there")
-    told_readings: int = threshold(3, "readings in a row from which a lag that is not strong is told at all")
-    told_steps: int = threshold(32, "and steps that these readings span: below that it is one batch's doing")
+    told_readings: int = threshold(3, "readings in a row from which a weaker lag is reported")
+    told_steps: int = threshold(32, "and steps that these readings span: fewer are the effect of one batch")
     start_steps: int = threshold(
         10,
-        "steps of the run that are left out: RMSprop begins its moment at 0 and does not correct for it, "
-        "so that the ratio is 10 in step 1",
+        "first steps that do not count: RMSprop starts its moment at 0 without correction, so "
+        "the ratio is 10 in step 1",
     )
     warm_up_steps: int = threshold(500, "up to this step of the run the bound is `early_ratio`")
     jump_steps: int = threshold(16, "the loss must jump this soon after: twice the lead of 1 to 8 steps")

@@ -49,19 +49,17 @@ class ThroughputStall(Detector):
 
     slow_ratio: float = threshold(
         2.0,
-        "median of 16 steps against that of 256 steps that ended 64 before: double the time is half "
-        "of the money. Healthy runs vary by some tenths",
+        "median of 16 steps divided by that of the 256 steps that ended 64 steps earlier: twice "
+        "the time is twice the cost. Healthy runs vary by some tenths",
     )
     warning_ratio: float = threshold(
-        2.5, "from here on a warning: two processes that share a machine evenly take twice as long each"
+        2.5, "a warning from here: two processes that share a machine evenly take twice as long each"
     )
     wait_share: float = threshold(
-        0.5, "share of the time lost that is waiting for data, from which on a doubling is a warning too"
+        0.5, "share of the lost time spent waiting for data from which a doubling is a warning, too"
     )
     slow_steps: int = threshold(64, "logged steps in a row: longer than a checkpoint or an evaluation takes")
-    step_min_s: float = threshold(
-        0.02, "shorter steps than these are not judged: their time is the time of other processes"
-    )
+    step_min_s: float = threshold(0.02, "shorter steps are not judged: other processes dominate their time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         if not window.has("step_s"):

@@ -47,14 +47,16 @@ class UpdateNormSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("tensors.update_norm",)
     of_updates: ClassVar[bool] = True
 
-    spike_ratio: float = threshold(3.0, "update norm over the median before it: less is the batch's own noise. Chosen")
+    spike_ratio: float = threshold(3.0, "update norm over the median before it: less is batch noise. Chosen")
     spike_z: float = threshold(8.0, "and this many robust standard deviations of its log: SGD's updates vary more")
-    alone_ratio: float = threshold(10.0, "so large that it is a warning without a jump of the loss: chosen")
+    alone_ratio: float = threshold(10.0, "a warning without a jump of the loss: chosen")
     jump_steps: int = threshold(16, "the loss must jump this soon after: twice the lead of 1 to 8 steps (2304.13013)")
     jump_scales: float = threshold(8.0, "robust standard deviations that make a jump of the loss")
-    note_ratio: float = threshold(1e-2, "update over weight, all tensors together, of a note: healthy is about 1e-3")
+    note_ratio: float = threshold(
+        1e-2, "ratio of update to weight, over all tensors, for a note: healthy is about 1e-3"
+    )
     warning_ratio: float = threshold(
-        1e-1, "the same of a warning: a tenth of the weights a step. Healthy small models stay below 0.02"
+        1e-1, "the same for a warning: a tenth of the weights per step. Healthy small models stay below 0.02"
     )
     sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more, for the ratio to the weights")
 

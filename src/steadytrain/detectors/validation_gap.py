@@ -45,10 +45,10 @@ class ValidationGap(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
 
-    gap_ratio: float = threshold(0.5, "evaluation loss over training loss at or below which the gap is no accident")
+    gap_ratio: float = threshold(0.5, "evaluation loss over training loss at or below which the gap is not chance")
     gap_nats: float = threshold(0.05, "and the gap in nats: two losses near zero may differ by any factor")
-    evaluations_min: int = threshold(3, "evaluations in a row: one may be an easy sample, three are not")
-    rise_share: float = threshold(0.02, "rise of the evaluation loss above its lowest that is worth a note")
+    evaluations_min: int = threshold(3, "evaluations in a row: one may be an easy sample, three are unlikely to be")
+    rise_share: float = threshold(0.02, "rise of the evaluation loss above its minimum that is a note")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         train = window.applied("loss")

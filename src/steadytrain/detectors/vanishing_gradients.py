@@ -44,11 +44,9 @@ class VanishingGradients(Detector):
     depth_ratio: float = threshold(
         1e-3,
         "gradient norm of the first block over that of the last one (the bound of AutoTrainer, "
-        "ICSE 2021); healthy stacks lie between 0.1 and 10",
+        "ICSE 2021); healthy stacks have 0.1 to 10",
     )
-    critical_ratio: float = threshold(
-        1e-6, "critical: below it what arrives is rounding, in float32 and Adam's epsilon"
-    )
+    critical_ratio: float = threshold(1e-6, "critical: below it only rounding arrives, in float32 and Adam's epsilon")
     sustained_readings: int = threshold(
         4, "readings in a row, 16 steps apart or more: at the start a branch may begin at zero"
     )

@@ -1,4 +1,4 @@
-"""Finds the causes, and tells what each is.
+"""Finds the causes and makes the page of each.
 
 The causes are the plug-ins of ``steadytrain.diagnosis.causes``.
 """
@@ -61,14 +61,14 @@ def _traits(cause: Cause) -> dict[str, Any]:
 def _closing(page: Page) -> list[str]:
     traits = page.traits
     proof = f"{' or '.join(traits['confirmed_by'])} removes the symptom"
-    proof += f", and {', '.join(traits['spared'])} does not." if traits["spared"] else "."
+    proof += f", and none of {', '.join(traits['spared'])} does." if traits["spared"] else "."
     mends = [
         f"{one['rung']}. {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "")
         for one in traits["interventions"]
     ]
     parts = {
         "Looks like": wrapped(", ".join(traits["rivals"])),
-        "Confirmed where": wrapped(proof),
+        "Confirmed if": wrapped(proof),
         "Interventions": "\n".join(mends),
         "Evidence": wrapped(f"Grade {traits['grade']}: {traits['source']}."),
     }
@@ -87,7 +87,7 @@ def _markdown_closing(page: Page) -> list[str]:
     ]
     return [
         "### Proof and rivals",
-        f"Looks like {links}. Confirmed where {confirmed} removes it{spared}.",
+        f"Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
         "### Interventions",
         "\n".join(["| rung | | trial |", "|---|---|---|", *rows]),
         f"Evidence {traits['grade']}: {traits['source']}.",
@@ -107,8 +107,10 @@ CAUSE_PAGES = Pages(
     traits=_traits,
     closing=_closing,
     title="Causes",
-    intro="What steadytrain knows of why a run goes wrong. `steadytrain diagnose` weighs them, tries and tells;\n"
-    "`steadytrain explain NAME` prints one in a terminal. Rungs of interventions go from 1, fast, to 7, invasive.\n\n"
+    intro="Why runs go wrong. `steadytrain diagnose` ranks these causes, tests them and reports "
+    "the answer;\n"
+    "`steadytrain explain NAME` prints one in a terminal. Rungs of interventions go from 1, "
+    "fast, to 7, invasive.\n\n"
     "Grades of evidence: A seen by several groups, or provable; B one solid paper or report with interventions;\n"
     "C a single report; D folklore.",
     markdown_closing=_markdown_closing,

@@ -233,7 +233,7 @@ DATA_CHECK_PAGES = Pages(
     headings=("Means", "Next"),
     flows=True,
     title="Checks of data",
-    intro="What `steadytrain check-data` looks for (`check-data.md`). `steadytrain explain NAME` prints the same in a "
+    intro="What `steadytrain check-data` checks (`check-data.md`). `steadytrain explain NAME` prints the same in a "
     "terminal.",
     markdown_closing=lambda page: (
         [f"Reads: {', '.join(f'`{column}`' for column in page.traits['needs'])}."] if page.traits["needs"] else []

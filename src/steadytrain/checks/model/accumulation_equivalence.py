@@ -52,8 +52,8 @@ class AccumulationEquivalence(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "transformers PR34191, trl#2175, ms-swift#2363: accumulation normalised by micro-batch"
 
-    same_share: float = threshold(1e-3, "of the gradient's norm, in 32 bits; equal ways differ by 1e-6 to 1e-5")
-    rows_max: int = threshold(8, "rows that are taken")
+    same_share: float = threshold(1e-3, "of the gradient's norm, in float32; correct scripts differ by 1e-6 to 1e-5")
+    rows_max: int = threshold(8, "rows of the batch")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.accumulation < 2:

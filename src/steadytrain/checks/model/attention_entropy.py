@@ -41,8 +41,8 @@ class AttentionEntropy(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Zhai et al. 2023 (entropy collapse); transformers#45676 (scaling of 1)"
 
-    warn_share: float = threshold(0.5, "of the entropy of even weights; below it is told")
-    fail_share: float = threshold(0.1, "of the entropy of even weights, in an untrained model")
+    warn_share: float = threshold(0.5, "of the entropy of uniform weights; lower warns")
+    fail_share: float = threshold(0.1, "of the entropy of uniform weights, in an untrained model; lower fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], 4)

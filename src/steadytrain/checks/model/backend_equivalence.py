@@ -56,7 +56,7 @@ class BackendEquivalence(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "pytorch #113180, #114109, #193061; Megatron-LM #2357; flash-attention #443, #1052"
 
-    times: float = threshold(3.0, "so many times the difference of plain code from float64")
+    times: float = threshold(3.0, "allowed multiple of the difference between plain code and float64")
 
     def inspect(self, subject: Subject) -> Outcome:
         calls = subject.look(few_rows(subject)[0]).calls

@@ -37,7 +37,7 @@ class BatchLeak(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): use backprop to chart dependencies"
 
-    rows_max: int = threshold(4, "rows that are looked at")
+    rows_max: int = threshold(4, "rows that the check differentiates")
     leak_share: float = threshold(1e-6, "of the row's own gradient; exactly 0 is right, fused kernels round")
 
     def inspect(self, subject: Subject) -> Outcome:

@@ -37,7 +37,7 @@ class BatchNormRows(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "pytorch#1206 (training 90 %, evaluation NaN), SparseConvNet#105; Wu & He 2018 (group norm)"
 
-    rows_min: int = threshold(4, "fewer rows in a micro-batch are told; Wu & He: error rises")
+    rows_min: int = threshold(4, "fewer rows in a micro-batch warn; Wu & He: error rises")
 
     def inspect(self, subject: Subject) -> Outcome:
         norms = {name: module for name, module in subject.model.named_modules() if isinstance(module, KINDS)}

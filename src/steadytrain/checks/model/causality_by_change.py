@@ -49,7 +49,7 @@ class CausalityByChange(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "perturbation test for paths without gradient (quantised, routed)"
 
-    rounding_share: float = threshold(1e-4, "of the largest score: what kernels may differ by for other values beside")
+    rounding_share: float = threshold(1e-4, "of the largest score: rounding of kernels when other values change")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task != "causal-lm":

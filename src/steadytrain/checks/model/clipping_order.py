@@ -32,10 +32,8 @@ class ClippingOrder(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Lightning #9694, #9330; fairseq #4555; nano-world-model PR 22"
 
-    over_share: float = threshold(0.01, "a norm that is applied so far above the limit was not clipped")
-    scaled_times: float = threshold(
-        0.01, "a norm below this share of what clipping left was divided by the scale after"
-    )
+    over_share: float = threshold(0.01, "an applied norm this share above the limit was not clipped")
+    scaled_times: float = threshold(0.01, "a norm below this share of the clipped one was unscaled after clipping")
 
     def inspect(self, subject: Subject) -> Outcome:
         steps: list[dict[str, Any]] = list(subject.observed.get("steps", ()))

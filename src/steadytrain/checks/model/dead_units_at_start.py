@@ -41,7 +41,7 @@ class DeadUnitsAtStart(Check):
     source: ClassVar[str] = "He et al. 2015; Lu et al. 2019, Dying ReLU and initialization"
 
     warn_share: float = threshold(0.3, "of a layer's units; healthy ones measured 0 to 0.15")
-    fail_share: float = threshold(0.8, "of a layer's units: hardly anything comes through")
+    fail_share: float = threshold(0.8, "of a layer's units: it passes hardly anything on")
 
     def inspect(self, subject: Subject) -> Outcome:
         seen: dict[int, tuple[str, Tensor, int]] = {}

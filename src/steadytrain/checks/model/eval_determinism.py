@@ -39,7 +39,7 @@ class EvalDeterminism(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "PyTorch documentation of torch.nn.functional.dropout: training defaults to True"
 
-    rounding_share: float = threshold(1e-5, "of the largest output: what sums in another order may differ by")
+    rounding_share: float = threshold(1e-5, "of the largest output: rounding of sums in another order")
 
     def inspect(self, subject: Subject) -> Outcome:
         calls = calls_of(subject, few_rows(subject.batches[0], ROWS_MAX))

@@ -45,8 +45,8 @@ class GradientCoverage(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "trl#3926 (adapter frozen), needle#53 (LoRA on zero weights), Automodel PR1527 (detached)"
 
-    batches_max: int = threshold(4, "batches to look at, with a small step after each")
-    weight_max: float = threshold(1e6, "a weight above it was never initialised; none of a real model is near it")
+    batches_max: int = threshold(4, "batches, with a small step after each")
+    weight_max: float = threshold(1e6, "a larger weight was never initialised; real models are far below")
 
     def inspect(self, subject: Subject) -> Outcome:
         named = dict(subject.model.named_parameters())

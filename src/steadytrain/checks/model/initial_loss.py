@@ -50,11 +50,11 @@ class InitialLoss(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): verify loss at init"
 
-    high_nats: float = threshold(0.5, "this far above ln C is told; plain GPTs measured 0.05 to 0.1 above it")
+    high_nats: float = threshold(0.5, "this far above ln C warns; plain GPTs measured 0.05 to 0.1 above it")
     far_nats: float = threshold(3.0, "this far above ln C fails: logits with a standard deviation above 2")
-    low_nats: float = threshold(0.2, "this far below the best guess that ignores the inputs is told")
+    low_nats: float = threshold(0.2, "this far below the best guess that ignores the inputs warns")
     low_share: float = threshold(0.5, "a loss below this share of the best such guess fails for an untrained model")
-    regression_ratio: float = threshold(10.0, "a squared error of so many times that of a constant is told")
+    regression_ratio: float = threshold(10.0, "a squared error this many times that of a constant warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         losses = []

@@ -43,9 +43,9 @@ class InputIndependence(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): input-independent baseline"
 
-    rows_max: int = threshold(8, "rows that are learned")
+    rows_max: int = threshold(8, "rows of the training")
     steps_max: int = threshold(60, "steps of each of the two trainings")
-    same_share: float = threshold(0.97, "with inputs the loss must come below this share of that without")
+    same_share: float = threshold(0.97, "with inputs the loss must fall below this share of that without")
     leak_share: float = threshold(0.8, "a loss without inputs below this share of the labels' entropy fails")
 
     def inspect(self, subject: Subject) -> Outcome:

@@ -55,7 +55,7 @@ class LabelAlignment(Check):
     source: ClassVar[str] = "double shift: transformers PR47395; label alignment: argmin over k of CE(logits_t, x_t+k)"
 
     agree_share: float = threshold(0.6, "of the counted targets that must be the token at the shift")
-    steps_max: int = threshold(60, "steps where the loss function was not seen")
+    steps_max: int = threshold(60, "training steps if the loss call was not recorded")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task in ("classification", "regression", "masked-lm", "seq2seq"):

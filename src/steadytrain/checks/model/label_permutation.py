@@ -58,8 +58,10 @@ class LabelPermutation(Check):
     steps_max: int = threshold(60, "steps of the training")
     leak_share: float = threshold(0.6, "a loss on fresh rows below this share of the best guess fails")
 
-    chance_widths: float = threshold(4.0, "standard deviations of chance by which more fresh rows are right; fails")
-    margin_share: float = threshold(0.2, "and at least this share of the rows more")
+    chance_widths: float = threshold(
+        4.0, "correct fresh rows above chance, in standard deviations, from which it fails"
+    )
+    margin_share: float = threshold(0.2, "and at least this share of the rows above chance")
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.task not in ("classification", "regression"):

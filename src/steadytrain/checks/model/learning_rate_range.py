@@ -44,8 +44,8 @@ class LearningRateRange(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "Smith 2017 (1506.01186); a short-horizon test"
 
-    rise: float = threshold(1.3, "a smoothed loss so many times the lowest is going up")
-    room: float = threshold(3.0, "the planned peak should be so many times lower")
+    rise: float = threshold(1.3, "a smoothed loss this many times its minimum is rising")
+    room: float = threshold(3.0, "the planned peak should be this many times lower")
 
     def inspect(self, subject: Subject) -> Outcome:
         peak, batches = peak_rate(subject), few_rows(subject)

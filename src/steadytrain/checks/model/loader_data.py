@@ -61,7 +61,7 @@ class LoaderData(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "OLMo 2 (2501.00656): repeated n-grams; Lightning #18780 and ml-engineering: repeated data"
 
-    repeated_share: float = threshold(0.1, "so many rows of the first batches that came before are told")
+    repeated_share: float = threshold(0.1, "this share of repeated rows in the first batches warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         repeated, rows = _repeated(subject.batches)

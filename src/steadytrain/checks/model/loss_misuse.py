@@ -54,7 +54,7 @@ class LossMisuse(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "PyTorch documentation of the loss functions; Karpathy's list of common mistakes (2018)"
 
-    sum_rows_min: int = threshold(2, "rows from which on a sum in place of a mean is told")
+    sum_rows_min: int = threshold(2, "number of rows from which a sum in place of a mean warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         batch = few_rows(subject.batches[0], ROWS_MAX)

@@ -35,7 +35,7 @@ class OrderInvariance(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "order invariance: the loss of permuted rows is equal within floating-point tolerance"
 
-    rows_max: int = threshold(16, "rows that are turned round")
+    rows_max: int = threshold(16, "rows that the check reverses")
     same_share: float = threshold(1e-3, "of the loss: sums in another order stay far below it")
 
     def inspect(self, subject: Subject) -> Outcome:

@@ -40,12 +40,14 @@ class OverfitOneBatch(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): overfit one batch"
 
-    rows_max: int = threshold(4, "rows that are learned; more take longer and say no more")
+    rows_max: int = threshold(4, "rows of the training; more take longer and show no more")
     steps_max: int = threshold(300, "steps at most; plain models need 30 to 150")
-    pass_share: float = threshold(0.1, "of the first loss (above what smoothed labels leave): below it is learned")
-    fail_share: float = threshold(0.7, "of the first loss: above it nothing much was learned")
+    pass_share: float = threshold(
+        0.1, "of the first loss (above the minimum for smoothed labels): below it the rows are learned"
+    )
+    fail_share: float = threshold(0.7, "of the first loss: above it the model learned little")
     frozen_share: float = threshold(0.95, "of the first loss, where most parameters are frozen (adapters)")
-    low_nats: float = threshold(0.1, "a loss this low is learned, however low it began")
+    low_nats: float = threshold(0.1, "at this loss the rows are learned, however low it began")
 
     def inspect(self, subject: Subject) -> Outcome:
         without_dropout(subject.model)

@@ -47,8 +47,8 @@ class PrecisionAudit(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "pytorch #120376, torchtune #2254, CLIP #40, gpt-neox #1003, transformers #25681, #5651"
 
-    lost_share: float = threshold(0.5, "so many weights with a gradient that the update does not move fail")
-    lost_told: float = threshold(0.2, "so many are told")
+    lost_share: float = threshold(0.5, "this share of weights that get a gradient but no change fails")
+    lost_told: float = threshold(0.2, "this share warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         model = subject.model

@@ -42,7 +42,7 @@ class ResumeEquivalence(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "apex #180, torchtitan #1136, transformers #25849; bitwise on the same machine"
 
-    noise_times: float = threshold(4.0, "a difference up to so many times that of a plain repetition passes")
+    noise_times: float = threshold(4.0, "a difference up to this many times that of a plain repetition passes")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not subject.optimizers:

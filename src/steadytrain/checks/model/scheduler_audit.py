@@ -45,7 +45,7 @@ class SchedulerAudit(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "accelerate #2926, #2142; transformers #26827; particulate #22"
 
-    off_share: float = threshold(0.05, "a length that differs from the planned steps by more than this is told")
+    off_share: float = threshold(0.05, "a length that differs from the planned steps by more than this share warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not subject.schedulers:

@@ -45,11 +45,9 @@ class SeedVariance(Check):
     cost: ClassVar[Cost] = "minutes"
     source: ClassVar[str] = "Mosbach et al. 2021 (2006.04884): unstable fine-tuning; chosen shares"
 
-    spread_share: float = threshold(
-        0.2, "such a deviation of the final losses, as a share of what was learned, is told"
-    )
+    spread_share: float = threshold(0.2, "this deviation of the final losses, as a share of the loss reduction, warns")
     failed_times: float = threshold(
-        2.0, "a seed that ends so many times above the best, and has learned less than half as much, has failed"
+        2.0, "a seed that ends this many times above the best, and has learned less than half as much, has failed"
     )
     learned_share: float = threshold(0.8, "a loss below this share of the first has learned")
 

@@ -42,8 +42,8 @@ class SequenceLength(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "chosen: memory of attention at four times the length is sixteen times as much"
 
-    times_max: float = threshold(4.0, "a row so many times longer than the first is told")
-    padding_max: float = threshold(0.75, "so much padding in the first batches is told")
+    times_max: float = threshold(4.0, "a row this many times longer than the first ones warns")
+    padding_max: float = threshold(0.75, "this share of padding in the first batches warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         if not learns_tokens(subject, subject.batches[0]):

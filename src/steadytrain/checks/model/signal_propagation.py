@@ -52,8 +52,8 @@ class SignalPropagation(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "Glorot & Bengio 2010; He et al. 2015; GPT-2's scaled residual initialisation"
 
-    block_ratio: float = threshold(5.0, "a block of a residual model that changes the size by more is told")
-    warn_ratio: float = threshold(100.0, "between first and last block: more is told; plain ones measured 1 to 20")
+    block_ratio: float = threshold(5.0, "a block of a residual model that changes the size by more warns")
+    warn_ratio: float = threshold(100.0, "between first and last block: more warns; plain models measured 1 to 20")
     fail_ratio: float = threshold(1e4, "between first and last block: more fails")
 
     def inspect(self, subject: Subject) -> Outcome:

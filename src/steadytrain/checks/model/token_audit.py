@@ -45,9 +45,11 @@ class TokenAudit(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "trl #6668, #1920, #976; transformers #23530; Megatron-Bridge #4660; axolotl #1706"
 
-    without_share: float = threshold(0.05, "so many rows without a label that counts fail; fewer are told")
-    double_share: float = threshold(0.01, "so many rows that begin twice fail")
-    cut_share: float = threshold(0.3, "so many rows that fill the length and end in the middle are told")
+    without_share: float = threshold(
+        0.05, "this share of rows without a label that counts fails; a smaller share warns"
+    )
+    double_share: float = threshold(0.01, "this share of rows with two beginning tokens fails")
+    cut_share: float = threshold(0.3, "this share of rows that fill the length and end in the middle warns")
 
     def inspect(self, subject: Subject) -> Outcome:
         embedding, _ = main_embedding(subject, subject.batches[0])

@@ -60,7 +60,9 @@ class TokenizerMatch(Check):
     cost: ClassVar[Cost] = "seconds"
     source: ClassVar[str] = "transformers #1848, #8643, #2468; axolotl #1806; NeMo-RL #855"
 
-    lost_share: float = threshold(0.1, "so many strings that lose letters fail; plain letters are lost by none")
+    lost_share: float = threshold(
+        0.1, "this share of strings that lose letters fails; no good tokenizer loses plain letters"
+    )
 
     def inspect(self, subject: Subject) -> Outcome:
         if subject.tokenizer is None:

@@ -40,8 +40,8 @@ class WarmUp(Check):
     quick: ClassVar[bool] = True
     source: ClassVar[str] = "Gotmare et al. 2018 (1810.13243); Liu et al. 2019 (1908.03265)"
 
-    rise: float = threshold(1.5, "a loss so many times the first is told")
-    far: float = threshold(4.0, "a loss so many times the first fails")
+    rise: float = threshold(1.5, "a loss this many times the first warns")
+    far: float = threshold(4.0, "a loss this many times the first fails")
 
     def inspect(self, subject: Subject) -> Outcome:
         peak_rate(subject)

@@ -36,7 +36,7 @@ class WeightDecayGroups(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "Loshchilov & Hutter 2019 (decoupled decay); minGPT's groups"
 
-    strong: float = threshold(0.05, "decay from which on norms and biases are told")
+    strong: float = threshold(0.05, "decay of norms and biases from which the check warns")
     step_share: float = threshold(0.05, "learning rate x decay: a share of each weight lost in every step; fails")
 
     def inspect(self, subject: Subject) -> Outcome:

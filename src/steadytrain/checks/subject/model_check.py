@@ -302,7 +302,7 @@ CHECK_PAGES = Pages(
     traits=lambda check: {"cost": check.cost, "source": check.source},
     closing=lambda page: [f"{name.capitalize()}: {value}" for name, value in page.traits.items() if value],
     title="Checks",
-    intro="What `steadytrain preflight` looks at before the first update (`preflight.md`). `steadytrain explain NAME`\n"
+    intro="What `steadytrain preflight` checks before the first update (`preflight.md`). `steadytrain explain NAME`\n"
     "prints the same in a terminal.",
     columns=("cost",),
     markdown_closing=lambda page: [f"{name.capitalize()}: {value}." for name, value in page.traits.items() if value],
