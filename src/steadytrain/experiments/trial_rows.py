@@ -1,4 +1,4 @@
-"""Trials that need no logic of their own: a row says what is changed, and what that tells."""
+"""Trials without logic of their own: a row says what changes and what that shows."""
 
 from __future__ import annotations
 

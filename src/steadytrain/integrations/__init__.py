@@ -12,7 +12,7 @@ from steadytrain.core.plugins import Kind
 
 
 class Integration:
-    """The contract of an integration as a plug-in: what is known of it before its library is imported.
+    """The contract of an integration as a plug-in: what it declares before its library is imported.
 
     ``requires`` is the library, ``use`` what a user imports from the module and how it is used. Both are literals, for
     they are read from the source. What the module holds besides keeps the contract of ``steadytrain.testing``.
@@ -48,6 +48,6 @@ INTEGRATION_PAGES = Pages(
     closing=lambda page: [f"Use: from {page.traits['module']} import {page.traits['use']}"],
     headings=("Means", "Next"),
     title="Integrations",
-    intro="Ways to train that have a file of their own (`ways.md`).",
+    intro="Trainers and frameworks with their own integration (`ways.md`).",
     markdown_closing=lambda page: [f"Use: `from {page.traits['module']} import {page.traits['use']}`."],
 )

@@ -8,8 +8,8 @@
     with watch(accelerator, policy="stop"):
         ...
 
-``steadytrain run`` and :func:`steadytrain.watch` watch such a loop as any other. Here the models and optimizers are
-taken from the accelerator, and its settings go into the run.
+``steadytrain run`` and :func:`steadytrain.watch` also watch such a loop. This integration takes models and optimizers
+from the accelerator and records its settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @final
 class Accelerate(Integration):
-    """Accelerate: a watch around a loop of its own, after ``prepare``."""
+    """Accelerate: a watch around your own loop, after ``prepare``."""
 
     requires: ClassVar[str] = "accelerate"
     use: ClassVar[str] = "watch; with watch(accelerator): ..."

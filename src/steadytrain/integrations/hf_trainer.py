@@ -39,14 +39,14 @@ FILTER_NOTE = (
 
 @final
 class HfTrainer(Integration):
-    """Hugging Face's Trainer, and what stands on it: TRL, PEFT."""
+    """Hugging Face's Trainer, and libraries built on it: TRL, PEFT."""
 
     requires: ClassVar[str] = "transformers"
     use: ClassVar[str] = "SteadyTrainCallback; Trainer(..., callbacks=[SteadyTrainCallback()])"
 
 
 class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Watch each training from ``on_train_begin`` to its end, also where it ends by an exception.
+    """Watch each training from ``on_train_begin`` to its end, also if it ends with an exception.
 
     Args:
         options: as for :func:`steadytrain.watch`, the fields of :class:`steadytrain.attach.Options`.

@@ -9,13 +9,13 @@ from steadytrain.experiments.trial_rows import OneChange
 ROWS: tuple[Trial, ...] = (
     OneChange(
         "unchanged",
-        "The recorded steps once more, nothing changed.",
+        "The recorded steps again, unchanged.",
         changes="Nothing: the same state, batches, random numbers and hyper-parameters, from the snapshot on.",
         tells=(
-            "Whether the symptom comes again at all. Where it does not, no other trial proves anything: a transient "
+            "Whether the symptom recurs. If it does not, no other trial proves anything: the cause is a transient "
             "fault of the hardware, or something that is neither recorded nor repeatable."
         ),
-        beware="A script that decides by its own counters does so only where it made its steps before by itself.",
+        beware="A script that branches on its own counters needs to run its earlier steps itself.",
         control=True,
         removes="transient",
         alike="control",
@@ -23,11 +23,11 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "perturbed",
         "The recorded steps with every weight nudged by one unit in the last place.",
-        changes="The first element of each weight is the next number that its format has.",
+        changes="The first element of each weight becomes the next number of its dtype.",
         tells=(
-            "How firm the symptom is: one that a single bit removes hangs on chance, and no trial of it proves much."
+            "How robust the symptom is: if a single bit removes it, it depends on chance, and no trial proves much."
         ),
-        beware="A chaotic run comes apart within hundreds of steps; over some tens it should not.",
+        beware="A chaotic run diverges within hundreds of steps; within some tens it should not.",
         makes=(Change("one-ulp"),),
         control=True,
         removes="transient",
@@ -37,8 +37,8 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "other-seed",
         "The recorded steps with other random numbers inside the model.",
-        changes="Dropout and noise in the forward draw others; batches, order and initial state stay.",
-        tells="Whether the symptom hangs on the luck of a dropout mask.",
+        changes="Dropout and noise in the forward use other random numbers; batches, order and initial state stay.",
+        tells="Whether the symptom depends on a particular dropout mask.",
         beware="A model that draws nothing is unchanged by it.",
         makes=(Change("other-seed", {"seed": 1}),),
         control=True,

@@ -10,8 +10,8 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "smaller-batch",
         "Half of the rows of each batch.",
-        changes="Only the first half of the rows that loaders give.",
-        tells="Rows in the second half; memory; losses that hang on the number of rows.",
+        changes="Only the first half of each loader batch.",
+        tells="Rows in the second half; memory; losses that depend on the number of rows.",
         beware="Noisier gradients.",
         makes=(Change("smaller-batch", {"divisor": 2}),),
         removes="transient",
@@ -21,8 +21,8 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "one-worker",
         "Data loaders without workers, from the script's own beginning.",
-        changes="Batches are fetched in the training process; the script's own batches, nothing from the tape.",
-        tells="Faults that workers bring: the same random numbers in each, an order that comes and goes.",
+        changes="The training process loads the batches itself: the script's own, none from the tape.",
+        tells="Faults of loader workers: equal random numbers, a changing order.",
         beware="Other batches than those recorded.",
         makes=(Change("one-worker"),),
         from_own_beginning=True,
@@ -33,7 +33,7 @@ ROWS: tuple[Trial, ...] = (
         "one-rank",
         "One process in place of several ranks.",
         changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
-        tells="Faults of what ranks do together would go.",
+        tells="Faults of communication between ranks would go away.",
         beware="Try it by hand: the same script with one process, its batch as large as that of all ranks together.",
         alone="there is one process already",
         why=(
@@ -45,8 +45,8 @@ ROWS: tuple[Trial, ...] = (
         "synchronize",
         "Gradients averaged over ranks before the update.",
         changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
-        tells="Ranks that train by themselves would train together.",
-        beware="Look by hand: a digest of the parameters of each rank after one step, in the script itself.",
+        tells="Ranks that train separately would train together.",
+        beware="Check by hand: a digest of the parameters of each rank after one step, in the script itself.",
         alone="there is one process, which has nobody to average with",
         why=(
             "steps of several ranks are not on a tape, so none can be done again; compare a digest of the parameters "

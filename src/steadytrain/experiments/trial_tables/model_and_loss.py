@@ -7,8 +7,8 @@ from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import OneChange
 
 QK_LIMIT = 30.0
-"""Above what attention in sound runs was seen to have (the cause is spoken against below it), below the 100 of
-2507.20534, so that a growth is stopped before it has done its harm."""
+"""Above the attention logits of healthy runs (below it evidence speaks against the cause), below the 100 of 2507.20534,
+so that it stops a growth in time."""
 
 ROWS: tuple[Trial, ...] = (
     OneChange(
@@ -24,16 +24,17 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "qk-clip",
-        "Queries and keys made smaller where their products are too large.",
+        "Queries and keys scaled down where their products are too large.",
         changes=(
-            "Scores of a head whose largest is above 30 are scaled down together so that it is 30, the factor taken "
-            "as a constant: what clipping of the weights of queries and keys would give in this step."
+            "If the largest score of a head is above 30, all its scores are scaled so that it is 30, with the factor "
+            "as a constant: the same as clipping the query and key weights in this step."
         ),
         tells=(
-            "Attention whose scores grow until it looks at one place only. Unlike a cap it leaves the order and the "
-            "ratios of the scores as they are."
+            "Attention scores that grow until each query attends to one position. Unlike a cap it "
+            "keeps the order and the "
+            "ratios of the scores."
         ),
-        beware="The weights are not clipped, so the scores of the script itself go on growing.",
+        beware="The weights are not clipped, so the script's own scores keep growing.",
         makes=(Change("qk-clip", {"limit": QK_LIMIT}),),
         removes="logits transient",
         either="rate half",
@@ -41,9 +42,9 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "z-loss",
-        "A term that holds the logits' scale.",
+        "A loss term that limits the scale of the logits.",
         changes="1e-4 times the mean of (log of the sum of exp of the logits) squared is added to the cross-entropy.",
-        tells="Output logits that drift together, which the loss does not see.",
+        tells="Output logits that drift together, which does not change the loss.",
         beware="Works over hundreds of steps.",
         makes=(Change("z-loss", {"weight": 0.0001}),),
         removes="transient",
@@ -70,17 +71,17 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "scale-targets",
-        "Targets of regression a tenth as large.",
+        "Regression targets a tenth as large.",
         changes="Targets of regression losses times 0.1.",
-        tells="Targets out of the model's reach.",
-        beware="Another problem: the loss is smaller anyway; judged on the probes.",
+        tells="Targets outside the range of the model's output.",
+        beware="A different problem with a smaller loss; compare the probes.",
         makes=(Change("scale-targets", {"factor": 0.1}),),
         other_loss=True,
     ),
     OneChange(
         "layer-norm",
-        "Rows normalized by themselves in the place of batch normalization.",
-        changes="Batch normalization becomes a normalization of each row, same scale and shift.",
+        "Each row normalized separately in place of batch normalization.",
+        changes="Batch normalization becomes a normalization of each row, with the same scale and shift.",
         tells="Statistics of the batch: batches of one row, mixed sources, train against eval.",
         beware="Another function: the loss may jump at first.",
         makes=(Change("layer-norm"),),
@@ -91,7 +92,7 @@ ROWS: tuple[Trial, ...] = (
         "leaky-units",
         "ReLU with a slope of a hundredth.",
         changes="relu becomes leaky_relu.",
-        tells="Units that are dead and get no gradient.",
+        tells="Dead units without a gradient.",
         beware="Another function.",
         makes=(Change("leaky-units"),),
         removes="transient",
@@ -102,7 +103,7 @@ ROWS: tuple[Trial, ...] = (
         "The model in training mode in every step.",
         changes="train() before the first forward of each step.",
         tells="A forgotten train() after an evaluation.",
-        beware="Layers that were meant to be in eval mode are not.",
+        beware="Layers that should be in eval mode are not.",
         makes=(Change("mode", {"mode": "train"}),),
     ),
     OneChange(
@@ -119,7 +120,7 @@ ROWS: tuple[Trial, ...] = (
         "thaw",
         "Frozen parameters of the optimizer get gradients.",
         changes="requires_grad is True for every parameter that the optimizer holds.",
-        tells="Parameters that stay frozen by mistake.",
+        tells="Parameters frozen by mistake.",
         beware="What was frozen on purpose is trained as well.",
         makes=(Change("thaw"),),
     ),
@@ -127,7 +128,7 @@ ROWS: tuple[Trial, ...] = (
         "optimize-all",
         "Every parameter of the model is trained.",
         changes="Frozen parameters get gradients; those that the optimizer lacks are added to its first group.",
-        tells="Parameters that were left out by mistake.",
+        tells="Parameters left out by mistake.",
         beware="What was frozen on purpose is trained as well.",
         makes=(Change("optimize-all"),),
         removes="transient",
@@ -136,9 +137,9 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "reinitialize",
         "Weights drawn anew.",
-        changes="Each module of torch draws its weights as it does by itself; moments are cleared.",
-        tells="Weights that were never drawn, or so that nothing is learnt.",
-        beware="Everything that was learnt is lost.",
+        changes="Each torch module initialises its weights again with its default; moments are cleared.",
+        tells="Weights that were never initialised, or so badly that the model cannot learn.",
+        beware="The model loses everything that it learned.",
         makes=(Change("reinitialize"),),
         removes="logits transient",
         either="data rate moments state half kernel ranks shift operation script",

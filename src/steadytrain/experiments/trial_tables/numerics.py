@@ -1,4 +1,4 @@
-"""Trials that compute the same in another way: format, compiler, kernels, threads, operations kept in range."""
+"""Trials that compute the same in another way: dtype, compiler, kernels, threads, operations kept in range."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from steadytrain.experiments.trial_rows import OneChange
 ROWS: tuple[Trial, ...] = (
     OneChange(
         "all-safe",
-        "Everything in the safe way at once.",
+        "All safe settings at once.",
         changes="float32, eager, plain attention, one thread.",
-        tells=(
-            "The whole branch of systems with one run: where the symptom stays, precision, compiler and kernels are "
-            "out."
-        ),
-        beware="Many changes at once; which one it was, the single ones tell.",
+        tells=("All system causes in one run: if the symptom stays, precision, compiler and kernels are ruled out."),
+        beware="Many changes at once; the single trials show which one matters.",
         makes=tuple(Change(kind) for kind in ("float32", "eager", "math-attention", "one-thread")),
         removes="half kernel transient",
         either="logits ranks operation",
@@ -23,10 +20,10 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "bfloat16",
-        "bfloat16 in the place of float16.",
+        "bfloat16 in place of float16.",
         changes="Autocast, weights, moments and inputs in float16 become bfloat16.",
         tells="The range of float16: overflow and underflow.",
-        beware="bfloat16 has three bits fewer, so what rounding does gets worse.",
+        beware="bfloat16 has three bits fewer, so rounding gets worse.",
         makes=(Change("bfloat16-for-float16"),),
         removes="half transient",
         either="logits kernel",
@@ -34,9 +31,9 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "master-weights",
-        "Weights kept in float32 beside those of 16 bits.",
+        "A float32 copy of 16-bit weights.",
         changes="The optimizer works on float32 copies; the model sees them rounded.",
-        tells="Updates that are lost by rounding.",
+        tells="Updates lost by rounding.",
         beware="As float32, but for weights only.",
         makes=(Change("master-weights"),),
     ),
@@ -44,8 +41,8 @@ ROWS: tuple[Trial, ...] = (
         "float64-loss",
         "Losses in float64.",
         changes="torch's loss functions compute in float64.",
-        tells="A loss that loses its digits: large logits, sums over many tokens.",
-        beware="Losses that the script writes out itself stay.",
+        tells="A loss that loses precision: large logits, sums over many tokens.",
+        beware="Losses that the script computes itself do not change.",
         makes=(Change("float64-loss"),),
         removes="transient",
         either="half operation",
@@ -53,9 +50,9 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "eager",
         "Without compilation.",
-        changes="What torch.compile compiled runs as plain Python.",
-        tells="Compiled code that computes something else.",
-        beware="Other rounding everywhere, as fused operations come apart.",
+        changes="Code compiled by torch.compile runs as plain Python.",
+        tells="Compiled code that computes a different result.",
+        beware="Rounding changes everywhere, because fused operations are split.",
         makes=(Change("eager"),),
         removes="kernel transient",
         either="half",
@@ -76,7 +73,7 @@ ROWS: tuple[Trial, ...] = (
         "deterministic",
         "Operations in their deterministic form.",
         changes="torch.use_deterministic_algorithms.",
-        tells="A symptom that comes and goes with the order of sums.",
+        tells="A symptom that depends on the order of sums.",
         beware="Slower; operations without such a form only warn.",
         makes=(Change("deterministic"),),
         removes="transient",
@@ -86,7 +83,7 @@ ROWS: tuple[Trial, ...] = (
         "one-thread",
         "Operations on one thread.",
         changes="torch runs on one thread of the CPU.",
-        tells="Sums whose order hangs on threads.",
+        tells="Sums whose order depends on threads.",
         beware="Slower.",
         makes=(Change("one-thread"),),
         removes="kernel transient",
@@ -95,22 +92,22 @@ ROWS: tuple[Trial, ...] = (
     ),
     OneChange(
         "safe-operation",
-        "Operations keep away from their singular points.",
+        "Operations kept away from their singular points.",
         changes=(
             "log, sqrt, division, acos and their kin get operands at least 1e-6 away from where they are not finite; "
             "exp does not overflow."
         ),
         tells="An operation at its singular point: log(0), sqrt(0), a division by zero.",
-        beware="Slower: every call is looked at. A sum that is empty by mistake stays a mistake.",
+        beware="Slower: it checks every call. A sum that is empty by mistake stays a mistake.",
         makes=(Change("safe-operation"),),
         removes="transient operation",
     ),
     OneChange(
         "safe-softmax",
-        "Rows that are masked as a whole give zeros.",
-        changes="A softmax over nothing but minus infinity gives zeros and no gradient.",
+        "Fully masked rows give zeros.",
+        changes="A softmax over only minus infinity gives zeros and no gradient.",
         tells="Fully masked attention rows.",
-        beware="None: it is the same where no row is masked as a whole.",
+        beware="None: without fully masked rows nothing changes.",
         makes=(Change("safe-softmax"),),
     ),
 )

@@ -14,19 +14,19 @@ from steadytrain.experiments.trial import Trial
 
 @final
 class BalanceRouter(Trial):
-    """A router whose favourites are held back.
+    """A router with a balancing bias.
 
     Changes:
-        The router's logits get a bias for each expert, which is moved against its load after every step (the balancing
-        without a loss of 2408.15664, and much faster). A run of its own only measures the favourite's load.
+        The router's logits get a bias for each expert, which moves against its load after every step (loss-free
+        balancing, 2408.15664, but much faster). A second run only measures the favourite's load.
 
     Tells:
-        A router that sends nearly everything to few experts because nothing balances it, and what that costs: the
-        probes with the load evened out against those without.
+        A router that sends nearly all tokens to few experts because nothing balances it, and the cost of that: the
+        probes with a balanced load against those without.
 
     Beware:
-        That the load evens out is what a bias does. Experts that have learned nothing yet make the loss worse at first,
-        so a rise of the probes within a trial is no verdict on a longer run.
+        The bias balances the load by construction. Untrained experts make the loss worse at first, so a rise of the
+        probes within a trial does not predict a longer run.
     """
 
     fix = 1

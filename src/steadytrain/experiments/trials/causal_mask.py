@@ -20,12 +20,12 @@ class CausalMask(Trial):
         Attention by torch's functions gets a causal mask beside its own, in training steps and in probes.
 
     Tells:
-        How much of what the model can do rests on looking ahead: where the same weights are near a guess without it,
-        the loss was a leak's.
+        How much the model depends on later tokens: if the same weights are near the loss of a guess with the mask, the
+        low loss came from a leak.
 
     Beware:
-        A model that is meant to look both ways is made worse too; only where the labels are tokens that come later is
-        it a fault. What a convolution or a norm over time lets through stays.
+        It also makes bidirectional models worse; seeing later tokens is a fault only if the labels are later tokens.
+        Leaks through a convolution or a norm over time stay.
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -18,11 +18,11 @@ class Clip(Trial):
         The global norm of all gradients is at most a tenth of the median before the onset.
 
     Tells:
-        Little: it limits every instability that shows in the norm. What a clipped run shows as before does not come
-        from large gradients.
+        Little: it limits every instability that shows in the norm. A symptom that stays does not come from large
+        gradients.
 
     Beware:
-        Adam divides the size out again; under Adam only the direction of the clipped step counts less.
+        Adam normalises the size again; with Adam the clipped step only counts less in the moments.
     """
 
     removes = "transient"

@@ -15,13 +15,13 @@ class ConstantLearningRate(Trial):
     """The learning rate that stood before the onset.
 
     Changes:
-        The rate is its median over the recorded steps before the onset, all the time.
+        The rate is constant: its median over the recorded steps before the onset.
 
     Tells:
-        A schedule that moved the rate where it should not.
+        A schedule that changed the rate wrongly.
 
     Beware:
-        A rate that was constant is unchanged by it.
+        No effect on a constant rate.
     """
 
     removes = "transient"

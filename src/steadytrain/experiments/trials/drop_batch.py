@@ -18,17 +18,17 @@ class DropBatch(Trial):
     """The recorded steps without the suspect batch.
 
     Changes:
-        The loop goes round with it, but its update is refused and the state is put back. In a run of its own that is
-        the batch of the onset alone. In another it is that batch with its neighbours: the update before, which is what
-        the loss at the onset was computed after, and the one that follows.
+        The loop runs the batch, but its update is skipped and the state restored. One run drops only the batch of the
+        onset. Another also drops its neighbours: the update before, which the loss at the onset depends on, and the one
+        that follows.
 
     Tells:
-        A symptom that goes is in the data of these steps, or in what only they set off in a vulnerable state: see
-        suspect-batch-earlier. Where only the second run is without it, it was the update before, or damage that lies in
-        several batches.
+        If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
+        suspect-batch-earlier. If only the second run removes it, the cause is the update before, or damage in several
+        batches.
 
     Beware:
-        One update fewer, or three. A state that is broken already shows the symptom a step later.
+        One update fewer, or three. A state that is already broken shows the symptom a step later.
     """
 
     removes = "data transient"

@@ -1,4 +1,4 @@
-"""The recorded steps unchanged, from a snapshot before."""
+"""The recorded steps unchanged, from an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STEPS_MAX = 2000
 
 @final
 class EarlierSnapshot(Trial):
-    """The recorded steps unchanged, from a snapshot before.
+    """The recorded steps unchanged, from an earlier snapshot.
 
     Changes:
-        Nothing but where it begins.
+        Only the start.
 
     Tells:
-        Nothing by itself; where every other trial fails, the state may have gone bad before the snapshot.
+        Nothing alone; if every other trial fails, the state may have been bad before the snapshot.
 
     Beware:
         More steps until the onset.

@@ -21,7 +21,7 @@ class Float32(Trial):
         Overflow, underflow or lost updates of 16 bits.
 
     Beware:
-        Other kernels, another speed and other rounding besides the precision.
+        Kernels, speed and rounding change, too.
     """
 
     removes = "half transient"

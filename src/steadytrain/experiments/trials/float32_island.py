@@ -15,13 +15,13 @@ class Float32Island(Trial):
     """One module in float32.
 
     Changes:
-        The module in which the first bad operation stands computes in float32, all others as before.
+        The module with the first bad operation computes in float32, all others as before.
 
     Tells:
-        Where in the model 16 bits do not do.
+        Where in the model 16 bits are not enough.
 
     Beware:
-        As float32.
+        The same as for float32.
     """
 
     removes = "half transient"

@@ -17,15 +17,14 @@ class Float32Positions(Trial):
     """Positions and frequencies in float32.
 
     Changes:
-        The script is launched with ``torch.arange`` in float32 where it asks for 16 bits, and each buffer of positions
-        or frequencies keeps the values that it was registered with. Other modules get their inputs in their own format.
+        The script runs with ``torch.arange`` in float32 where it asks for 16 bits, and each buffer of positions or
+        frequencies keeps its registered values. Other modules get their inputs in their own dtype.
 
     Tells:
-        Positions that 16 bits cannot tell apart, alone: weights and activations stay as they are.
+        Positions that are equal in 16 bits; weights and activations stay unchanged.
 
     Beware:
-        A launch of its own. Weights that have learned from the wrong table meet another one, so the loss may rise
-        before it falls.
+        A separate launch. Weights trained with the wrong table get another one, so the loss may rise before it falls.
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -15,13 +15,13 @@ class FreezeLayer(Trial):
     """The suspect layer is not updated.
 
     Changes:
-        Gradients of the layer in which the symptom was seen are dropped before the update.
+        Gradients of the layer with the symptom are dropped before the update.
 
     Tells:
         Whether its own updates drive the symptom.
 
     Beware:
-        Forward and backward still go through it.
+        Forward and backward still use it.
     """
 
     removes = "transient"

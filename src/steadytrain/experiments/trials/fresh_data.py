@@ -1,4 +1,4 @@
-"""Batches of before the onset in the place of those from the suspect ones on."""
+"""Earlier batches in place of the suspect ones and all later ones."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ HEALTHY_MIN = 4
 
 @final
 class FreshData(Trial):
-    """Batches of before the onset in the place of those from the suspect ones on.
+    """Earlier batches in place of the suspect ones and all later ones.
 
     Changes:
-        From the update before the onset on, recorded batches of earlier, healthy steps are fed, with their own random
+        From the update before the onset on, the loop gets recorded batches of earlier, healthy steps with their random
         numbers.
 
     Tells:
-        Data of now against the state: what goes with other data and not with the suspect batch left out is a shift of
-        the data.
+        Current data against the state: a symptom that goes away with other data, but not without the suspect batch
+        alone, is a data shift.
 
     Beware:
-        Batches that were trained on before give a lower loss; judged on the probes, which are the same in all trials.
+        Batches that the model already saw give a lower loss; compare the probes, which are the same in all trials.
     """
 
     removes = "data transient shift"

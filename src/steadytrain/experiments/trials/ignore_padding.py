@@ -18,10 +18,10 @@ class IgnorePadding(Trial):
         The label of the padding token is ignored in the cross-entropy.
 
     Tells:
-        Padding that is learnt.
+        A model that learns padding.
 
     Beware:
-        A token that is padding and means something as well.
+        A padding token that also has a meaning.
     """
 
     other_loss = True

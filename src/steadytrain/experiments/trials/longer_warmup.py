@@ -18,14 +18,14 @@ class LongerWarmup(Trial):
     """A warm-up of the learning rate from the script's first step on.
 
     Changes:
-        The rate rises from a small share of itself over several times the steps to the onset, from the script's own
-        beginning.
+        From the script's first step, the rate rises from a small share of its value over several times the steps to the
+        onset.
 
     Tells:
         A missing or too short warm-up.
 
     Beware:
-        Any smaller rate helps against much; compare with rewarm and learning-rate-third.
+        Any smaller rate helps against many causes; compare with rewarm and learning-rate-third.
     """
 
     removes = "rate moments state logits transient"

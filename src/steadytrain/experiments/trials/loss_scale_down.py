@@ -21,7 +21,7 @@ class LossScaleDown(Trial):
         Overflow of the scaled gradients.
 
     Beware:
-        The scaler lets it grow again.
+        The scaler raises it again.
     """
 
     removes = "transient"

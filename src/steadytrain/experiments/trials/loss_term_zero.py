@@ -1,4 +1,4 @@
-"""One term of the loss counts nothing."""
+"""One term of the loss set to zero."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ TERMS_TRIED = 3
 
 @final
 class LossTermZero(Trial):
-    """One term of the loss counts nothing.
+    """One term of the loss set to zero.
 
     Changes:
-        Each loss function that a step calls is set to zero, one run for each.
+        One run for each loss function that a step calls, with that loss set to zero.
 
     Tells:
         Which term of several drives the symptom.
 
     Beware:
-        Terms that the script writes out itself are not seen.
+        It does not cover terms that the script computes without a loss function.
     """
 
     removes = "transient"

@@ -15,14 +15,14 @@ class Reattach(Trial):
     """Gradients pass where the graph was cut.
 
     Changes:
-        ``detach`` and ``.data`` on the lines that the survey names give the tensor itself; modules that training steps
-        call under ``no_grad`` run with gradients.
+        ``detach`` and ``.data`` on the lines that the survey names return the tensor itself; modules that training
+        steps call under ``no_grad`` run with gradients.
 
     Tells:
-        A cut that nobody meant: parameters before it learn nothing.
+        An unintended cut: parameters before it learn nothing.
 
     Beware:
-        Values that leave torch (NumPy, ``item``, ``torch.tensor``) cannot be joined again. A cut may be meant: the
+        Values that leave torch (NumPy, ``item``, ``torch.tensor``) cannot be reconnected. A cut may be intended: the
         target of a contrastive loss, a frozen encoder.
     """
 

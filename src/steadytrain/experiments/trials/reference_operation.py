@@ -1,4 +1,4 @@
-"""The derivative that torch finds in place of a backward by hand."""
+"""The derivative by autograd in place of a hand-written backward."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from steadytrain.experiments.trial import Trial
 
 @final
 class ReferenceOperation(Trial):
-    """The derivative that torch finds in place of a backward by hand.
+    """The derivative by autograd in place of a hand-written backward.
 
     Changes:
-        The forward of every operation of the script's own (``torch.autograd.Function``) runs as ordinary code, and
-        torch derives its backward. Its results are the same.
+        The forward of every custom ``torch.autograd.Function`` runs as ordinary code, and autograd derives its
+        backward. The forward results are the same.
 
     Tells:
         A backward that is not the derivative of its forward.
 
     Beware:
-        A forward that is wrong itself stays wrong. One that leaves torch (a kernel of its own, NumPy) has no derivative
-        to find, and some backwards are another thing than the derivative on purpose (straight-through estimators).
+        A wrong forward stays wrong. One that leaves torch (a custom kernel, NumPy) has no derivative for autograd, and
+        some backwards differ from the derivative on purpose (straight-through estimators).
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -15,15 +15,14 @@ class Reorder(Trial):
     """The recorded steps in another order.
 
     Changes:
-        The steps from the snapshot to the onset and as many after it change places with each other; the same data, each
-        once.
+        The steps from the snapshot to the onset and as many after it are permuted; the same batches, each once.
 
     Tells:
-        Order against content: what goes with another order of the same batches is correlated data or an unlucky run of
-        them.
+        Order against content: if another order of the same batches removes the symptom, the data are correlated, or
+        their order was bad luck.
 
     Beware:
-        The suspect batch comes at another time. Random numbers go with their batches.
+        The suspect batch comes at another step. Random numbers stay with their batches.
     """
 
     removes = "transient"

@@ -15,14 +15,14 @@ class ResetMoments(Trial):
     """Moments cleared, and the learning rate warmed up again.
 
     Changes:
-        First and second moments are zero at the snapshot, counters too, and again where the script loads a state; the
-        rate rises over some steps each time.
+        First and second moments and step counters are set to zero at the snapshot, and again where the script loads a
+        state; each time the rate warms up over some steps.
 
     Tells:
-        Moments that are stale, permuted or lag behind, if its control (rewarm) does not remove the symptom as well.
+        Moments that are stale, permuted or lagging, if the control (rewarm) does not remove the symptom, too.
 
     Beware:
-        The re-warm alone hides a bad batch: never without rewarm beside it.
+        The warm-up alone hides a bad batch: always compare with rewarm.
     """
 
     removes = "moments state transient"

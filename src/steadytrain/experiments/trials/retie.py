@@ -15,10 +15,10 @@ class Retie(Trial):
     """Weights that should be tied share their values again.
 
     Changes:
-        Pairs that a survey found broken hold one tensor.
+        Pairs that the survey found untied share one tensor.
 
     Tells:
-        An embedding and a head that came apart.
+        An embedding and a head that are no longer tied.
 
     Beware:
         None.

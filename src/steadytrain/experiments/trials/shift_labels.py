@@ -17,15 +17,16 @@ class ShiftLabels(Trial):
     """Labels that are the next token of the input.
 
     Changes:
-        The targets of a cross-entropy over tokens are the tokens after those of the model's input, whatever the script
-        gives. Probes are measured against the next token, both here and in a run of its own that trains as the script
-        does: those two are compared.
+        The targets of a cross-entropy over tokens are the tokens after those of the model's input, whatever labels the
+        script gives. It compares probes against the next token with those of a second run that trains as the script
+        does.
 
     Tells:
-        Labels that are shifted twice or not at all: the model learns to predict the next token only with this.
+        Labels that are shifted twice or not at all: only with this change does the model learn to predict the next
+        token.
 
     Beware:
-        A task whose labels are not the next tokens (a copy, a tag for each word) is not this model's fault.
+        Not for tasks whose labels are not the next tokens (a copy, a tag for each word).
     """
 
     fix = 1

@@ -1,4 +1,4 @@
-"""The input column that tells the label, dealt out to other rows."""
+"""The input column that reveals the label, shuffled over the rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from steadytrain.experiments.trial import Trial
 
 @final
 class ShuffleColumn(Trial):
-    """The input column that tells the label, dealt out to other rows.
+    """The input column that reveals the label, shuffled over the rows.
 
     Changes:
-        The values of the column that the survey found to tell the label are shuffled over the rows of each batch, in
-        training steps and in probes.
+        The values of the input column that the survey named are shuffled over the rows of each batch, in training steps
+        and in probes.
 
     Tells:
-        How much of what the model can do rests on that column: where the same weights are near a guess without it, the
+        How much the model depends on that column: if the same weights are near the loss of a guess without it, the
         label leaked.
 
     Beware:
-        A column may tell much and be allowed to. One column is shuffled, the first that was found.
+        A column may legitimately predict the label. Only the first column found is shuffled.
     """
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

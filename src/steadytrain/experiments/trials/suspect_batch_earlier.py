@@ -18,14 +18,14 @@ class SuspectBatchEarlier(Trial):
     """The suspect batches first, in the healthy state of the snapshot.
 
     Changes:
-        They are fed right after the snapshot, some steps before their time; the other steps follow in order.
+        They come right after the snapshot, some steps early; the other steps follow in order.
 
     Tells:
-        With drop-batch the 2 x 2 of state and batch: where the symptom comes at once the batch alone is to blame, where
-        it does not the state that it met had a part in it.
+        With drop-batch, the 2 x 2 of state and batch: if the symptom comes at once, the batch alone causes it; if not,
+        the later state contributed.
 
     Beware:
-        The script's own counters are those of the first steps after the snapshot.
+        The script's own counters have the values of the first steps after the snapshot.
     """
 
     removes = "logits transient ranks"

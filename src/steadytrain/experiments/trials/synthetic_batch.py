@@ -1,4 +1,4 @@
-"""Random numbers of the same shapes in the place of the suspect batches."""
+"""Random numbers of the same shapes in place of the suspect batches."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from steadytrain.experiments.trial import Trial
 
 @final
 class SyntheticBatch(Trial):
-    """Random numbers of the same shapes in the place of the suspect batches.
+    """Random numbers of the same shapes in place of the suspect batches.
 
     Changes:
-        What loaders and the model get in the suspect steps is drawn anew, within the range of what was there.
+        Loader outputs and model inputs of the suspect steps are random numbers within the original range.
 
     Tells:
         Whether anything in the content of the batch matters.
 
     Beware:
-        Where the script makes its targets itself these stay as they are: that the symptom persists then says nothing.
+        Targets that the script computes itself stay unchanged: then a symptom that persists proves nothing.
     """
 
     removes = "data transient shift"

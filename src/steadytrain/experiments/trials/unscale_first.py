@@ -15,10 +15,10 @@ class UnscaleFirst(Trial):
     """Clipping after the gradients are unscaled.
 
     Changes:
-        Clipping that the script does while the loss scale is still in its gradients is done after it instead.
+        If the script clips gradients that are still scaled, the clipping moves to after the unscaling.
 
     Tells:
-        A clip that in truth clips at its limit over the loss scale.
+        A clip whose effective limit is its limit divided by the loss scale.
 
     Beware:
         None where the script unscales first.

@@ -1,9 +1,9 @@
-"""MLflow: a run of our own, or metrics in the script's own run.
+"""MLflow: our own run, or metrics in the script's own run.
 
-A run of our own goes where ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` say, else to MLflow's own default,
-into an experiment of our name. Each metric has a step of its own, so those in the script's run change nothing there.
-MLflow draws no histograms: three quantiles of the power of two become metrics. It has no events either: a symptom is a
-metric (how grave) at its step, and a tag with the words.
+Our own run goes where ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` say, else to MLflow's own default, into an
+experiment of our name. Each metric has its own steps, so ours do not affect those of the script's run. MLflow draws no
+histograms: three quantiles of the power of two become metrics. It has no events either: a symptom becomes a metric (its
+severity) at its step, and a tag with its message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _QUANTILES = (0.05, 0.5, 0.95)
 
 @final
 class Mlflow(Tool):
-    """MLflow: a run of our own, or metrics in the script's own run."""
+    """MLflow: our own run, or metrics in the script's own run."""
 
     requires: ClassVar[str] = "mlflow"
     install: ClassVar[str] = "steadytrain[mlflow]"

@@ -1,7 +1,7 @@
 """TensorBoard: event files, written directly; neither TensorFlow nor torch is asked for it.
 
-A run of our own lies in ``<run folder>/tensorboard``. A script that has a ``SummaryWriter`` of its own gets the folder
-``steadytrain`` under its log folder, never a second file beside its own: TensorBoard reads the files of a folder one
+Our own run is in ``<run folder>/tensorboard``. If the script has a ``SummaryWriter``, we write to the folder
+``steadytrain`` under its log folder, never a second file next to its own: TensorBoard reads the files of a folder one
 after the other and would stop following the script's.
 """
 

@@ -1,13 +1,13 @@
-"""Weights & Biases: a run of our own, or columns in the rows of the script's own run.
+"""Weights & Biases: our own run, or columns in the rows of the script's own run.
 
-A run of our own is offline, unless ``WANDB_MODE`` says otherwise, and lies in the run folder, unless ``WANDB_DIR``
-says otherwise; ``wandb sync`` sends it.
+Our own run is offline, unless ``WANDB_MODE`` says otherwise, and in the run folder, unless ``WANDB_DIR`` says
+otherwise; ``wandb sync`` uploads it.
 
-The script's own run has one history with one step, which any call of ``log`` may advance or which drops what comes
-with a smaller one; ``log(..., commit=False)`` would leave a row behind when the script does not log again, and change
-the time of the row it lands in. So nothing is logged there: what waits is added to the next row that the script logs
-itself, and is drawn over ``steadytrain/step``. Its rows, their steps and their times stay what they are. Only the
-newest signals wait, and a bounded number of tables.
+The script's own run has one history with one step counter: any call of ``log`` may advance it, and values with a
+smaller step are dropped. ``log(..., commit=False)`` would leave a row behind when the script does not log again, and
+change the time of its row. So we never call ``log``: our values join the next row that the script logs, and are plotted
+over ``steadytrain/step``. The script's rows, steps and times do not change. Only the newest signals and a bounded
+number of tables wait.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ROW_HOOK = "_partial_history_callback"
 
 @final
 class Wandb(Tool):
-    """Weights & Biases: a run of our own, or columns in the rows of the script's own run."""
+    """Weights & Biases: our own run, or columns in the rows of the script's own run."""
 
     requires: ClassVar[str] = "wandb"
     install: ClassVar[str] = "steadytrain[wandb]"

@@ -15,7 +15,7 @@ from steadytrain.logs.text_files import is_text
 
 @final
 class DelimitedTable(Reader):
-    """Tables with a line of names, and comma, tab, semicolon, bar or space between the cells."""
+    """Tables with a header line, separated by comma, tab, semicolon, bar or space."""
 
     kind = "csv"
     general = ANY_ROWS

@@ -27,7 +27,7 @@ _LIST = re.compile(r"\s*\[\s*(?=\{|\])")
 
 @final
 class JsonLines(Reader):
-    """A JSON object a line, a JSON list of objects, or an object of lists."""
+    """JSON Lines, a JSON list of objects, or an object of lists."""
 
     kind = "json-lines"
     general = ANY_ROWS

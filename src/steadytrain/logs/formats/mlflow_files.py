@@ -22,7 +22,7 @@ _MILLISECOND = 1e-3
 
 @final
 class MlflowFiles(Reader):
-    """A file store of MLflow: ``mlruns``, an experiment or a run in it."""
+    """A file store of MLflow: ``mlruns``, or an experiment or a run in it."""
 
     kind = "mlflow"
     whole_folder = True

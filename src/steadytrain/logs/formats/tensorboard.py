@@ -1,7 +1,7 @@
 """TensorBoard's event files: a file, or a folder that holds some, read by tensorboard's own reader (an extra).
 
-Files of one folder are one run, in the order of their names, which begin with the time. Keras writes evaluations into
-a folder of their own, ``validation``: what lies in a folder with such a name is no training.
+Files of one folder are one run, in the order of their names, which begin with the time. Keras writes evaluations into a
+separate folder, ``validation``: files in a folder of such a name are not training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EVENTS_BETWEEN_TELLS = 10_000
 
 @final
 class Tensorboard(Reader):
-    """An event file of TensorBoard, or a folder that holds some."""
+    """An event file of TensorBoard, or a folder of event files."""
 
     kind = "tensorboard"
     in_folders: ClassVar[tuple[str, ...]] = ()

@@ -51,7 +51,7 @@ _CARRIES = frozenset({"loss", "gradient_norm", "gradient_norm_applied", "evaluat
 
 @final
 class TextLog(Reader):
-    """What a script printed."""
+    """Text that a script printed."""
 
     kind = "text"
     general = ANY_TEXT
@@ -73,8 +73,8 @@ class TextLog(Reader):
 
 @dataclass
 class _Gathering:
-    """Lines become rows. ``waiting`` is a row without a step, which the next progress bar may give it: tqdm draws its
-    bar again behind what is printed above it. ``epoch`` is that of the last heading ``Epoch 3/10``."""
+    """Lines become rows. ``waiting`` is a row without a step; the next progress bar may have it, because tqdm redraws
+    its bar after a printed line. ``epoch`` is that of the last heading ``Epoch 3/10``."""
 
     shapes: _Shapes
     builder: RowsBuilder = field(default_factory=RowsBuilder)
@@ -171,8 +171,8 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
 
 @dataclass
 class _Shapes:
-    """Lines to rows. A script prints lines of a few shapes, so what a line means is worked out once for all that differ
-    from it in their numbers alone. That halves the time of a long log."""
+    """Lines to rows. A script prints few kinds of lines, so the reader works out once what a line means for all lines
+    that differ only in their numbers. That halves the time for a long log."""
 
     wanted: frozenset[str]
     plans: dict[str, tuple[_Cell, ...]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""``trainer_state.json`` of Hugging Face's Trainer (and of TRL, LLaMA-Factory, ms-swift, Axolotl, which stand on it).
+"""``trainer_state.json`` of Hugging Face's Trainer (and of TRL, LLaMA-Factory, ms-swift, Axolotl, which build on it).
 
-Its ``log_history`` holds a row a logging step, with rows of evaluations and a last row that sums up the training
-between and behind them. A loss of 0.0 beside a gradient norm of NaN is kept as it was logged: the detectors know it.
+Its ``log_history`` holds a row for each logging step and evaluation, and a last row that sums up the training. A loss
+of 0.0 with a gradient norm of NaN is kept as logged: the detectors know it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLANNED = re.compile(r'"max_steps"\s*:\s*(\d{1,15})\b')
 
 @final
 class TrainerState(Reader):
-    """The file ``trainer_state.json`` of Hugging Face's Trainer and of all that stands on it."""
+    """The file ``trainer_state.json`` of Hugging Face's Trainer and of trainers built on it."""
 
     kind = "trainer-state"
     in_folders: ClassVar[tuple[str, ...]] = ("trainer_state.json",)

@@ -1,6 +1,6 @@
 """The CSV that a chart of Weights & Biases exports: a step column, and for each run a column ``RUN - METRIC``.
 
-Beside it stand ``RUN - METRIC__MIN`` and ``__MAX`` of the same chart, which say nothing more.
+The columns ``RUN - METRIC__MIN`` and ``__MAX`` of the same chart are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EDGES = ("__MIN", "__MAX")
 
 @final
 class WandbExport(Reader):
-    """The CSV that a chart of Weights & Biases exports, with a column a run."""
+    """The CSV export of a Weights & Biases chart, with one column per run."""
 
     kind = "wandb-csv"
     in_folders: ClassVar[tuple[str, ...]] = ()

@@ -1,7 +1,7 @@
 """Runs that Weights & Biases recorded on disk (``run-ID.wandb``, offline or online), read without wandb.
 
-The file is a LevelDB log of protobuf records. wandb's own reader of it has gone from newer versions of the package,
-and of the format only what a history needs is used: these field numbers have been the same since 2020.
+The file is a LevelDB log of protobuf records. Newer versions of wandb no longer have a reader for it. This one uses
+only the fields of a history; their numbers have been the same since 2020.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A folder that ``Dataset.save_to_disk`` of Hugging Face's datasets wrote, in the order that it says.
 
-Read by pyarrow alone. Of a ``DatasetDict`` the split ``train`` is read, or the first; name another split's folder to
-have that.
+Read by pyarrow alone. For a ``DatasetDict`` it reads the split ``train``, or the first; name a split's folder to read
+another.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ QUOTED_LINES_MAX = 10_000
 
 @final
 class DelimitedRows(DataFormat):
-    """Comma, tab, semicolon or bar between the cells, a line of names first."""
+    """Tables with a header line, separated by comma, tab, semicolon or bar."""
 
     kind = "csv"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES

@@ -1,4 +1,5 @@
-"""Megatron's pairs of files: tokens in ``NAME.bin``, where each sequence begins in ``NAME.idx``; a row a sequence."""
+"""Megatron's pairs of files: tokens in ``NAME.bin``, the start of each sequence in ``NAME.idx``; one sequence per
+row."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16
 
 @final
 class IndexedTokens(DataFormat):
-    """Megatron's pairs of ``.bin`` and ``.idx``, a row a sequence."""
+    """Megatron's pairs of ``.bin`` and ``.idx``, one sequence per row."""
 
     kind = "indexed-tokens"
     suffixes: ClassVar[tuple[str, ...]] = (".bin",)

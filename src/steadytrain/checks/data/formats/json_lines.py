@@ -1,4 +1,4 @@
-"""JSON Lines, plain or packed: an object a line."""
+"""JSON Lines, plain or compressed: one object per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = (".jsonl", ".ndjson", ".jsonlines")
 
 @final
 class JsonLines(DataFormat):
-    """A JSON object a line."""
+    """One JSON object per line."""
 
     kind = "json-lines"
     suffixes: ClassVar[tuple[str, ...]] = tuple(

@@ -18,7 +18,7 @@ _DECODER = json.JSONDecoder()
 
 @final
 class JsonList(DataFormat):
-    """One JSON document that is a list of objects, as instruction data often is."""
+    """A JSON list of objects, common for instruction data."""
 
     kind = "json-list"
     suffixes: ClassVar[tuple[str, ...]] = (".json", ".json.gz", ".json.bz2", ".json.xz", ".json.zst")

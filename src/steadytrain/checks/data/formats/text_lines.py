@@ -14,7 +14,7 @@ SUFFIXES = (".txt", ".text", ".txt.gz", ".txt.bz2", ".txt.xz", ".txt.zst")
 
 @final
 class TextLines(DataFormat):
-    """Text files, a row a line."""
+    """Text files, one row per line."""
 
     kind = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
