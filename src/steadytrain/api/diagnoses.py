@@ -29,25 +29,22 @@ def diagnose(
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
     tell: Callable[[str], None] | None = None,
 ) -> Diagnosis:
-    """Look at the script, then change one thing at a time on a replay, with a control, and say why the run went wrong.
+    """Find out by trials on a replay, each with one change and a control, why a run went wrong.
 
-    Finished trials and the diagnosis are kept beside the incident: called again it goes on where it was cut off.
+    Finished trials and the diagnosis are saved with the incident: an interrupted diagnosis continues where it stopped.
 
     Args:
-        target: a bundle, or a run (its gravest incident, or the run itself where it has none); None: the newest run.
-        budget_s: no trial is begun after so many seconds.
-        workers: trials at a time; by default one per processor, at most 4.
-        engine: ``local`` or ``ray``.
-        moved: ``OLD=NEW``: take the files under OLD from the folder NEW; ``-`` for none.
-        runs_dir: folder of run folders.
-        tell: gets a line of progress now and then.
+        target: a bundle, or a run (its most severe incident, or the run itself if it has none); None: the newest run.
+        budget_s: no trial starts after this many seconds. workers: trials to run at once; by default one per processor,
+        at most 4. engine: ``local`` or ``ray``. moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-``
+        for none. runs_dir: folder of run folders. tell: a function that gets lines of progress.
 
     Returns:
-        ``verdict`` is the name of the cause that is confirmed or likely, or ``unknown``; ``diagnoses`` are all causes
-        that were considered, the most probable first, each with its confidence (0 to 1), evidence and fixes.
+        ``verdict`` names the confirmed or likely cause, or is ``unknown``; ``diagnoses`` are all causes considered, the
+        most probable first, each with its confidence (0 to 1), evidence and fixes.
 
     Raises:
-        UsageError: there is no such run or incident, or an argument is out of its bounds.
+        UsageError: there is no such run or incident, or an argument is out of bounds.
 
     Example:
         >>> diagnosis = steadytrain.diagnose("runs/stopped", budget_s=60)
@@ -68,5 +65,5 @@ def diagnose(
 
 
 def default_workers() -> int:
-    """Trials at a time where none was asked for: one per processor, at most 4."""
+    """The default number of trials at once: one per processor, at most 4."""
     return max(1, min(WORKERS_DEFAULT_MAX, os.cpu_count() or 1))

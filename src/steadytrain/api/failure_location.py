@@ -38,12 +38,12 @@ class Location:
 
     @property
     def finding(self) -> Finding:
-        """The one of the two that says more; ``finding.located`` is the operation, None where none was found."""
+        """The more informative of the two; ``finding.located`` is the operation, None if none was found."""
         return failing_step.best(self.recorded, self.again)
 
     @property
     def look(self) -> StepLook | None:
-        """What else was measured of the step: float64, maxima of activations, compiled code."""
+        """Further measurements of the step: float64, maxima of activations, compiled code."""
         return self.found.look
 
     @property
@@ -64,16 +64,14 @@ def locate(
     wait_s: float = 900.0,
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
 ) -> Location:
-    """Launch the recorded command again, do the failing step over, and name the first bad operation.
+    """Launch the recorded command again, replay the failing step, and name the first bad operation.
 
-    What is found is kept in the bundle, where reports show it.
+    The result is stored in the bundle; reports show it.
 
     Args:
-        target: a bundle, or a run (its gravest incident); None: the newest run.
-        step: a recorded optimizer step to look at; by default that of the incident. With it a run without incidents
-            will do, as long as its tape is there.
-        wait_s: longest time that the launched script may take, in seconds.
-        runs_dir: folder of run folders.
+        target: a bundle, or a run (its most severe incident); None: the newest run. step: the recorded optimizer step
+        to replay; by default that of the incident. With it the run needs no incident, only its tape. wait_s: time limit
+        of the launched script, in seconds. runs_dir: folder of run folders.
 
     Raises:
         UsageError: there is no such run or step, or the script is gone.

@@ -27,7 +27,7 @@ class NothingReadError(UsageError):
 
 @dataclass(frozen=True)
 class AnalyzedRun:
-    """One run of a log: its steps (``log.window``) and what was seen in them."""
+    """One run of a log: its steps (``log.window``) and their symptoms."""
 
     log: Log
     judgement: Judgement
@@ -62,7 +62,7 @@ class Analysis:
     unreadable: tuple[str, ...] = ()
 
     def reaches(self, severity: Severity) -> bool:
-        """Whether a symptom of this severity, or a graver one, was seen in any run."""
+        """Whether any run has a symptom of this severity or above."""
         grave = SEVERITIES[SEVERITIES.index(severity) :]
         return any(symptom.severity in grave for run in self.runs for symptom in run.judgement.symptoms)
 
@@ -87,12 +87,10 @@ def analyze(
 
     Args:
         logs: files or folders: ``trainer_state.json``, JSON Lines, CSV, printed text, TensorBoard, Weights & Biases,
-            MLflow, Lightning, a steadytrain run (``docs/analyze.md``).
-        loss: column of the training loss (nats, or whatever the log has), where it is not guessed right.
-        step: column of the optimizer step.
-        gradient_norm: column of the global L2 norm of the gradients.
-        learning_rate: column of the learning rate.
-        tell: is called with a file, the bytes read so far and its size, for a progress bar.
+        MLflow, Lightning, a steadytrain run (``docs/analyze.md``). loss: column of the training loss (nats, or the unit
+        of the log), if the guess is wrong. step: column of the optimizer step. gradient_norm: column of the global L2
+        norm of the gradients. learning_rate: column of the learning rate. tell: a function that gets a file, the bytes
+        read so far and its size, for a progress bar.
 
     Returns:
         One entry a run. ``run.log.window`` holds the signals, float64 of shape ``(steps,)`` each; ``run.judgement`` the

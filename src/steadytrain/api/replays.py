@@ -1,4 +1,4 @@
-"""``steadytrain.replay``: recorded steps again in a new process, compared to the last bit."""
+"""``steadytrain.replay``: recorded steps in a new process, compared bit for bit."""
 
 from __future__ import annotations
 
@@ -28,19 +28,16 @@ class ReplayOptions:
     """How to replay.
 
     Args:
-        first: first step; by default the one after the last snapshot.
-        until: last step; by default that of the incident.
-        times: how often to replay.
-        once: no further replays to find out why a step differs.
-        step_fn: ``MODULE:NAME`` of what gives the loss, ``f(model, batch)``; without the script.
-        build: ``MODULE:NAME``, with ``step_fn``: gives ``(model, optimizer)``, or a third: ``update()``.
-        moved: ``OLD=NEW``: take the files under OLD from the folder NEW; ``-`` for none.
-        lead_s: the script makes the steps before the first itself where they take no more than this, in seconds.
-        runs_dir: folder of run folders.
-        wait_s: longest time that each launched script may take, in seconds.
+        first: first step; by default the one after the last snapshot. until: last step; by default that of the
+        incident. times: number of replays. once: no further replays to find why a step differs. step_fn:
+        ``MODULE:NAME`` of a function ``f(model, batch)`` that returns the loss; replays without the script. build:
+        ``MODULE:NAME`` of a function, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer,
+        update)``. moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none. lead_s: the script
+        runs the steps before the first itself if they take at most this many seconds. runs_dir: folder of run folders.
+        wait_s: time limit of each launched script, in seconds.
 
     Raises:
-        UsageError: one of them is out of its bounds; the text names the option of ``steadytrain replay``.
+        UsageError: an argument is out of bounds; the text names the option of ``steadytrain replay``.
     """
 
     first: int | None = None
@@ -102,18 +99,18 @@ class ReplayResult:
 
     @property
     def exact(self) -> bool:
-        """Whether every replayed step was the same to the last bit, in each replay."""
+        """Whether every replayed step was bit-identical, in each replay."""
         return all(replay.exact for replay in self.replays)
 
     @property
     def symptom(self) -> bool | None:
-        """Whether the symptom came again in any replay; None where that cannot be told, or there is none."""
+        """Whether the symptom recurred in any replay; None if undecided, or if there is no symptom."""
         symptom: bool | None = self.to_json()["symptom"]
         return symptom
 
     @property
     def status(self) -> int:
-        """The exit status of ``steadytrain replay``, as ``git bisect run`` wants it."""
+        """The exit status of ``steadytrain replay``, as ``git bisect run`` expects."""
         return verdict.status(self.replays, looked_for=self.looked_for_symptom)
 
     def to_json(self) -> dict[str, Any]:
@@ -123,17 +120,17 @@ class ReplayResult:
 
 @takes_options(ReplayOptions)
 def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> ReplayResult:
-    """Launch the recorded command again, do the recorded steps over, and compare them to the last bit.
+    """Launch the recorded command again, replay the recorded steps, and compare them bit for bit.
 
-    What the script writes goes to a temporary folder; the files of the user stay as they are.
+    The script writes to a temporary folder; your files do not change.
 
     Args:
-        target: a bundle or a run (its gravest incident; one without any as far as its tape reaches); None: the newest.
+        target: a bundle or a run (its most severe incident; without one, the steps on its tape); None: the newest.
         options: the fields of :class:`steadytrain.api.replays.ReplayOptions`:
 
     Raises:
-        UsageError: there is no such run, nothing of it can be replayed, or an option is out of its bounds.
-        CannotReplayError: the launched script did not come to the step.
+        UsageError: there is no such run, it has nothing to replay, or an option is out of bounds. CannotReplayError:
+        the launched script did not reach the step.
 
     Example:
         >>> result = steadytrain.replay("runs/stopped")
@@ -146,7 +143,7 @@ def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> Repl
 
 
 def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda line: None) -> ReplayResult:
-    """As :func:`replay`, with the options as one value; ``tell`` gets what is to be known before the script is run."""
+    """As :func:`replay`, with the options as one value; ``tell`` gets notes before the script runs."""
     moved = Moved.parse(options.moved)
     source = recorded_source(target, options.runs_dir)
     needs_torch("replay needs PyTorch to run the steps again")

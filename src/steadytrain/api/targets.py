@@ -16,7 +16,7 @@ Target = str | Path | Run | None
 
 
 def path_of(target: Target, runs_dir: str | Path) -> Path:
-    """The run folder or bundle that is meant.
+    """The run folder or bundle of the target.
 
     Raises:
         UsageError: there is none.
@@ -27,7 +27,7 @@ def path_of(target: Target, runs_dir: str | Path) -> Path:
 
 
 def incident_or_run_of(target: Target, runs_dir: str | Path) -> Path:
-    """The bundle (of a run its gravest incident), or the run itself where it has none.
+    """The bundle (for a run, its most severe incident), or the run itself if it has none.
 
     Raises:
         UsageError: there is no such run or incident.

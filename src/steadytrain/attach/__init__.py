@@ -1,9 +1,9 @@
 """The public entry points ``watch`` and ``run_target``, and the start hook for child processes.
 
-This room only puts the others together: it measures nothing, and imports no torch before the script does.
+This room only connects the others: it measures nothing, and does not import torch before the script does.
 
 ``watch`` attaches from inside a script (``in_script``), ``run_target`` runs a script under watch, and ``arm_child``
-attaches to the processes that a watched script starts (``launched_script``). What was chosen is one value, ``Options``.
+attaches to the processes that a watched script starts (``launched_script``). The options are one value, ``Options``.
 """
 
 from steadytrain.attach.in_script import Watch as Watch

@@ -40,18 +40,17 @@ def watch(
 ) -> Watch:
     """Watch the training in this process from here on.
 
-    Where a watch is open already it is shared: this call changes nothing about it. Under ``steadytrain run`` the
-    options of the command hold; one line reports what the script asked for instead. Where this torch cannot be watched
-    (``steadytrain doctor``), one line says so, and the watch does nothing.
+    A watch that is already open is shared; this call does not change it. Under ``steadytrain run`` the options of the
+    command apply; one line reports the options that the script asked for. If steadytrain cannot watch this torch
+    (``steadytrain doctor``), it prints one line and the watch does nothing.
 
     Args:
-        model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it the model is
-            found behind the optimizers, as ``steadytrain run`` does it.
-        optimizer: the one that updates it. All that are made or stepped later are seen as well. A loop without any
-            calls :meth:`Watch.update`.
-        step_fn: the function ``step_fn(model, batch) -> loss`` that a loop calls which cannot be launched again; its
-            batches are recorded, so that ``steadytrain replay --step-fn --build`` can do its steps.
-        options: the fields of :class:`steadytrain.attach.Options`:
+        model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it steadytrain finds
+        the model through the optimizers, as ``steadytrain run`` does. optimizer: the model's optimizer. Optimizers
+        created or stepped later are watched too. A loop without an optimizer calls :meth:`Watch.update`. step_fn: the
+        function ``step_fn(model, batch) -> loss`` of a loop that cannot be launched again; its batches are recorded, so
+        that ``steadytrain replay --step-fn --build`` can replay its steps. options: the fields of
+        :class:`steadytrain.attach.Options`:
 
     Raises:
         UsageError: an argument is of the wrong kind, or this script has a watch open with other options.
@@ -131,7 +130,7 @@ def _agree(own: Attached, asked: Options, given: tuple[str, ...], *, other_step:
 
 
 class Watch:
-    """A watch in this process: a context manager, or to be closed by hand. Closing takes every hook out.
+    """A watch in this process: use it as a context manager, or call ``close``. Closing removes every hook.
 
     Example:
         >>> watch = steadytrain.watch(model, optimizer, name="second")
@@ -175,15 +174,15 @@ class Watch:
 
     @property
     def steps(self) -> dict[str, int]:
-        """Steps so far, by the name of their stream: one for each optimizer, or for several that step together."""
+        """Steps so far, by stream: one for each optimizer, or for several that step together."""
         return {stream.name: stream.step for stream in self._watcher.streams}
 
     def set_fact(self, name: str, value: object) -> None:
-        """Put one more fact into the run: plain JSON values. What looks like a secret is taken out."""
+        """Add a fact to the run: plain JSON values. Values that look like secrets are removed."""
         self._watcher.set_fact(name, redact_tree(value))
 
     def evaluated(self, metrics: Mapping[str, float]) -> None:
-        """Tell of losses and scores of an evaluation after the last step, by name: detectors compare with them."""
+        """Report losses and scores of an evaluation after the last step, by name: detectors use them."""
         self._watcher.evaluated(metrics)
 
     def update(
@@ -193,18 +192,18 @@ class Watch:
         loss: torch.Tensor | None = None,
         gradients: Gradients | None = None,
     ) -> AbstractContextManager[None]:
-        """Where no ``torch.optim`` optimizer steps: ``with watch.update():`` around the loop's own update.
+        """Without a ``torch.optim`` optimizer: put ``with watch.update():`` around the loop's own update.
 
-        The gate stands before the block, as before an optimizer's step; after the block the step is recorded.
+        The check runs before the block, as before an optimizer's step; after the block the step is recorded.
 
         Args:
-            learning_rate: recorded with the step.
-            loss: needed where no ``backward`` is called on it (``torch.autograd.grad``).
-            gradients: where they do not lie in ``parameter.grad``: by name, or one for each of ``model.parameters()``.
+            learning_rate: recorded with the step. loss: needed where no ``backward`` is called on it
+            (``torch.autograd.grad``). gradients: if they are not in ``parameter.grad``: by name, or one for each of
+            ``model.parameters()``.
 
         Raises:
-            RunStopped: at the block's begin: the loss or a gradient is not finite.
-            UsageError: the watch was begun without a model, or gradients that are not the model's.
+            RunStopped: before the block: the loss or a gradient is not finite. UsageError: the watch has no model, or
+            the gradients are not the model's.
         """
         if self._model is None:
             raise UsageError("update: this watch knows no model; begin it with steadytrain.watch(model)")
@@ -215,10 +214,10 @@ class Watch:
         return self._updates.update(learning_rate, loss, gradients)
 
     def close(self) -> None:
-        """End the watch. A watch that ``steadytrain run`` began goes on: it is not ours to end.
+        """End the watch. A watch that ``steadytrain run`` began continues.
 
         Raises:
-            RunStopped: an update was refused and the loop ended before that could be raised in it.
+            RunStopped: an update was refused and the loop ended before the error could be raised in it.
         """
         if not self._borrowed:
             raised_before = self._watcher.stopped

@@ -1,4 +1,4 @@
-"""What a person chooses for a run: one frozen value, from the command line or the call of ``watch`` to the watcher."""
+"""The options of a run: one frozen value, from the command line or ``watch`` to the watcher."""
 
 from __future__ import annotations
 
@@ -19,27 +19,25 @@ COMPILED = ("edges", "inside")
 
 @dataclass(frozen=True)
 class Options:
-    """What a person chooses for a run.
+    """The options of a run.
 
     Args:
         policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
-            ``RunStopped``, which ends a script with status 70; ``observe`` only records.
-        level: how much is recorded: ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``).
-        runs_dir: folder of run folders.
-        name: name of the run, by default the script's with the time.
-        state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
-        to: where the run goes besides its folder: ``tensorboard``, ``wandb``, ``mlflow``, in a sequence or in one text
-            with commas; ``auto``, the default, joins a run of theirs that is active already; ``none`` sends nothing.
-        compiled: where outputs of modules in compiled code are seen: at its ``edges``, the default, or ``inside``: the
-            graphs of what is compiled from here on compute them too, in every step. No graph or break more; but where
-            the compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
-        continues: the watched run that this one goes on from, from its last applied step or, as ``RUN@STEP``, from that
-            of the checkpoint. Steps are counted on from there, and detectors judge by that run's last steps.
-        rewind_mb: disk, in 10^6 bytes, for the tape and the snapshots that make the last steps replayable; 0: none.
-        keep_rewind: they stay although the run ended well.
+        ``RunStopped``, which ends a script with status 70; ``observe`` only records. level: how much to record:
+        ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``). runs_dir: folder of run folders. name: name
+        of the run, by default the script's with the time. state_mb: bound on model and optimizer state in a bundle, in
+        10^6 bytes. to: tools that also get the run: ``tensorboard``, ``wandb``, ``mlflow``, in a sequence or in one
+        text with commas; ``auto``, the default, joins an already active run of any of them; ``none`` sends nothing.
+        compiled: where to measure module outputs in compiled code: at its ``edges``, the default, or ``inside``: graphs
+        compiled from here on compute them too, in every step. This adds no graph and no graph break, but if the
+        compiler then fuses differently, the last bits of the training change (``docs/signals.md``). continues: the
+        watched run that this one continues, from its last applied step or, as ``RUN@STEP``, from that of the
+        checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline. rewind_mb:
+        disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0: none.
+        keep_rewind: keep them also when the run ends well.
 
     Raises:
-        UsageError: one of them is none of its kind.
+        UsageError: an option is of the wrong kind.
     """
 
     policy: Policy = "stop"
@@ -74,7 +72,7 @@ class Options:
         return {**asdict(self), "runs_dir": str(self.runs_dir)}
 
     def differing(self, other: Options, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-        """Of the options ``names`` those in which the two differ, with the value of each side."""
+        """Those of the options ``names`` in which the two differ, with both values."""
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         if "runs_dir" in pairs and Path(self.runs_dir).absolute() == Path(other.runs_dir).absolute():
             del pairs["runs_dir"]

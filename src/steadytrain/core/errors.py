@@ -1,4 +1,4 @@
-"""The one error that is meant for the user's eyes."""
+"""The error for the user."""
 
 from __future__ import annotations
 

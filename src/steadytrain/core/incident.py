@@ -1,6 +1,6 @@
-"""An incident: what was frozen of a symptom, which operation made it, and what steadytrain did.
+"""An incident: the state stored for a symptom, the operation that caused it, and what steadytrain did.
 
-Inert, frozen values, as in ``model``. Not here: the bundle that lies on the disk (``storage``).
+Inert, frozen values, as in ``model``. Not here: the bundle on disk (``storage``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IncidentKind = Literal["nonfinite", "symptom"]
 
 @dataclass(frozen=True)
 class OperandRange(JsonValue, closed=True):
-    """One input of an operation, summed up: what a person needs to see why the result was not finite.
+    """Summary of one input of an operation: enough to see why the result was not finite.
 
     ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
     of an input that is no tensor.
@@ -55,12 +55,12 @@ class OperandRange(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Located(JsonValue, closed=True):
-    """The first bad operation: where a value stopped being finite and went on into the loss or a gradient.
+    """The first bad operation: where a value stopped being finite and reached the loss or a gradient.
 
     ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
-    inside the model ("" outside it), ``file``/``line``/``code`` the line of Python that asked for it; for a
-    backward operation that is the line of the forward that it differentiates. ``chain`` lists the operations
-    that carried the value on, first to last. ``method`` says which re-run found it.
+    inside the model ("" outside it), ``file``/``line``/``code`` the line of Python that called it; for a backward
+    operation, the forward line that it differentiates. ``chain`` lists the operations that passed the value on, first
+    to last. ``method`` names the re-run that found it.
     """
 
     phase: Phase
@@ -78,7 +78,7 @@ class Located(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Finding(JsonValue):
-    """What a search for the first bad operation gave: the operation, or why there is none."""
+    """The result of a search for the first bad operation: the operation, or why there is none."""
 
     located: Located | None
     why: str
@@ -108,10 +108,10 @@ class Action(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Samples(JsonValue):
-    """Of which samples of its data set a batch was made, row by row, as the loader's sampler drew them.
+    """The data set samples of a batch, row by row, as the loader's sampler drew them.
 
-    ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf in them,
-    ``nonfinite_fields`` where in the batch that is (a key, or a number), as far as the script still had it.
+    ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf,
+    ``nonfinite_fields`` their fields of the batch (a key, or a number), as far as the script still held it.
     """
 
     batch: int
@@ -121,7 +121,7 @@ class Samples(JsonValue):
     nonfinite_fields: tuple[str, ...] = ()
 
     def named(self, row: int) -> str:
-        """The sample in that row as it is got from the data set."""
+        """The sample of that row, as an index into the data set."""
         return f"{self.dataset}[{self.indices[row]}]"
 
     @classmethod
@@ -139,11 +139,11 @@ class Incident(
     keys="kind run step stream created symptoms located why parameters action losses loss_origin micro_batches "
     "batch_note state_note samples",
 ):
-    """A symptom, frozen with what is needed to look into it later. The tensors lie beside it in the bundle.
+    """A symptom with the state needed to analyse it later. The tensors are in the same bundle.
 
-    ``kind`` is ``nonfinite`` where the gate saw a loss or gradient that is not finite: the step was frozen before its
-    update, with batch and state. It is ``symptom`` where detectors raised ``symptoms[0]``: ``step`` is the last that
-    they saw, training went on, and batches and states are on the recording.
+    ``kind`` is ``nonfinite`` if the loss or a gradient was not finite: the step was stored before its update, with
+    batch and state. It is ``symptom`` if detectors raised ``symptoms[0]``: ``step`` is the last one they analysed,
+    training went on, and batches and states are on the recording.
 
     Example:
         >>> steadytrain.load_run("runs/stopped").open_incidents()[0]
@@ -181,7 +181,7 @@ class Incident(
 
     @property
     def onset_step(self) -> int:
-        """Where what it is about began."""
+        """The step at which the symptom began."""
         return self.symptoms[0].first_step if self.kind == "symptom" and self.symptoms else self.step
 
     @property
@@ -212,10 +212,9 @@ NO_PROGRESS = frozenset(
 
 
 def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
-    """The order of a run's incidents: what is not finite first, then by severity, then by step.
+    """The order of a run's incidents: non-finite ones first, then by severity, then by step.
 
-    Among those of one severity what rises comes before what does not get better: that it is removed shows in a few
-    steps.
+    Within one severity a rise comes before a lack of progress, because a few steps show whether a trial removes it.
     """
     severity = worst([symptom.severity for symptom in incident.symptoms])
     slow = bool(incident.symptoms) and all(symptom.name in NO_PROGRESS for symptom in incident.symptoms)

@@ -1,4 +1,4 @@
-"""What is measured and what is seen in it: a window holds steps, their signals and tables; a symptom names a window.
+"""Measurements and symptoms: a window holds steps, their signals and tables; a symptom refers to a window.
 
 Every type here is an inert, frozen value: no torch, no files, no clock. What goes to disk knows how to become plain
 JSON (``to_json``) and come back (``from_json``), because the disk is the only thing between the half that watches a
@@ -81,8 +81,8 @@ class Reading:
 class Table:
     """The readings of one table over the steps that have one: ``values`` has shape ``(steps, rows, columns)``, float32.
 
-    A NaN was not measured, or its statistic is not defined there; that a tensor held NaN or Inf is told by the columns
-    that count them. A row that a reading lacks is NaN in it.
+    A NaN was not measured, or its statistic is not defined there; columns with counts report NaN or Inf in a tensor. A
+    row that a reading lacks is NaN in it.
     """
 
     name: str
@@ -155,16 +155,15 @@ class Cells:
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive steps of one run, oldest first: what a detector looks at.
+    """Consecutive steps of one run, oldest first: the input of a detector.
 
     ``signals[name]`` has one float64 per step; ``present[name]`` is False where the step lacks the signal.
-    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf,
-    ``nan`` for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient.
-    ``skipped`` marks steps that a gradient scaler skipped by itself, ``refused`` those that steadytrain refused.
-    ``tables`` holds the readings of these steps by the names of ``TABLES``, ``metrics`` what was logged now and then
-    beside the signals (losses and scores of evaluations) under the names that it was logged with. ``resumed`` are the
-    steps that came first where the run was taken up again, as somebody said or its step numbers show. ``facts`` are
-    numbers that hold for the whole run, by the names of ``FACTS``.
+    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf, ``nan``
+    for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient. ``skipped`` marks steps that a gradient
+    scaler skipped, ``refused`` those that steadytrain refused. ``tables`` holds the readings of these steps by the
+    names of ``TABLES``, ``metrics`` occasional values (losses and scores of evaluations) under their logged names.
+    ``resumed`` are the first steps after a resume, as reported or shown by the step numbers. ``facts`` are numbers that
+    hold for the whole run, by the names of ``FACTS``.
     """
 
     steps: IntArray
@@ -209,7 +208,7 @@ class Window:
         return Cells(held.steps[here], held.rows, values[here]) if here.any() else None
 
     def has(self, name: str) -> bool:
-        """Whether there is anything of what a detector may need (``Detector.needs``)."""
+        """Whether any signal of ``Detector.needs`` is present."""
         table, _, column = name.partition(".")
         if column:
             held = self.tables.get(table)
@@ -248,10 +247,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Symptom(JsonValue):
-    """Something a detector saw in a window: what, when, how bad, and what carried it.
+    """A detector's finding in a window: what, when, how severe, and in which tensors.
 
-    ``tensors`` names parameters or modules. ``course`` says what became of it and ``story`` which symptoms belong
-    together; both are given by ``steadytrain.grouping``, not by detectors.
+    ``tensors`` names parameters or modules. ``course`` says how it continued and ``story`` which symptoms belong
+    together; ``steadytrain.grouping`` sets both.
     """
 
     name: str
@@ -268,5 +267,5 @@ class Symptom(JsonValue):
 
 
 def worst(severities: Sequence[Severity]) -> Severity | None:
-    """The gravest of ``severities``, None when there are none."""
+    """The highest of ``severities``, None without any."""
     return max(severities, key=SEVERITIES.index, default=None)

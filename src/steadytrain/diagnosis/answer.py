@@ -26,9 +26,9 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Evidence(JsonValue):
-    """One piece of evidence about one cause: a trial, or something that was seen (``trial`` is then ``SIGNATURE``).
+    """One piece of evidence about one cause: a trial, or an observation (``trial`` is then ``SIGNATURE``).
 
-    ``what`` is a sentence with the numbers, ``source`` where it is from (``fact loss_excess``, ``symptom divergence``).
+    ``what`` is a sentence with the numbers, ``source`` its origin (``fact loss_excess``, ``symptom divergence``).
     """
 
     trial: str
@@ -40,8 +40,8 @@ class Evidence(JsonValue):
 
 @dataclass(frozen=True)
 class Remedy(JsonValue, closed=True):
-    """An intervention as offered: ``tried`` is what its trial did (an effect of ``trials.contract``), None where it was
-    not run. ``command`` tries it on the replay."""
+    """A proposed intervention: ``tried`` is the effect of its trial (``experiments.specs.EFFECTS``), None if it was not
+    run. ``command`` tries it on the replay."""
 
     name: str
     rung: int
@@ -82,10 +82,10 @@ class TrialRow(JsonValue):
 @dataclass(frozen=True)
 class BatchRow(JsonValue, closed=True):
     """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
-    ``first`` on. Numbers that are not finite are texts. ``text`` is what its ids say, None where nothing reads them.
-    ``sample`` is its place in the data set, as in ``Houses[17]``.
+    ``first`` on. Numbers that are not finite are texts. ``text`` is the decoded text of its ids, None without a
+    tokenizer. ``sample`` is its place in the data set, as in ``Houses[17]``.
 
-    Texts are safe to print: whoever makes one has redacted them and made control characters visible.
+    Texts are safe to print: redacted, with control characters made visible.
     """
 
     row: int
@@ -106,10 +106,10 @@ class BatchRow(JsonValue, closed=True):
 class Diagnosis(JsonValue, schema=SCHEMA):
     """A whole diagnosis.
 
-    ``verdict`` is the cause that is confirmed or likely, else ``unknown``; ``why`` says it in one sentence. ``replay``
-    is ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says
-    what to record next time where nothing is proven. ``rows`` are the rows of the batch at the onset that stand out,
-    each once for every tensor of the batch.
+    ``verdict`` is the confirmed or likely cause, else ``unknown``; ``why`` explains it in one sentence. ``replay`` is
+    ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says what
+    to record next time if nothing is proven. ``rows`` are the outlying rows of the batch at the onset, once for every
+    tensor of the batch.
 
     Example:
         >>> diagnosis = steadytrain.diagnose("runs/stopped")

@@ -1,4 +1,4 @@
-"""A preflight of a model that code hands over, and single checks for tests.
+"""A preflight of a model in code, and single checks for tests.
 
 >>> report = preflight(model=model, batches=[(x, y)], loss_fn=lambda model, batch: mse(model(batch[0]), batch[1]))
 >>> assert report.ok, report
@@ -34,7 +34,7 @@ LossFunction = Callable[[nn.Module, Any], Any]
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a preflight came to. ``str()`` is the table."""
+    """The result of a preflight. ``str()`` is the table."""
 
     document: Mapping[str, Any]
 
@@ -109,21 +109,16 @@ def preflight(
     thorough: bool = False,
     **given: Unpack[GivenKeywords],
 ) -> Preflight:
-    """Check ``model`` on its first batches, before it is trained. Everything is afterwards as it was.
+    """Check ``model`` on its first batches, before training. Afterwards everything is restored.
 
     Args:
-        model: as it is before its first update.
-        batches: some micro-batches, each in whatever form ``loss_fn`` takes; at most ``BATCHES_MAX`` are read.
-        loss_fn: ``loss_fn(model, batch)`` gives the loss, one number with its graph. Without it the model is called
-            with the batch (a mapping by name, a tuple in order) and returns the loss, or has it as ``.loss``.
-        optimizer: the one that is to train it; checks of it are not run without.
-        tokenizer: for checks of tokens.
-        scheduler: of the learning rate.
-        dataset: that the batches come from.
-        accumulation: micro-batches for each optimizer step.
-        checks: names of the checks to run; all by default.
-        skip: names of checks not to run.
-        thorough: as ``--full``.
+        model: the model before its first update. batches: some micro-batches in the form that ``loss_fn`` takes; at
+        most ``BATCHES_MAX`` are read. loss_fn: ``loss_fn(model, batch)`` gives the loss, one number with its graph.
+        Without it the model is called with the batch (a mapping by name, a tuple in order) and returns the loss, or has
+        it as ``.loss``. optimizer: the one that will train the model; without it, checks of the optimizer do not run.
+        tokenizer: for token checks. scheduler: the learning-rate scheduler. dataset: the data set of the batches.
+        accumulation: micro-batches for each optimizer step. checks: names of the checks to run; all by default. skip:
+        names of checks to skip. thorough: as ``--full``.
 
     Raises:
         UsageError: an argument is of the wrong kind, or the loss cannot be computed.
@@ -144,7 +139,7 @@ def preflight(
 
 
 def check(one: Check | str, **given: Unpack[GivenKeywords]) -> Outcome:
-    """One check alone, by name or as an object with thresholds of its own; ``given`` as for :func:`preflight`."""
+    """Run one check, by name or as an object with its own thresholds; ``given`` as for :func:`preflight`."""
     chosen_check = chosen((one,), ())[0] if isinstance(one, str) else one
     subject, bench = subject_of(**given)
     return run_one(chosen_check, subject, bench)

@@ -1,8 +1,8 @@
 """The run folder: ``run.json``, ``index.sqlite``, ``steps/<stream>/``, ``tables/<stream>/<table>/``, ``incidents/``.
 
-``run.json`` is written when the first step is seen and says what the run is; the SQLite index (WAL mode) holds what
-was raised and done: symptoms, incidents, the ledger of actions, and how the run ended. Further training processes
-of the same run (other ranks) have a folder of the same shape under ``ranks/``.
+``run.json`` is written at the first step and describes the run; the SQLite index (WAL mode) holds symptoms, incidents,
+the ledger of actions, and how the run ended. Further training processes of the same run (other ranks) have a folder of
+the same shape under ``ranks/``.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class RunWriter:
 class Run:
     """A run folder, read.
 
-    Steps and tables are read from disk when they are asked for; signals are float64 of shape ``(steps,)``, tables
-    float32 of shape ``(readings, rows, columns)``.
+    Steps and tables are read from disk on demand; signals are float64 of shape ``(steps,)``, tables float32 of shape
+    ``(readings, rows, columns)``.
 
     Example:
         >>> run = steadytrain.load_run("runs/stopped")
@@ -254,7 +254,7 @@ def open_run(path: Path) -> Run:
 def notable_steps(path: Path, stream: str) -> list[int]:
     """Steps of a stream at which something happened, the most important first: what retention keeps whole.
 
-    Incidents come first, then the beginnings of symptoms from the gravest down, then their ends.
+    Incidents come first, then the beginnings of symptoms by severity, then their ends.
     """
     with _reading(path) as index:
         incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
