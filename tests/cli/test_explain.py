@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from steadytrain.cli._catalogues import documents
 from steadytrain.cli.explain import command
 from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.cause_catalog import causes, interventions_of
+from steadytrain.experiments.trial_catalog import trials
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +42,41 @@ def test_json_of_one() -> None:
     assert document["name"] == "divergence"
     assert {"name", "value", "about"} == set(document["thresholds"][0])
     assert all(document[part] for part in ("summary", "means", "causes", "next", "needs"))
+
+
+def test_a_trial_is_explained_by_what_it_changes_and_tells() -> None:
+    text = run("learning-rate-third")
+    for part in ("Changes:", "Tells:", "Beware:", "- steps are too long (rate)", "`smaller steps`"):
+        assert part in text
+    document = json.loads(run("--json", "learning-rate-third"))
+    assert document["schema"] == "steadytrain.trial-explanation/1"
+    assert (document["kind"], document["rate_only"], document["alike"]) == ("trial", True, "smaller steps")
+    assert all(document[part] for part in ("summary", "changes", "tells", "beware", "removes"))
+
+
+def test_an_intervention_is_explained_by_the_causes_that_it_mends() -> None:
+    assert "- data-shift: a third of the learning rate (rung 1, trial learning-rate-third)" in run(
+        "lower-learning-rate"
+    )
+    document = json.loads(run("--json", "lower-learning-rate"))
+    assert document["schema"] == "steadytrain.intervention-explanation/1"
+    assert {"cause", "rung", "what", "trial"} == set(document["mends"][0])
+
+
+def test_a_name_that_is_a_trial_and_an_intervention_has_both_pages() -> None:
+    trial, intervention = run("layer-norm").split("\nAs an intervention\n")
+    assert "Changes:" in trial
+    assert "- bad-initialization: a norm before the named layer (rung 5, by hand)" in intervention
+    assert (
+        "- normalization-misuse: group or layer norm in place of batch norm (rung 5, trial layer-norm)" in intervention
+    )
+
+
+def test_every_trial_and_every_intervention_has_its_page() -> None:
+    listed = json.loads(run("--json"))
+    assert [page["name"] for page in listed["trials"]] == sorted(one.name for one in trials())
+    mending = {one.name for name, cause in causes().items() for one in interventions_of(name, cause)}
+    assert [page["name"] for page in listed["interventions"]] == sorted(mending)
 
 
 def test_json_of_all() -> None:

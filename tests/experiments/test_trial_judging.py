@@ -100,7 +100,7 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     tenth = replace(of("learning-rate-tenth", [one / 10 for one in grown]), spec=tenth_of_the_rate(control.spec))
     assert effect(named, control, tenth) == "inconclusive"
     still = replace(of("learning-rate-tenth", [one / 100 for one in grown]), spec=tenth_of_the_rate(control.spec))
-    verdict = judge("learning-rate-tenth", named, [control], [still])
+    verdict = trial("learning-rate-tenth").judge(named, [control], [still])
     assert verdict.effect == "inconclusive"
     assert verdict.why.endswith("; a smaller rate makes smaller updates by itself")
 

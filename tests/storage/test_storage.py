@@ -19,6 +19,7 @@ import builders
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
+from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.storage.bundle import is_bundle, open_bundle, open_for_report, seal, update_incident, write_json
 from steadytrain.storage.redaction import (
     REDACTED,
@@ -29,7 +30,7 @@ from steadytrain.storage.redaction import (
     redact_tree,
 )
 from steadytrain.storage.run_folder import RunWriter, open_run
-from steadytrain.storage.run_search import find, gravest_incident, list_runs, newest, unreadable_runs
+from steadytrain.storage.run_search import find, list_runs, newest, unreadable_runs
 from steadytrain.storage.segments import (
     SCALARS,
     SegmentWriter,

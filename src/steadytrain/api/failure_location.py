@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.api.targets import Target, incident_or_run_of, needs_torch, path_of
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
+from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.locate import locate_failure
 from steadytrain.replay import failing_step
 from steadytrain.replay.child_processes import ending_in_order
-from steadytrain.storage.run_search import RUNS_DIR_DEFAULT, gravest_incident
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 from steadytrain.storage.step_look import keep_look
 
 if TYPE_CHECKING:

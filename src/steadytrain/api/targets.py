@@ -6,9 +6,10 @@ import importlib.util
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.grouping.gravest import gravest_incident, incident_or_run
 from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import Run
-from steadytrain.storage.run_search import find, gravest_incident, incident_or_run
+from steadytrain.storage.run_search import find
 from steadytrain.storage.tape_files import find_recording
 
 Target = str | Path | Run | None

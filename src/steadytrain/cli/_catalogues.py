@@ -20,13 +20,15 @@ def catalogues() -> tuple[Pages, ...]:
     from steadytrain.checks.data.data_check import DATA_CHECK_PAGES, DATA_FORMAT_PAGES
     from steadytrain.checks.subject.model_check import CHECK_PAGES
     from steadytrain.detectors import SYMPTOM_PAGES
-    from steadytrain.diagnosis.cause_catalog import CAUSE_PAGES
+    from steadytrain.diagnosis.cause_catalog import CAUSE_PAGES, INTERVENTION_PAGES
+    from steadytrain.experiments.trial_catalog import TRIAL_PAGES
     from steadytrain.exporters.exporter import EXPORTER_PAGES
     from steadytrain.integrations import INTEGRATION_PAGES
     from steadytrain.logs.reader import LOG_READER_PAGES
 
     return (
         *(SYMPTOM_PAGES, CAUSE_PAGES, CHECK_PAGES, DATA_CHECK_PAGES),
+        *(TRIAL_PAGES, INTERVENTION_PAGES),
         *(LOG_READER_PAGES, DATA_FORMAT_PAGES, EXPORTER_PAGES, INTEGRATION_PAGES),
     )
 
@@ -34,6 +36,8 @@ def catalogues() -> tuple[Pages, ...]:
 FILES: Mapping[str, str] = {
     "symptoms": "symptoms.md",
     "causes": "causes.md",
+    "trials": "all-trials.md",
+    "interventions": "interventions.md",
     "checks": "checks.md",
     "data_checks": "data-checks.md",
 }

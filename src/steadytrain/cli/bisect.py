@@ -29,9 +29,10 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
     temporary work tree, with links to files that git does not track. It skips commits at which the replay fails to run.
     Exits with 0 if it finds one commit, 125 if skipped commits leave several.
     """
+    from steadytrain.grouping.gravest import gravest_incident
     from steadytrain.replay import bisection
     from steadytrain.storage.bundle import open_bundle
-    from steadytrain.storage.run_search import find, gravest_incident
+    from steadytrain.storage.run_search import find
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")

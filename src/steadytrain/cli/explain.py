@@ -11,11 +11,13 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.argument("name", required=False)
 def command(as_json: bool, name: str | None) -> None:
-    """Explain the symptom, cause or check NAME; without NAME, list all.
+    """Explain a symptom, cause, trial, fix or check; without NAME, list all.
 
     For a symptom: its meaning, possible causes, next steps, and thresholds with their sources. For a cause: its
-    meaning, its rivals, what confirms it, and what fixes it. A few names are both. For a check of `steadytrain
-    preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its meaning and what to do.
+    meaning, its rivals, what confirms it, and what fixes it. A few names are both. For a trial: what it changes, what
+    it shows, and its side effects. For a fix (intervention): the causes that it mends, and the trial that tests it. For
+    a check of `steadytrain preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its
+    meaning and what to do.
     """
     import json
 
@@ -50,15 +52,19 @@ def _one(name: str, *, as_json: bool) -> str:
 
     from steadytrain.cli._catalogues import catalogues
     from steadytrain.core.errors import UsageError
-    from steadytrain.core.plugins import kebab, nearest
+    from steadytrain.core.plugins import nearest
 
     found = [(kind, page) for kind in catalogues() if (page := kind.find(name)) is not None]
     if not found:
-        known = sorted({kebab(cls) for kind in catalogues() for cls in kind.kind.described()})
+        known = sorted({name for kind in catalogues() for name in kind.names()})
         raise UsageError(f"nothing is called {name!r}; {nearest(name, known)} (`steadytrain explain` lists all)")
     if as_json:
         kind, page = found[0]
         return json.dumps(kind.to_json(page), indent=2)
     texts = [kind.text(page) for kind, page in found]
-    heads = ["", *(f"\nAs a {kind.noun}\n\n" for kind, _ in found[1:])]
+    heads = ["", *(f"\nAs {_with_article(kind.noun)}\n\n" for kind, _ in found[1:])]
     return "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True))
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -54,8 +54,9 @@ def command(
     has failed in a fresh process. Exits with 0 if it writes a script, 1 if not (if the batch itself holds NaN, it
     writes the bad rows).
     """
+    from steadytrain.grouping.gravest import incident_or_run
     from steadytrain.storage.bundle import is_bundle, open_bundle
-    from steadytrain.storage.run_search import find, incident_or_run
+    from steadytrain.storage.run_search import find
 
     if wait_s <= 0:
         raise UsageError(f"--wait-s {wait_s}: must be more than 0")

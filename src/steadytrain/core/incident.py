@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonValue
-from steadytrain.core.model import SEVERITIES, Symptom, worst
+from steadytrain.core.model import Symptom
 from steadytrain.core.notebook import as_html
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
@@ -195,28 +195,3 @@ class Incident(
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Incident:
         return super().from_json({**data, "finding": data})
-
-
-NO_PROGRESS = frozenset(
-    {
-        "no-learning",
-        "plateau",
-        "frozen-parameters",
-        "lost-updates",
-        "vanishing-gradients",
-        "dead-units",
-        "representation-collapse",
-    }
-)
-"""Symptoms of a run that does not get better; what is looked for in a trial is that it does."""
-
-
-def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
-    """The order of a run's incidents: non-finite ones first, then by severity, then by step.
-
-    Within one severity a rise comes before a lack of progress, because a few steps show whether a trial removes it.
-    """
-    severity = worst([symptom.severity for symptom in incident.symptoms])
-    slow = bool(incident.symptoms) and all(symptom.name in NO_PROGRESS for symptom in incident.symptoms)
-    grade = len(SEVERITIES) if severity is None else len(SEVERITIES) - 1 - SEVERITIES.index(severity)
-    return incident.kind != "nonfinite", grade, slow, incident.step

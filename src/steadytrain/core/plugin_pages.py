@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from steadytrain.core.plugins import Broken, Kind, kebab, name_of
+from steadytrain.core.plugins import Broken, Kind, name_of
 
 SECTIONS = ("Means", "Causes", "Next")
 LINE_WIDTH = 110
@@ -69,6 +69,7 @@ class Pages:
         closing: paragraphs at the end of a page in a terminal.
         headings: the sections of a docstring.
         flows: whether a section is one paragraph, however its lines are broken.
+        thresholds: whether its fields are thresholds.
         title, intro, columns, markdown_closing: of the catalogue in Markdown; a column is a trait in its table.
     """
 
@@ -82,6 +83,7 @@ class Pages:
     closing: Callable[[Page], Iterable[str]] = _nothing
     headings: tuple[str, ...] = SECTIONS
     flows: bool = False
+    thresholds: bool = True
     title: str = ""
     intro: str = ""
     columns: tuple[str, ...] = ()
@@ -96,7 +98,7 @@ class Pages:
             name_of(plugin),
             summary,
             {title.lower(): text for title, text in sections.items() if text},
-            thresholds_of(plugin),
+            thresholds_of(plugin) if self.thresholds else (),
             self.traits(plugin),
         )
 
@@ -110,7 +112,11 @@ class Pages:
 
     def find(self, name: str) -> Page | None:
         """The page of the plug-in called ``name``; None where there is none."""
-        return next((self.of(cls) for cls in self.kind.described() if kebab(cls) == name), None)
+        return next((self.of(one) for one in self.kind.described() if name_of(one) == name), None)
+
+    def names(self) -> tuple[str, ...]:
+        """The names that have a page."""
+        return tuple(map(name_of, self.kind.described()))
 
     def broken(self) -> tuple[Broken, ...]:
         """What other packages name and has no page."""

@@ -107,6 +107,7 @@ class Kind(Generic[Plugin]):
             installed distribution may name a value then, too.
         heavy: whether its plug-ins import torch or another large library: then :meth:`described` reads their source.
         besides: files of the package that hold none.
+        listed: more shipped values, which plug-ins of another kind list; they have pages, and their names stay free.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Kind(Generic[Plugin]):
     heavy: bool = False
     tables: str = ""
     besides: tuple[str, ...] = ()
+    listed: Callable[[], Iterable[Plugin]] = tuple
 
     def files(self) -> list[Path]:
         """The files that hold the shipped ones, by name. Nothing of them is imported."""
@@ -184,12 +186,17 @@ class Kind(Generic[Plugin]):
         return (*self.shipped(), *self.outside())
 
     def described(self, *, outside: bool = True) -> tuple[type[Plugin], ...]:
-        """The classes with their docstrings, fields and traits, for their pages.
+        """The classes and values with their docstrings, fields and traits, for their pages: the shipped ones by name.
 
         Those of a heavy kind are read from their source and cannot be used for anything else.
         """
-        shipped = tuple(map(self._described, self.files())) if self.heavy else self.shipped()
-        return (*shipped, *_good(self._declared(described=self.heavy))) if outside else shipped
+        classes: tuple[Any, ...] = tuple(map(self._described, self.files())) if self.heavy else self.shipped()
+        shipped = {name_of(one): one for one in (*classes, *self.rows(), *self.listed())}
+        added = _good(self._declared(described=self.heavy)) if outside else ()
+        return (
+            *(shipped[name] for name in sorted(shipped)),
+            *(one for one in added if name_of(one) not in shipped),
+        )
 
     def not_described(self) -> tuple[Broken, ...]:
         """What other packages name and :meth:`described` leaves out."""

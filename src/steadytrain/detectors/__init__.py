@@ -9,13 +9,17 @@ A detector is a frozen dataclass: its fields are its thresholds, ``needs`` names
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
+
+Aim = Literal["finite", "excess", "progress"]
+Quantity = Literal["gradient_norm", "update_ratio"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,28 @@ class Detector(ABC):
     grows: ClassVar[bool] = False
     """Whether the loss or the gradients grow in it: a repro of a rise can look for it."""
 
-    of_updates: ClassVar[bool] = False
-    """Whether it is about the size of updates."""
+    aim: ClassVar[Aim] = "excess"
+    """What a trial of it looks for: values that stay ``finite``, a loss without ``excess``, or ``progress`` where the
+    run gets no better."""
+
+    bursts: ClassVar[bool] = False
+    """Whether it does harm at once: a run that makes no progress shortly after it suffers from it."""
+
+    quantity: ClassVar[Quantity | None] = None
+    """The number of each step that it is about, where neither the probes nor the losses have to show it."""
+
+    yields_to_update: ClassVar[bool] = False
+    """Whether a trial tries to remove an update that grew with it in its place: none can make it itself smaller."""
+
+    nonfinite_rank: ClassVar[int | None] = None
+    """Of values that are not finite, when in a step they come: 3 activations, 4 loss, 5 gradients, 6 weights and
+    moments. None of a symptom of finite values, which its signals rank."""
+
+    leaves_open: ClassVar[bool] = False
+    """Whether the health of a run is unknown where it is there as a note: no fault, and no proof of health."""
+
+    excused_z_max: ClassVar[float] = math.inf
+    """Clipped gradients excuse it up to this ``z`` of its numbers."""
 
     counts_rising_loss: ClassVar[bool] = False
     """Whether it counts a loss that rises as harm, which it is not where several optimizers take turns."""

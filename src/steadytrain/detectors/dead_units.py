@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change, loss_jump
@@ -43,6 +43,7 @@ class DeadUnits(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")
+    aim: ClassVar[Aim] = "progress"
 
     silent_share: float = threshold(
         0.99, "share of zeros from which a module's output is dead: above the sparsest healthy layers"

@@ -55,6 +55,7 @@ class Divergence(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    bursts: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.layer_names import profiles
 from steadytrain.statistics.rolling_baseline import stride_of
 from steadytrain.statistics.table_episodes import (
@@ -54,6 +54,8 @@ class ExplodingGradients(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm", "gradient_norms", "tensors.gradient_norm")
+    quantity: ClassVar[Quantity | None] = "gradient_norm"
+    bursts: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 

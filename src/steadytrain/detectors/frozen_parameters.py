@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import GRADIENT_ABSENT, Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.layer_names import experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import (
@@ -51,6 +51,7 @@ class FrozenParameters(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
+    aim: ClassVar[Aim] = "progress"
 
     frozen_steps: int = threshold(100, "steps without any change; fewer may be a branch that is used only sometimes")
     sustained_readings: int = threshold(3, "readings in these steps, 16 steps apart or more, that must all agree")

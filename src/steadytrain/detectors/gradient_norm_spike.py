@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.calibration import Z_MIN, thresholds
 from steadytrain.statistics.rolling_baseline import Track, follow, known_first_step
 from steadytrain.statistics.table_episodes import stretches
@@ -43,6 +43,9 @@ class GradientNormSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm",)
+    yields_to_update: ClassVar[bool] = True
+    quantity: ClassVar[Quantity | None] = "gradient_norm"
+    bursts: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     z: float = threshold(

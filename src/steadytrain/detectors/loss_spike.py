@@ -19,6 +19,10 @@ from steadytrain.statistics.table_episodes import stretches
 SHORT_ROWS, SHORT_ROWS_MIN = 16, 6
 """Where there is no reference yet, a value is held against the last ones: up to, and at least, so many."""
 
+EXCUSED_Z_MAX = 50.0
+"""Hard samples of healthy runs stay below 30 robust standard deviations. What lies beyond is another kind of batch
+(wrong units, shuffled labels), which somebody has to look at, though gradients were clipped."""
+
 
 @final
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class LossSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    excused_z_max: ClassVar[float] = EXCUSED_Z_MAX
+    bursts: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     z: float = threshold(

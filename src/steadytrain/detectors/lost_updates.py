@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, is_coarse
 
 
@@ -39,6 +39,7 @@ class LostUpdates(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.unchanged_share",)
+    aim: ClassVar[Aim] = "progress"
 
     unchanged_share: float = threshold(
         0.4,

@@ -10,7 +10,7 @@ import numpy as np
 
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
 
@@ -47,6 +47,8 @@ class NoLearning(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio")
+    leaves_open: ClassVar[bool] = True
+    aim: ClassVar[Aim] = "progress"
 
     level_share: float = threshold(
         0.02, "within this share of the loss of a guess, or of the initial loss, nothing was learned"

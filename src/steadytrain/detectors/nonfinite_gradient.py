@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import IntArray, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
@@ -40,6 +40,8 @@ class NonfiniteGradient(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "gradient_norm")
+    nonfinite_rank: ClassVar[int | None] = 5
+    aim: ClassVar[Aim] = "finite"
     keeps_incident: ClassVar[bool] = False
 
     tensors_max: int = threshold(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
@@ -42,6 +42,8 @@ class NonfiniteLoss(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss", "gradient_norm")
+    nonfinite_rank: ClassVar[int | None] = 4
+    aim: ClassVar[Aim] = "finite"
     keeps_incident: ClassVar[bool] = False
 
     skipped_steps_min: int = threshold(

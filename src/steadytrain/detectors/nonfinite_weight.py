@@ -37,6 +37,7 @@ class NonfiniteWeight(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.weight_nonfinite",)
+    nonfinite_rank: ClassVar[int | None] = 6
 
     elements_max: int = threshold(0, "non-finite elements of a parameter that are no fault: none. The count is exact")
 

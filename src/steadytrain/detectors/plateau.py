@@ -10,7 +10,7 @@ import numpy as np
 
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 
 POINTS = 64
@@ -49,6 +49,7 @@ class Plateau(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    aim: ClassVar[Aim] = "progress"
 
     span_steps: int = threshold(500, "shortest window, in optimizer steps")
     span_share: float = threshold(0.05, "minimum window as a share of the planned steps, if known")

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change
 
 MEDIAN_READINGS = 5
@@ -43,6 +43,7 @@ class RepresentationCollapse(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("modules.std",)
+    aim: ClassVar[Aim] = "progress"
 
     fall_share: float = threshold(
         0.01,

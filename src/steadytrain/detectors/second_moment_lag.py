@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import Cells, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.layer_names import embeddings_among
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_jump
 
@@ -40,8 +40,8 @@ class SecondMomentLag(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.gradient_to_second_moment",)
+    quantity: ClassVar[Quantity | None] = "update_ratio"
     counts_rising_loss: ClassVar[bool] = True
-    of_updates: ClassVar[bool] = True
 
     lag_ratio: float = threshold(2.3, "RMS of gradient over root of the second moment: the bound of 2304.13013")
     strong_ratio: float = threshold(

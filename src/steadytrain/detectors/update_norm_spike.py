@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.table_episodes import APART_STEPS, applied_cells, before, episodes, loss_jump
 
 REFERENCE_READINGS = 16
@@ -45,7 +45,8 @@ class UpdateNormSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.update_norm",)
-    of_updates: ClassVar[bool] = True
+    quantity: ClassVar[Quantity | None] = "update_ratio"
+    bursts: ClassVar[bool] = True
 
     spike_ratio: float = threshold(3.0, "update norm over the median before it: less is batch noise. Chosen")
     spike_z: float = threshold(8.0, "and this many robust standard deviations of its log: SGD's updates vary more")

@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import Cells, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector
+from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.layer_names import Profile, profiles
 from steadytrain.statistics.table_episodes import APART_STEPS, NAMES_MAX, Episode, episodes
 
@@ -40,6 +40,7 @@ class VanishingGradients(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm")
+    aim: ClassVar[Aim] = "progress"
 
     depth_ratio: float = threshold(
         1e-3,

@@ -100,6 +100,11 @@ class Intervention:
     trial: str | None = None
     mends: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        is_code = any(letter.isdigit() for letter in self.what.partition(" ")[0])  # float32 stays as it is
+        what = self.what if is_code else f"{self.what[:1].upper()}{self.what[1:]}"
+        object.__setattr__(self, "__doc__", f"{what}.")  # documented as a class is
+
 
 class Cause(ABC):
     """The contract of a cause. Subclasses are final and have no fields.

@@ -5,7 +5,7 @@ The causes are the plug-ins of ``steadytrain.diagnosis.causes``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -33,6 +33,11 @@ def _lacks_sense(found: Intervention) -> str | None:
     return None if found.mends else "it does not say which causes it mends"
 
 
+def _listed() -> Iterable[Intervention]:
+    """Those that the shipped causes list; of one name the first is the last here, and counts."""
+    return (one for cause in reversed(tuple(shipped().values())) for one in reversed(cause.interventions))
+
+
 INTERVENTIONS = Kind(
     "intervention",
     Intervention,
@@ -40,6 +45,7 @@ INTERVENTIONS = Kind(
     "steadytrain.interventions",
     lacks=_lacks_sense,
     tables="steadytrain.diagnosis.interventions",
+    listed=_listed,
 )
 
 
@@ -114,6 +120,50 @@ CAUSE_PAGES = Pages(
     "Grades of evidence: A seen by several groups, or provable; B one solid paper or report with interventions;\n"
     "C a single report; D folklore.",
     markdown_closing=_markdown_closing,
+)
+
+
+def _mended(name: str) -> list[dict[str, Any]]:
+    """The causes that have an intervention of this name, and what it is to each."""
+    return [
+        {"cause": cause, "rung": one.rung, "what": one.what, "trial": one.trial}
+        for cause, made in causes().items()
+        for one in interventions_of(cause, made)
+        if one.name == name
+    ]
+
+
+def _mending(page: Page) -> list[str]:
+    return [
+        "\n".join(
+            [
+                "Mends:",
+                *(
+                    f"- {one['cause']}: {one['what']} (rung {one['rung']}"
+                    + (f", trial {one['trial']})" if one["trial"] else ", by hand)")
+                    for one in page.traits["mends"]
+                ),
+            ]
+        )
+    ]
+
+
+INTERVENTION_PAGES = Pages(
+    kind=INTERVENTIONS,
+    noun="intervention",
+    key="interventions",
+    heading="Interventions",
+    schema="steadytrain.intervention-explanation/1",
+    document=("kind", "name", "summary", "mends"),
+    traits=lambda one: {"kind": "intervention", "mends": _mended(one.name)},
+    closing=_mending,
+    headings=(),
+    thresholds=False,
+    title="Interventions",
+    intro="What may mend a run, by name (`diagnose.md`). Rungs go from 1, fast, to 7, invasive.\n"
+    "`steadytrain explain NAME` prints the same in a terminal; `steadytrain verify --with NAME` tries one that has a\n"
+    "trial.",
+    markdown_closing=_mending,
 )
 
 

@@ -14,9 +14,7 @@ from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.proof import Control
 from steadytrain.experiments.case import SAME_STORY_STEPS, Case
 from steadytrain.experiments.specs import Json, Outcome
-from steadytrain.grouping.catalog import declared
-
-"""Symptoms of what the optimizer made of a gradient."""
+from steadytrain.grouping.catalog import declared, is_nonfinite
 
 
 def with_symptoms(case: Case, more: Sequence[Symptom]) -> Case:
@@ -29,13 +27,13 @@ def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
     """The symptom to try to remove. Of a gradient that grew and the update that grew with it, the update: most
     optimizers divide the size of a gradient out, and no trial can make the gradient itself smaller."""
     led = case.symptom
-    if led is None or led.name != "gradient-norm-spike":
+    if led is None or not declared(led.name).yields_to_update:
         return led
     return next(
         (
             one
             for one in symptoms
-            if declared(one.name).of_updates
+            if declared(one.name).quantity == "update_ratio"
             and one.severity != "note"
             and abs(one.first_step - led.first_step) <= SAME_STORY_STEPS
         ),
@@ -49,7 +47,7 @@ def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
         return case.onset
     near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
     return min(
-        (one.first_step for one in symptoms if one.name.startswith("nonfinite") and one.first_step in near),
+        (one.first_step for one in symptoms if is_nonfinite(one) and one.first_step in near),
         default=case.onset,
     )
 

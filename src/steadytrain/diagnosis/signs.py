@@ -15,6 +15,7 @@ from steadytrain.core.incident import Located
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
 from steadytrain.experiments.facts import WITHOUT_SURVEY
+from steadytrain.grouping.catalog import is_nonfinite
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -62,7 +63,7 @@ def without(case: Case, weight: float, what: str, *names: str) -> Signs:
 
 def not_finite(case: Case) -> bool:
     """Whether the incident is a NaN or Inf."""
-    return any(s.name.startswith("nonfinite") for s in case.symptoms) or located(case) is not None
+    return any(map(is_nonfinite, case.symptoms)) or located(case) is not None
 
 
 def finite(case: Case, weight: float, what: str = "everything stayed finite") -> Signs:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from steadytrain.diagnosis.answer import UNKNOWN
+from steadytrain.diagnosis.trial_effects import group_tests
 from steadytrain.diagnosis.weighing import Plain, Suspect, chance
 from steadytrain.experiments.specs import Spec
 
@@ -21,9 +22,8 @@ LAUNCH_STEPS = 30.0
 PROBE_STEPS = 0.34
 """What a probe costs: a forward of the three parts of a step."""
 
-GROUP_TEST = "all-safe"
 GROUP_SHARE_MIN = 0.1
-"""Of the probability on causes that the group test would remove: below it the test is not worth its place."""
+"""Of the probability on causes that a group test would remove: below it the test is not worth its place."""
 
 GAIN_MIN_NATS = 0.03
 """A trial that is expected to tell less than this is not run."""
@@ -67,8 +67,9 @@ def choose(
 ) -> tuple[str, ...]:
     """At most ``count`` names of ``costs`` (what could be run), best first; empty where none is worth it."""
     chosen = [trial for trial in needed if trial in costs][:count]
-    if GROUP_TEST in costs and GROUP_TEST not in chosen and _removable(GROUP_TEST, suspects, belief) >= GROUP_SHARE_MIN:
-        chosen = [GROUP_TEST, *chosen][:count]
+    for test in group_tests():
+        if test in costs and test not in chosen and _removable(test, suspects, belief) >= GROUP_SHARE_MIN:
+            chosen = [test, *chosen][:count]
     hopeful = [trial for trial in costs if trial not in chosen and _removable(trial, suspects, belief) >= HOPE_MIN]
     worth = {trial: gain(trial, suspects, belief) for trial in hopeful}
     order = sorted(worth, key=lambda trial: (-worth[trial] / costs[trial], trial))

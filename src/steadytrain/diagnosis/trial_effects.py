@@ -45,6 +45,11 @@ def alike(trial: str) -> str:
     return groups().get(trial) or trial
 
 
+def group_tests() -> tuple[str, ...]:
+    """The trials that switch a whole branch of causes off at once."""
+    return tuple(one.name for one in trials() if one.group_test)
+
+
 @dataclass(frozen=True)
 class _Expected(Mapping[str, Expectation]):
     """Asks the trials when it is read: a package may offer a cause and a trial from one file."""

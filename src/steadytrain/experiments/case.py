@@ -11,19 +11,19 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import NO_PROGRESS, Finding
+from steadytrain.core.incident import Finding
 from steadytrain.core.model import Symptom, Window
+from steadytrain.detectors import Aim
 from steadytrain.experiments.specs import Entry, Json, Lead
+from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording
-
-Aim = Literal["finite", "excess", "progress"]
 
 LEAD_STEPS_MIN = 2
 """Steps between the snapshot and the onset, so that a change has taken hold and a probe stands before it."""
@@ -42,11 +42,6 @@ LEAD_S_MAX = 60.0
 
 SAME_STORY_STEPS = 64
 """Symptoms that begin so close before another are one story with it (``steadytrain.grouping``)."""
-
-BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
-"""Symptoms of harm that is done; a run that gets no better right after one of them is what is left of it."""
-
-NOT_FINITE = ("nonfinite-loss", "nonfinite-gradient")
 
 
 @dataclass(frozen=True)
@@ -76,11 +71,7 @@ class Case:
     @property
     def aim(self) -> Aim:
         """What is judged: that values stay finite, that the loss does not rise, or that it falls."""
-        if self.symptom is None:
-            return "excess"
-        if self.symptom.name in NOT_FINITE:
-            return "finite"
-        return "progress" if self.symptom.name in NO_PROGRESS else "excess"
+        return "excess" if self.symptom is None else declared(self.symptom.name).aim
 
     @property
     def replayable(self) -> str | None:
@@ -270,7 +261,7 @@ def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
 
 def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     """The first step of the symptom, or of one shortly before that it grew out of."""
-    if leading.name in NOT_FINITE:
+    if declared(leading.name).aim == "finite":
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
     grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
@@ -291,10 +282,10 @@ def leading_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
     """The gravest symptom that began first; values that are not finite before all. Where a run gets no better since
     something burst, that is what is to be removed."""
     grades = {"critical": 0, "warning": 1, "note": 2}
-    order = sorted(symptoms, key=lambda one: (one.name not in NOT_FINITE, grades[one.severity], one.first_step))
+    order = sorted(symptoms, key=lambda one: (declared(one.name).aim != "finite", grades[one.severity], one.first_step))
     first = order[0] if order else None
-    if first is None or first.name not in NO_PROGRESS:
+    if first is None or declared(first.name).aim != "progress":
         return first
     near = range(first.first_step - SAME_STORY_STEPS, first.first_step)
-    bursts = (one for one in order if one.name in BURSTS and one.severity != "note" and one.first_step in near)
+    bursts = (one for one in order if declared(one.name).bursts and one.severity != "note" and one.first_step in near)
     return next(bursts, first)

@@ -17,6 +17,7 @@ from functools import cached_property
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.outcome_measures import (
+    QUANTITIES,
     REMOVED_SHARE,
     Excess,
     excess_of,
@@ -43,23 +44,23 @@ DELAYED_ENTRIES = 3
 GROWTH_MIN = math.log(2.0)
 """A gradient or an update that does not double is as it was."""
 
-OF_THE_RATE = frozenset({"learning-rate", "fixed-learning-rate", "ramp-learning-rate"})
-"""Changes of nothing but the learning rate."""
-
 PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
 """A run that did not learn does learn where its probes fall by so many times what they fell in the control; between the
 two nothing is concluded."""
 
 
-def judge(trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays)."""
+def judge(
+    trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome], *, rate_only: bool = False
+) -> Verdict:
+    """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays);
+    ``rate_only``: the trial changes nothing but the learning rate."""
     control = unchanged(controls)
     ran = [one for one in outcomes if one.ran]
     if not ran:
         return not_run(trial, outcomes)
     if control is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
-    verdicts = [_noted(_judge_one(_Pair(trial, case, controls, control, one)), one) for one in ran]
+    verdicts = [_noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only)), one) for one in ran]
     effects = {verdict.effect for verdict in verdicts}
     if len(effects) == 1:
         return verdicts[0]
@@ -93,7 +94,7 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         return True, f"probe loss rises by {excess.peak:.3g}"
     quantity, growth = quantity_of(case), growth_of(case, control, control)
     if quantity is not None and growth > GROWTH_MIN:
-        return True, f"the {quantity.name} grows {math.exp(growth):.3g} times"
+        return True, f"the {QUANTITIES[quantity]} grows {math.exp(growth):.3g} times"
     high, by = highest_loss(case, control)
     if high:
         return True, f"the loss of a step is {by:.3g} over those before"
@@ -105,6 +106,7 @@ def measures(case: Case) -> bool:
     that is not finite."""
     if case.symptom is None or case.aim != "excess" or not case.symptom.signals:
         return True
+    # The signals are those of the core, and no plug-ins.
     return quantity_of(case) is not None or bool({"loss", "gradient_norm"} & set(case.symptom.signals))
 
 
@@ -124,6 +126,7 @@ class _Pair:
     controls: Sequence[Outcome]
     control: Outcome
     outcome: Outcome
+    rate_only: bool
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -235,10 +238,9 @@ def _by_growth(pair: _Pair) -> Verdict | None:
     grown, grows = (growth_of(pair.case, pair.control, one) for one in (pair.control, pair.outcome))
     if quantity is None or not grown > GROWTH_MIN:
         return None
-    why = f"the {quantity.name} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
+    why = f"the {QUANTITIES[quantity]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
     effect = _by_share(grows, grown, 0.0)
-    kinds = {change.kind for change in pair.outcome.spec.changes}
-    if effect == "removed" and kinds and kinds <= OF_THE_RATE and quantity.field == "update_ratio":
+    if effect == "removed" and pair.rate_only and pair.outcome.spec.changes and quantity == "update_ratio":
         return pair.says("inconclusive", f"{why}; a smaller rate makes smaller updates by itself")
     return pair.says(effect, why)
 

@@ -5,14 +5,16 @@ loss, and what of all that is noise. Pure. Not here: what it says of the trial (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from steadytrain.detectors import Quantity
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import Outcome
+from steadytrain.grouping.catalog import declared
 
 REMOVED_SHARE = 0.25
 """Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""
@@ -36,21 +38,8 @@ LOWER_QUANTILE = 0.25
 """Of the values before the onset: what grows slowly has grown for a while when it is raised."""
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A number of each step that a symptom is about: a field of ``StepSeen``, and its name in a sentence."""
-
-    field: str
-    name: str
-
-
-QUANTITIES = {
-    "exploding-gradients": Quantity("gradient_norm", "gradient norm"),
-    "gradient-norm-spike": Quantity("gradient_norm", "gradient norm"),
-    "update-norm-spike": Quantity("update_ratio", "update"),
-    "second-moment-lag": Quantity("update_ratio", "update"),
-}
-"""What a symptom is about that neither the probes nor the losses of the steps have to show."""
+QUANTITIES: Mapping[Quantity, str] = {"gradient_norm": "gradient norm", "update_ratio": "update"}
+"""The numbers of a step (fields of ``StepSeen``) that a detector may declare, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +72,7 @@ def _peak(rises: Sequence[float]) -> float:
 
 def quantity_of(case: Case) -> Quantity | None:
     """What the symptom is about where neither the probes nor the losses of the steps have to show it."""
-    return QUANTITIES.get(case.symptom.name) if case.symptom is not None else None
+    return declared(case.symptom.name).quantity if case.symptom is not None else None
 
 
 def noise_floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> float:
@@ -143,7 +132,7 @@ def growth_of(case: Case, control: Outcome, outcome: Outcome) -> float:
         [
             (place - max(_steps_before_onset(case, one), 0), value)
             for place, seen in enumerate(one.steps)
-            if (value := getattr(seen, quantity.field)) is not None and math.isfinite(value) and value > 0
+            if (value := getattr(seen, quantity)) is not None and math.isfinite(value) and value > 0
         ]
         for one in (control, outcome)
     )

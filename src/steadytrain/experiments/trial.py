@@ -43,6 +43,9 @@ class Trial(ABC):
     control: bool = False
     """Whether it shows how often the symptom comes without a change that matters (unchanged, perturbed)."""
 
+    always: bool = False
+    """Whether it runs beside whatever trial is asked for."""
+
     fix: int = 0
     """The ``repeat`` of the spec that is the change as a fix; others of the plan are there to compare with."""
 
@@ -58,6 +61,12 @@ class Trial(ABC):
     other_loss: bool = False
     """Whether it changes what the loss measures: how far that falls cannot be compared with the control's fall."""
 
+    group_test: bool = False
+    """Whether it switches a whole branch of causes off at once, so that it is worth running early."""
+
+    rate_only: bool = False
+    """Whether it changes nothing but the learning rate: a smaller rate makes smaller updates, which is no cure."""
+
     @property
     def name(self) -> str:
         """``DropBatch`` is ``drop-batch`` in ``experiments/trials/drop_batch.py``."""
@@ -69,4 +78,4 @@ class Trial(ABC):
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """What ``outcomes`` of this trial say against those of the controls; pure."""
-        return judge(self.name, case, controls, outcomes)
+        return judge(self.name, case, controls, outcomes, rate_only=self.rate_only)

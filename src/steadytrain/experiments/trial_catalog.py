@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
+from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugin_pages import Page, Pages, wrapped
 from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.specs import UNCHANGED
 from steadytrain.experiments.trial import KINDS, Trial
@@ -26,10 +27,65 @@ TRIALS = Kind(
 )
 
 
+def _traits(one: Trial | type[Trial]) -> dict[str, Any]:
+    return {
+        "kind": "trial",
+        "control": one.control,
+        "always": one.always,
+        "removes": one.removes.split(),
+        "either": one.either.split(),
+        "alike": one.alike or None,
+        "other_loss": one.other_loss,
+        "rate_only": one.rate_only,
+        "group_test": one.group_test,
+    }
+
+
+def _closing(page: Page) -> list[str]:
+    traits = page.traits
+    lines = [f"- {KINDS[kind]} ({kind})" for kind in traits["removes"]]
+    parts = ["Removes the symptom where:\n" + "\n".join(lines)] if lines else []
+    if traits["either"]:
+        parts.append(wrapped(f"May remove it, or not: {', '.join(traits['either'])}. Of all others it persists."))
+    if traits["alike"] and not traits["control"]:
+        parts.append(wrapped(f"Together with other trials of the group `{traits['alike']}` it counts as one."))
+    if traits["control"]:
+        parts.append(f"A control{': it always runs' if traits['always'] else ''}.")
+    return parts
+
+
+TRIAL_PAGES = Pages(
+    kind=TRIALS,
+    noun="trial",
+    key="trials",
+    heading="Trials",
+    schema="steadytrain.trial-explanation/1",
+    document=(
+        *("kind", "name", "summary", "changes", "tells", "beware"),
+        *("control", "always", "removes", "either", "alike", "other_loss", "rate_only", "group_test"),
+    ),
+    traits=_traits,
+    closing=_closing,
+    headings=("Changes", "Tells", "Beware"),
+    flows=True,
+    thresholds=False,
+    title="All trials",
+    intro="What `steadytrain trial` can change on a replay (`trials.md`). `steadytrain explain NAME` prints the same\n"
+    "in a terminal.",
+    markdown_closing=_closing,
+)
+
+
 @cache
 def trials() -> tuple[Trial, ...]:
     """Every usable trial: the controls first, then by name."""
     return tuple(sorted(TRIALS.made(), key=lambda one: (not one.control, one.name != UNCHANGED, one.name)))
+
+
+@cache
+def always_run() -> tuple[Trial, ...]:
+    """Those that run beside all others: ``unchanged``, the others as their table has them, those of other packages."""
+    return tuple(one for one in TRIALS.made() if one.always)
 
 
 def broken() -> tuple[Broken, ...]:
@@ -51,4 +107,4 @@ def trial(name: str) -> Trial:
 
 def summary(one: Trial) -> str:
     """The first sentence of its documentation."""
-    return (inspect.getdoc(one) or "").split("\n\n")[0].replace("\n", " ")
+    return TRIAL_PAGES.of(one).summary

@@ -25,10 +25,13 @@ class Row(Trial):
     tells: str
     beware: str
     control: bool = False
+    always: bool = False
     removes: str = ""
     either: str = ""
     alike: str = ""
     other_loss: bool = False
+    group_test: bool = False
+    rate_only: bool = False
 
     def __post_init__(self) -> None:
         sections = (("Changes", self.changes), ("Tells", self.tells), ("Beware", self.beware))

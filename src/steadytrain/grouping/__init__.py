@@ -14,7 +14,7 @@ import numpy as np
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import FloatArray, Symptom, Window, worst
 from steadytrain.detectors import Detector
-from steadytrain.grouping.catalog import detector_name
+from steadytrain.grouping.catalog import declared, detector_name
 from steadytrain.grouping.courses import course_of
 from steadytrain.grouping.harmless import is_benign
 from steadytrain.grouping.stories import Story, tell
@@ -27,9 +27,6 @@ LOSSES_MIN = 20
 
 REFERENCE_LOSSES_MIN = 192
 """From here on there is a baseline (128 steps, 64 behind) for spikes and drift."""
-
-NOT_LEARNING = "no-learning"
-"""As a note it is no fault (the data may hold no more information), but no proof of health either."""
 
 END_SHARE = 0.2
 _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
@@ -130,9 +127,9 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
     if len(finite) < LOSSES_MIN:
         are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
         return "unknown", f"{are} too few to say anything; {LOSSES_MIN} are the least"
-    stuck = next((symptom for symptom in symptoms if symptom.name == NOT_LEARNING), None)
-    if stuck is not None:
-        return "unknown", stuck.message
+    open_note = next((symptom for symptom in symptoms if declared(symptom.name).leaves_open), None)
+    if open_note is not None:
+        return "unknown", open_note.message
     if len(finite) < REFERENCE_LOSSES_MIN:
         first, last, noise = _ends(finite)
         if not first - last > noise:

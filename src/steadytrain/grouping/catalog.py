@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from steadytrain.core.model import Symptom
 from steadytrain.core.plugins import Broken, kebab
 from steadytrain.detectors import DETECTORS, Detector
 
@@ -21,6 +22,11 @@ def broken() -> tuple[Broken, ...]:
 def declared(name: str) -> type[Detector]:
     """The detector class of the symptom called ``name``, for its traits; where there is none, those of the contract."""
     return _by_name().get(name, Detector)
+
+
+def is_nonfinite(symptom: Symptom) -> bool:
+    """Whether the symptom is about values that are not finite."""
+    return declared(symptom.name).nonfinite_rank is not None
 
 
 @cache

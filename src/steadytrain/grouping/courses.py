@@ -13,6 +13,7 @@ import numpy as np
 
 from steadytrain.core.metric_names import is_loss, is_score
 from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.grouping.catalog import is_nonfinite
 from steadytrain.statistics.reference import Reference, reference_of
 from steadytrain.statistics.rolling_baseline import stride_of
 
@@ -104,7 +105,7 @@ class Around:
 def course_of(window: Window, symptom: Symptom) -> str | None:
     """The course of a symptom whose loss or gradient norm rose; None for all others, and where nothing was before."""
     signal = _signal(symptom)
-    if signal is None or symptom.name.startswith("nonfinite"):
+    if signal is None or is_nonfinite(symptom):
         return None
     around = _around(window, signal, symptom.first_step)
     if len(around.before) < BEFORE_STEPS_MIN or not len(around.after):

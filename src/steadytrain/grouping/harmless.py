@@ -9,10 +9,6 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
 
-CLIPPED_Z_MAX = 50.0
-"""Clipping excuses no loss that spiked further: hard samples of healthy runs stay below 30 robust standard deviations,
-and what lies beyond is another kind of batch (wrong units, shuffled labels), which somebody has to look at."""
-
 
 def is_benign(window: Window, symptom: Symptom) -> str:
     """Why a symptom with this course does no harm, or ""."""
@@ -33,7 +29,7 @@ def is_benign(window: Window, symptom: Symptom) -> str:
 
 
 def _was_clipped(window: Window, symptom: Symptom) -> bool:
-    if symptom.name == "loss-spike" and symptom.numbers.get("z", 0.0) > CLIPPED_Z_MAX:
+    if symptom.numbers.get("z", 0.0) > declared(symptom.name).excused_z_max:
         return False
     clipped = window.series("clip_coefficient").between(symptom.first_step, symptom.last_step)
     return bool(len(clipped) and (clipped.values < 1).any())

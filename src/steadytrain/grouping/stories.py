@@ -15,6 +15,7 @@ import numpy as np
 
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window, worst
+from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import told
 from steadytrain.statistics.rolling_baseline import stride_of
 
@@ -27,10 +28,6 @@ JUMP_RATIO = 1.5
 WARM_UP_ROWS = 3
 
 _ORDER = (
-    ("nonfinite-loss", 4),
-    ("nonfinite-gradient", 5),
-    ("nonfinite-weight", 6),
-    ("nonfinite-optimizer-state", 6),
     ("learning_rate", 0),
     ("tensors.update", 0),
     ("tensors.unchanged", 0),
@@ -42,8 +39,8 @@ _ORDER = (
     ("tensors", 2),
     ("loss", 3),
 )
-"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step. A NaN goes the
-way of the step itself: from the forward pass through the loss into gradients and weights."""
+"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step. These are
+signals of the core. A NaN goes the way of the step itself, and its detector declares when it comes."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +146,8 @@ def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
 
 
 def _by_time(symptom: Symptom) -> tuple[int, int, str]:
-    carried = (symptom.name,) if symptom.name.startswith("nonfinite") else symptom.signals
-    ranks = (rank for name in carried for start, rank in _ORDER if name.startswith(start))
-    return symptom.first_step, min(ranks, default=3), symptom.name
+    rank = declared(symptom.name).nonfinite_rank
+    if rank is None:
+        ranks = (rank for name in symptom.signals for start, rank in _ORDER if name.startswith(start))
+        rank = min(ranks, default=3)
+    return symptom.first_step, rank, symptom.name

@@ -35,9 +35,6 @@ FAST_S = 32.0
 FULL_S = 200.0
 ONE_CHECK_S = {"free": 10.0, "seconds": 20.0, "minutes": 60.0}
 SEED = 20261
-FIRST = ("initial-loss", "overfit-one-batch")
-"""Of those that cost alike these come first: they say most where the time is short."""
-
 _ORDER = ("free", "seconds", "minutes")
 
 
@@ -148,7 +145,7 @@ def plain(value: Any) -> Any:
 
 def _turn(check: Check) -> tuple[int, bool, bool]:
     """Cheap ones before those that take minutes; of these, those that have a quick form are the cheaper."""
-    return _ORDER.index(check.cost), not check.quick, check_name(type(check)) not in FIRST
+    return _ORDER.index(check.cost), not check.quick, not check.first
 
 
 def _run(check: Check, subject: Subject, bench: Workbench, *, late: bool) -> Outcome:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import BadTensor, Incident, Located, Samples, gravity
+from steadytrain.core.incident import BadTensor, Incident, Located, Samples
+from steadytrain.grouping.gravest import gravity
 from steadytrain.report.look import look_facts
 from steadytrain.report.report_values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range

@@ -1,24 +1,18 @@
-"""Which run or incident somebody means: by path, by name, the newest, the gravest; and the list of all runs.
+"""Which run or incident somebody means: by path, by name, the newest; and the list of all runs.
 
-Not here: what a run folder holds (``run_folder``).
+Not here: what a run folder holds (``run_folder``), and which of its incidents is the gravest (``grouping.gravest``).
 """
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import gravity
 from steadytrain.core.model import Severity, worst
-from steadytrain.storage.bundle import is_bundle, open_for_report
+from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import RUN_FILE, Run, open_run, read_description
-
-if TYPE_CHECKING:
-    pass
-
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
 
@@ -115,37 +109,6 @@ def newest(runs_dir: Path) -> Path:
     if not started:
         raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
     return max(started)[1]
-
-
-def gravest_incident(path: Path) -> Path:
-    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`model.gravity`.
-
-    Raises:
-        UsageError: the run has none, or none that can be opened.
-    """
-    found = incident_or_run(path)
-    if not is_bundle(found):
-        raise UsageError(
-            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` shows what it has"
-        )
-    return found
-
-
-def incident_or_run(path: Path) -> Path:
-    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
-    incidents = [] if is_bundle(path) else open_run(path).incidents
-    if not incidents:
-        return path
-    opened, why = [], None
-    for incident in incidents:
-        try:
-            opened.append(open_for_report(incident))
-        except UsageError as error:
-            why = error
-    if not opened:
-        assert why is not None
-        raise why
-    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
 
 
 def run_around(bundle: Path) -> Run | None:

@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,11 +243,6 @@ def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
     early = [change.to_json() for change in spec.changes if change.kind in early_kinds]
     own = spec.key if spec.begin is None else ""  # from the script's own beginning nothing can be shared
     return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
-
-
-def with_repeats(spec: Spec, count: int) -> list[Spec]:
-    """The spec ``count`` times, told apart."""
-    return [replace(spec, repeat=repeat) for repeat in range(count)]
 
 
 def _said(outcome: Outcome) -> str:

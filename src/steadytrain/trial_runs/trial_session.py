@@ -10,13 +10,11 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
-from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Outcome, Spec, Verdict
-from steadytrain.experiments.trial_catalog import trial, trials
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.trial_catalog import always_run, trial, trials
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode
 from steadytrain.trial_runs import run_trials
-
-CONTROLS = (UNCHANGED, "perturbed", "other-seed")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def run_named(
     Raises:
         UsageError: no trial is called so.
     """
-    wanted = list(dict.fromkeys([*CONTROLS, *names]))
+    wanted = list(dict.fromkeys([*(one.name for one in always_run()), *names]))
     plans = {name: trial(name).plan(case) for name in wanted}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
     outcomes = _run(source, specs, how)
@@ -59,11 +57,11 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
     chosen = trial(_trial_of(name))
     followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
     fix = plan_fix(followed, chosen.name, value)
-    plans = {control: trial(control).plan(followed) for control in CONTROLS}
+    plans = {one.name: one.plan(followed) for one in always_run()}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
     outcomes = _run(source, [*specs, *fix], how)
-    controls = [one for control in CONTROLS for one in outcomes.get(control, [])]
-    return verified(followed, chosen, intervention, controls, outcomes.get(chosen.name, []))
+    ran = [outcome for one in always_run() for outcome in outcomes.get(one.name, [])]
+    return verified(followed, chosen, intervention, ran, outcomes.get(chosen.name, []))
 
 
 def beta2_of(source: Path, case: Case) -> float | None:
@@ -97,13 +95,13 @@ def _run(source: Path, specs: Sequence[Spec], how: How) -> dict[str, list[Outcom
 def _judged(
     case: Case, plans: dict[str, tuple[Spec, ...] | NotApplicable], outcomes: dict[str, list[Outcome]]
 ) -> dict[str, Verdict]:
-    controls = [one for control in CONTROLS for one in outcomes.get(control, [])]
+    ran = [outcome for one in always_run() for outcome in outcomes.get(one.name, [])]
     verdicts = {}
     for name, plan in plans.items():
         if isinstance(plan, NotApplicable):
             verdicts[name] = Verdict(name, "not-run", why=plan.why)
         else:
-            verdicts[name] = trial(name).judge(case, controls, outcomes.get(name, []))
+            verdicts[name] = trial(name).judge(case, ran, outcomes.get(name, []))
     return verdicts
 
 

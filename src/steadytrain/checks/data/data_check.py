@@ -183,6 +183,9 @@ class Circumstances:
     length: int | None = None
 
 
+OfLoader = Literal["no", "fault", "oddity", "order"]
+
+
 class DataCheck(ABC):
     """The contract of a check of data. Subclasses are final; each pass makes a new one, which gathers what it needs.
 
@@ -193,6 +196,11 @@ class DataCheck(ABC):
 
     reads: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
+
+    of_loader: ClassVar[OfLoader] = "no"
+    """What a finding in the rows of a script's loader is to ``steadytrain preflight``: a ``fault``, only an ``oddity``
+    (small made-up tasks repeat rows by their nature), about their ``order`` (a fault where the loader does not
+    shuffle); ``no``: it does not look for it there."""
 
     def __init__(self, circumstances: Circumstances) -> None:
         self.circumstances = circumstances

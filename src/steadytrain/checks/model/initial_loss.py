@@ -48,6 +48,7 @@ class InitialLoss(Check):
     """
 
     cost: ClassVar[Cost] = "free"
+    first: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): verify loss at init"
 
     high_nats: float = threshold(0.5, "this far above ln C warns; plain GPTs measured 0.05 to 0.1 above it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -32,7 +32,6 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import threshold
 
 ROWS_MAX = {"fast": 1000, "full": 10_000}
-OF_DATA = ("exact-duplicates", "repeated-ngrams", "empty-rows", "nonfinite-features", "row-order")
 BATCHES_MIN = 2
 
 
@@ -69,7 +68,8 @@ class LoaderData(Check):
         length = len(subject.dataset) if is_indexed(subject.dataset) else None
         if rows == 0 and not data:
             return not_run("neither rows of the batches nor of a data set can be told")
-        findings = _findings(data, subject)
+        looking = {check_name(cls): cls for cls in check_classes() if cls.of_loader != "no"}
+        findings = _findings(data, subject, looking.values())
         numbers: dict[str, Any] = {
             "rows_of_batches": rows,
             "repeated_in_batches": repeated,
@@ -80,12 +80,12 @@ class LoaderData(Check):
         faults, oddities = self._batches(subject, repeated, rows, length)
         oddities += _undivided(subject.loader)
         for finding in findings:
-            shuffled = finding.check == "row-order" and _shuffles(subject.loader) is not False
+            of_order = looking[finding.check].of_loader == "order"
+            shuffled = of_order and _shuffles(subject.loader) is not False
             status = finding.judgement.status
             if status in ("fail", "warn") and not shuffled:
-                # Small made-up tasks repeat rows by their nature.
-                grave = finding.check == "row-order" or (status == "fail" and finding.check != "exact-duplicates")
-                order = ", and the loader does not shuffle" if finding.check == "row-order" else ""
+                grave = of_order or (status == "fail" and looking[finding.check].of_loader == "fault")
+                order = ", and the loader does not shuffle" if of_order else ""
                 (faults if grave else oddities).append(f"{finding.judgement.message}{order}")
         if faults:
             return failed("; ".join([*faults, *oddities]), **numbers)
@@ -130,7 +130,9 @@ def _rows_tensor(batch: Batch) -> Tensor | None:
     return largest.float() if largest is not None and largest.dtype is torch.bfloat16 else largest
 
 
-def _findings(rows: Sequence[Mapping[str, Any]], subject: Subject) -> tuple[Finding, ...]:
+def _findings(
+    rows: Sequence[Mapping[str, Any]], subject: Subject, looking: Iterable[type[DataCheck]]
+) -> tuple[Finding, ...]:
     if not rows:
         return ()
     tokenizer: Tokenizer | None = None
@@ -140,9 +142,10 @@ def _findings(rows: Sequence[Mapping[str, Any]], subject: Subject) -> tuple[Find
         except UsageError:
             tokenizer = None
     known = Circumstances(tokenizer, tokenizer.size if tokenizer is not None else None)
-    checks: list[DataCheck] = [cls(known) for cls in check_classes() if check_name(cls) in OF_DATA]
     try:
-        return look_with(checks, of_object(list(rows), name="data set"), Wanted("data set"), known).findings
+        return look_with(
+            [cls(known) for cls in looking], of_object(list(rows), name="data set"), Wanted("data set"), known
+        ).findings
     except UsageError:
         return ()
 

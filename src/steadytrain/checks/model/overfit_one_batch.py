@@ -38,6 +38,7 @@ class OverfitOneBatch(Check):
 
     cost: ClassVar[Cost] = "minutes"
     quick: ClassVar[bool] = True
+    first: ClassVar[bool] = True
     source: ClassVar[str] = "Karpathy, A Recipe for Training Neural Networks (2019): overfit one batch"
 
     rows_max: int = threshold(4, "rows of the training; more take longer and show no more")

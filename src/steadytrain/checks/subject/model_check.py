@@ -278,11 +278,13 @@ class Check(ABC):
     """The contract of a check. Subclasses are final; their fields are thresholds, with ``about`` in their metadata.
 
     ``quick`` tells that a check which costs minutes has a form for ``--fast`` (``subject.thorough`` is False then).
+    One that is ``first`` runs before others that cost alike: it says most where the time is short.
     ``cost`` and ``source`` (paper, issue, or measurement behind the rule) are shown by ``steadytrain explain``.
     """
 
     cost: ClassVar[Cost] = "seconds"
     quick: ClassVar[bool] = False
+    first: ClassVar[bool] = False
     source: ClassVar[str] = ""
 
     @abstractmethod

@@ -8,6 +8,8 @@ from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.diagnosis.interventions import LOWER_RATE, NORM
 from steadytrain.diagnosis.signs import fact, layer_of, not_finite, noted, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.case import SAME_STORY_STEPS
+from steadytrain.grouping.catalog import declared
 
 if TYPE_CHECKING:
     from steadytrain.core.model import Symptom
@@ -91,11 +93,9 @@ def _burst_before(case: Case) -> Symptom | None:
     if died is None:
         return None
     near = range(died.first_step - SAME_STORY_STEPS, died.first_step)
-    return next((one for one in case.symptoms if one.name in BURSTS and one.first_step in near), None)
+    return next((one for one in case.symptoms if declared(one.name).bursts and one.first_step in near), None)
 
 
-BURSTS = frozenset({"loss-spike", "divergence", "gradient-norm-spike", "exploding-gradients", "update-norm-spike"})
-SAME_STORY_STEPS = 64
 WHOLE_LAYER = 0.99
 """A layer that passes nothing on is no matter of degree; sparse ones keep a few units in a hundred."""
 

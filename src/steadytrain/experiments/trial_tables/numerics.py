@@ -17,6 +17,7 @@ ROWS: tuple[Trial, ...] = (
         removes="half kernel transient",
         either="logits ranks operation",
         alike="numerics",
+        group_test=True,
     ),
     OneChange(
         "bfloat16",

@@ -18,6 +18,7 @@ ROWS: tuple[Trial, ...] = (
         removes="rate moments state logits transient",
         either="data half kernel ranks shift operation script",
         alike="smaller steps",
+        rate_only=True,
     ),
     OneChange(
         "learning-rate-tenth",
@@ -29,6 +30,7 @@ ROWS: tuple[Trial, ...] = (
         removes="rate moments state logits transient",
         either="data half kernel ranks shift operation script",
         alike="smaller steps",
+        rate_only=True,
     ),
     OneChange(
         "learning-rate-zero",
@@ -39,6 +41,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("learning-rate", {"factor": 0.0}),),
         removes="transient",
         either="data rate moments state logits half kernel ranks shift operation script",
+        rate_only=True,
     ),
     OneChange(
         "learning-rate-up",
@@ -49,6 +52,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("learning-rate", {"factor": 10.0}),),
         removes="transient",
         either="shift script",
+        rate_only=True,
     ),
     OneChange(
         "rewarm",
@@ -63,6 +67,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="data rate moments state logits operation script",
         alike="smaller steps",
+        rate_only=True,
     ),
     OneChange(
         "beta2-lower",

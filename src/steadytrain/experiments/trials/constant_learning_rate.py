@@ -26,6 +26,7 @@ class ConstantLearningRate(Trial):
 
     removes = "transient"
     either = "rate"
+    rate_only = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         rate = case.typical("learning_rate")

@@ -31,6 +31,7 @@ class LongerWarmup(Trial):
     removes = "rate moments state logits transient"
     either = "data half kernel ranks shift operation script"
     alike = "smaller steps"
+    rate_only = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.onset > EARLY_STEPS:

@@ -6,7 +6,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part, graded
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, OfLoader, Part, graded
 
 FAIL_SHARE = 0.01
 
@@ -24,6 +24,7 @@ class EmptyRows(DataCheck):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    of_loader: ClassVar[OfLoader] = "fault"
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)

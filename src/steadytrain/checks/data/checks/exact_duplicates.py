@@ -6,7 +6,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part, graded
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, OfLoader, Part, graded
 from steadytrain.checks.data.seen_rows import Seen, digests_of, row_contents
 
 WARN_SHARE, FAIL_SHARE = 0.01, 0.3
@@ -27,6 +27,7 @@ class ExactDuplicates(DataCheck):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    of_loader: ClassVar[OfLoader] = "oddity"
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, OfLoader, Part
 
 
 @final
@@ -24,6 +24,7 @@ class NonfiniteFeatures(DataCheck):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("features",)
+    of_loader: ClassVar[OfLoader] = "fault"
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)

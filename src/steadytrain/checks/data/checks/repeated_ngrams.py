@@ -13,6 +13,7 @@ from steadytrain.checks.data.data_check import (
     Example,
     Examples,
     Judgement,
+    OfLoader,
     Part,
     Ragged,
     graded,
@@ -46,6 +47,7 @@ class RepeatedNgrams(DataCheck):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    of_loader: ClassVar[OfLoader] = "fault"
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from steadytrain.checks.data.data_check import Circumstances, DataCheck, Judgement, Part
+from steadytrain.checks.data.data_check import Circumstances, DataCheck, Judgement, OfLoader, Part
 
 ROWS_MIN = 100
 KINDS_MAX = 10_000
@@ -36,6 +36,7 @@ class RowOrder(DataCheck):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    of_loader: ClassVar[OfLoader] = "order"
 
     def __init__(self, circumstances: Circumstances) -> None:
         super().__init__(circumstances)

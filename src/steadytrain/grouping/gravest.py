@@ -1,0 +1,55 @@
+"""Which incident of a run is the gravest. Not here: how a run is found (``storage.run_search``)."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import SEVERITIES, worst
+from steadytrain.grouping.catalog import declared
+from steadytrain.storage.bundle import is_bundle, open_for_report
+from steadytrain.storage.run_folder import open_run
+
+
+def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
+    """The order of a run's incidents: non-finite ones first, then by severity, then by step.
+
+    Within one severity a rise comes before a lack of progress, because a few steps show whether a trial removes it.
+    """
+    severity = worst([symptom.severity for symptom in incident.symptoms])
+    slow = bool(incident.symptoms) and all(declared(one.name).aim == "progress" for one in incident.symptoms)
+    grade = len(SEVERITIES) if severity is None else len(SEVERITIES) - 1 - SEVERITIES.index(severity)
+    return incident.kind != "nonfinite", grade, slow, incident.step
+
+
+def gravest_incident(path: Path) -> Path:
+    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`gravity`.
+
+    Raises:
+        UsageError: the run has none, or none that can be opened.
+    """
+    found = incident_or_run(path)
+    if not is_bundle(found):
+        raise UsageError(
+            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` shows what it has"
+        )
+    return found
+
+
+def incident_or_run(path: Path) -> Path:
+    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
+    incidents = [] if is_bundle(path) else open_run(path).incidents
+    if not incidents:
+        return path
+    opened, why = [], None
+    for incident in incidents:
+        try:
+            opened.append(open_for_report(incident))
+        except UsageError as error:
+            why = error
+    if not opened:
+        assert why is not None
+        raise why
+    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
