@@ -14,7 +14,10 @@ import pytest
 from scripts import write
 
 SOURCE = Path(__file__).parents[1] / "fixtures" / "outside_package"
-BROUGHT = ("loud-loss", "wide-layers", "shouting", "tally", "verse", "diary", "tiny-trainer")
+BROUGHT = (
+    *("loud-loss", "spoiled-file", "without-the-file", "copy-the-file", "wide-layers", "shouting"),
+    *("tally", "verse", "diary", "tiny-trainer"),
+)
 REFUSED = (
     "old-loss = outsider.loud_loss:OldLoss: "
     "written for version 0 of the plug-in API, and this steadytrain has version 1"
@@ -33,6 +36,21 @@ TRAINING = """
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+"""
+SPOILED = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(264)
+    torch.set_num_threads(1)
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(40):
+        inputs = torch.randn(32, 8)  # only step 9 has a number above 4
+        loss = ((model(inputs) - 1.0) * (4.0 - inputs.amax(1, keepdim=True)).log()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 """
 
 
@@ -69,6 +87,9 @@ def test_explain_knows_them_and_names_the_one_that_is_refused(installed: Path, t
     ("name", "part"),
     [
         ("loud-loss", "loss_max = 1000.0: chosen for a test."),
+        ("spoiled-file", "4. copy the file again (trial without-the-file)"),
+        ("without-the-file", "- one batch does the harm (data)"),
+        ("copy-the-file", "- spoiled-file: copy the file again (rung 4, trial without-the-file)"),
         ("wide-layers", "Cost: free"),
         ("shouting", "Write these rows in small letters."),
         ("tiny-trainer", "Use: from outsider.tiny_trainer import fit"),
@@ -117,6 +138,20 @@ def test_a_run_has_its_symptom_and_goes_to_its_exporter(installed: Path, tmp_pat
     assert len([line for line in diary if line[0].isdigit()]) == 40
     assert "symptom loud-loss" in diary
     assert diary[-1] == "finished"
+
+
+@pytest.mark.slow
+def test_a_diagnosis_weighs_its_cause_runs_its_trial_and_offers_its_intervention(
+    installed: Path, tmp_path: Path
+) -> None:
+    steady = ("-m", "steadytrain")
+    run(installed, tmp_path, *steady, "run", "--runs-dir", "runs", "--name", "run", write(tmp_path, SPOILED), status=70)
+    done = run(installed, tmp_path, *steady, "diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "1")
+    document = json.loads(done.stdout)
+    assert (document["verdict"], document["status"]) == ("spoiled-file", "confirmed")
+    assert {row["trial"]: row["effect"] for row in document["trials"]}["without-the-file"] == "removed"
+    (offered,) = document["diagnoses"][0]["interventions"]
+    assert (offered["name"], offered["tried"]) == ("copy-the-file", "removed")
 
 
 @pytest.mark.slow
