@@ -1,4 +1,4 @@
-"""Options that several commands share, and what hands many of them over as one value."""
+"""Options that several commands share, and a decorator that gathers many into one value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ onset = click.option(
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """What the commands share that try something on a replay. ``onset`` is a step, ``moved`` ``OLD=NEW`` or ``-``."""
+    """Options of the commands that run trials. ``onset`` is a step, ``moved`` ``OLD=NEW`` or ``-``."""
 
     workers: int | None
     symptom: str | None
@@ -73,7 +73,7 @@ class TrialOptions:
 
 
 def launches(body: Callable[..., int]) -> Callable[..., int]:
-    """Of a command that launches processes: it ends them and takes its folders away, also where it is ended itself."""
+    """For a command that launches processes: it ends them and removes its folders, also if it is ended itself."""
 
     @wraps(body)
     def in_order(*arguments: Any, **options: Any) -> int:
@@ -95,7 +95,7 @@ def teller() -> Callable[[str], None] | None:
 def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Hand the command's parameters that are fields of the dataclass ``kind()`` over as one value, named ``into``.
 
-    ``kind`` is called when the command is, so that ``--help`` does not import where the dataclass stands.
+    ``kind`` is called when the command is, so that ``--help`` does not import the dataclass's module.
     """
 
     def with_one_value(body: Callable[..., int]) -> Callable[..., int]:

@@ -31,11 +31,11 @@ STORIES_SHOWN_MAX = 8
 NOTED_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 RUNS_IN_FULL_MAX = 8
-"""Of more runs, those without a symptom above a note are told in a line each, before the others."""
+"""With more runs, those without a symptom above a note get one line each, before the others."""
 
 PAGES_MAX = 64
 PROGRESS_BYTES_MIN = 1 << 25
-"""Shorter files are read before a progress bar could be looked at."""
+"""Shorter files need no progress bar."""
 
 _HEALTH_STYLES: dict[Health, str] = {
     "healthy": "bold green",
@@ -106,7 +106,7 @@ def command(
 
 @contextmanager
 def _progress() -> Iterator[Tell]:
-    """What readers tell their progress to: a bar on a terminal while a long file is read, nothing elsewhere."""
+    """The progress callback for readers: a bar on a terminal while a long file is read, nothing elsewhere."""
     if not sys.stdout.isatty():
         yield lambda path, done, size: None
         return
@@ -152,7 +152,7 @@ def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
     if len(judged) > RUNS_IN_FULL_MAX:
         in_full = [entry for entry in judged if entry.judgement.health not in _QUIET]
         in_a_line = [entry for entry in judged if entry.judgement.health in _QUIET]
-    # What matters stands last, where the reader of a terminal is.
+    # The important part comes last, at the end of the terminal's text.
     yield from map(_run_line, in_a_line)
     if in_a_line:
         yield Text()

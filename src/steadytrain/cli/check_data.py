@@ -1,4 +1,4 @@
-"""``steadytrain check-data``: checks of training data by itself, as text or as JSON."""
+"""``steadytrain check-data``: checks of training data without a model, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DataOptions:
 
     @property
     def rows_max(self) -> int | None:
-        """How many rows are looked at, None for all."""
+        """How many rows to read, None for all."""
         return min(self.limit or FAST_ROWS, FAST_ROWS) if self.fast else self.limit
 
     def wanted(self, what: str, limit: int | None) -> Wanted:

@@ -56,7 +56,7 @@ class AttentionLogitGrowth(Detector):
         cells = applied_cells(window, "modules", "attention_logit_max", apart_steps=APART_STEPS)
         if cells is None:
             return ()
-        # An infinite logit is beyond every bound; what made it is told by nonfinite-activation.
+        # An infinite logit is beyond every bound; nonfinite-activation reports its origin.
         found = episodes(window, cells, cells.values > self.watch_logit_max, readings=self.sustained_readings)
         return tuple(self._symptom(cells, episode) for episode in found)
 

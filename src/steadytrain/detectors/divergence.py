@@ -21,7 +21,7 @@ INITIAL_STEPS = 5
 """The initial loss is the median of this many steps: one odd first batch must not set it."""
 
 INITIAL_RATIO = 1.5
-"""Where that median lies above the first loss by this factor, and training stays there, the first loss it is."""
+"""If that median is this factor above the first loss, and training stays there, the first loss is the initial one."""
 
 HOLE_STEPS_MAX = 64
 
@@ -93,7 +93,7 @@ class Divergence(Detector):
         track = follow(loss)
         found: list[Symptom] = []
         for rule in (self._above_start, self._above_best, self._drifts):
-            # One rise is told once, by the first of the rules, with the earliest alarm of all.
+            # One rise is reported once, by the first of the rules, with the earliest alarm of all.
             for new in rule(window, loss, track):
                 same = next((row for row, told in enumerate(found) if _overlap(new, told)), None)
                 if same is None:

@@ -24,7 +24,7 @@ from steadytrain.statistics.table_episodes import (
 )
 
 BLOCK_STEPS = 16
-"""Steps of which the median is looked at: a spike of less than eight steps is none of this."""
+"""Steps of each median: spikes of less than eight steps do not affect it."""
 
 
 @final

@@ -93,7 +93,7 @@ class FrozenParameters(Detector):
         if norms is None or len(cells) != len(norms):
             return []
         beyond = (cells.values == 0.0) & (norms.values > 0.0) & (cells.values > 0.0).any(axis=1, keepdims=True)
-        if not beyond.any() or is_coarse(window):  # rounding is told by lost-updates
+        if not beyond.any() or is_coarse(window):  # lost-updates reports rounding
             return []
         found = self._episodes(window, cells, beyond)
         return [

@@ -1,4 +1,4 @@
-"""The gradient norm of a step stands far above the norm of a while ago."""
+"""The gradient norm of a step is far above its earlier level."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class GradientNormSpike(Detector):
         return tuple(found)
 
     def _jumps(self, logs: FloatArray) -> bool:
-        """Whether any value stands high enough above one shortly before it: most windows need no track.
+        """Whether any value is far enough above one shortly before it: most windows need no track.
 
-        A jump may take ``jump_steps`` and is held against as many before it: all within two blocks of twice as many.
+        A jump may take ``jump_steps`` and is compared with as many before it: all within two blocks of twice as many.
         """
         whole = len(logs) - len(logs) % (2 * self.jump_steps)
         blocks = logs[len(logs) - whole :].reshape(-1, 2 * self.jump_steps)

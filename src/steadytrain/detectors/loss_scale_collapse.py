@@ -15,7 +15,7 @@ from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import known_first_reading, stretches
 
 GROWTH_INTERVAL_STEPS = 2000
-"""Steps between two attempts to double the scale, as torch has it, where the run does not tell."""
+"""Steps between two attempts to double the scale: torch's default, if the run does not report it."""
 
 
 @final
@@ -116,7 +116,7 @@ class LossScaleCollapse(Detector):
         return kept
 
     def _often(self, window: Window, skipped: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """From the first to the last of more than ``often_steps`` skips that lie within one growth interval."""
+        """From the first to the last of more than ``often_steps`` skips within one growth interval."""
         at: IntArray = np.flatnonzero(skipped)
         kept = np.zeros_like(skipped)
         interval = window.facts.get("loss_scale_growth_interval", GROWTH_INTERVAL_STEPS)

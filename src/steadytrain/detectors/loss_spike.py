@@ -1,4 +1,4 @@
-"""A step's loss stands far above the loss of a while ago."""
+"""A step's loss is far above the earlier level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steadytrain.statistics.rolling_baseline import GAP_STEPS, Track, follow, ha
 from steadytrain.statistics.table_episodes import stretches
 
 SHORT_ROWS, SHORT_ROWS_MIN = 16, 6
-"""Where there is no reference yet, a value is held against the last ones: up to, and at least, so many."""
+"""Before there is a reference, a value is compared with the last ones: up to, and at least, so many."""
 
 EXCUSED_Z_MAX = 50.0
 """Hard samples of healthy runs stay below 30 robust standard deviations. What lies beyond is another kind of batch

@@ -15,7 +15,7 @@ from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
 
 CLASSES = (2, 3, 4, 5, 8, 10, 16, 20, 50, 100, 1000)
-"""Numbers of classes whose logarithm is taken for the loss of a guess where the run does not tell it."""
+"""Numbers of classes whose logarithm stands in for the loss of a guess if the run does not report it."""
 
 FIRST_STEP_MAX = 64
 INITIAL_ROWS = 5

@@ -14,7 +14,7 @@ from steadytrain.detectors import Detector
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes
 
 VOCABULARY = math.exp(12.0)
-"""Tokens of a model that does not tell: as many as large ones have."""
+"""Vocabulary if the model does not report it: that of large models."""
 
 
 @final

@@ -21,7 +21,7 @@ EARLIER, LATER = np.triu_indices(POINTS, k=1)
 ROWS_MIN = 64
 BLOCK_STEPS = 64
 MEAN_SCALES = 3.0
-"""A block's mean that lies this many of its standard errors away is no noise."""
+"""A block's mean this many standard errors away is no noise."""
 
 NORMAL_95 = 1.96
 
@@ -102,7 +102,7 @@ class Plateau(Detector):
         rows = len(values) // POINTS
         points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
         slopes = np.sort((points[LATER] - points[EARLIER]) / (LATER - EARLIER))
-        # Kendall's tau: how far from the middle the bounds lie among the sorted slopes.
+        # Kendall's tau: how far the bounds are from the middle of the sorted slopes.
         reach = NORMAL_95 * math.sqrt(POINTS * (POINTS - 1) * (2 * POINTS + 5) / 18.0)
         low = slopes[int((len(slopes) - reach) / 2)]
         high = slopes[min(int((len(slopes) + reach) / 2), len(slopes) - 1)]

@@ -1,4 +1,4 @@
-"""Training loss and evaluation loss tell different stories."""
+"""Training loss and evaluation loss disagree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.table_episodes import stretches
 
 AROUND_ROWS = 16
-"""Logged steps on each side of an evaluation that stand for the training loss there."""
+"""Logged steps on each side of an evaluation whose median is the training loss there."""
 
 
 @final

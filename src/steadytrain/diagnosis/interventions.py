@@ -2,8 +2,8 @@
 
 The rungs are those in which people try them: 1 learning rate and warm-up, 2 precision and loss scale, 3 clipping and
 other limits of an update, 4 data and seeds, 5 sound operations and wiring in place of suspect ones, 6 batch size and
-accumulation, 7 a minimal example and a search through versions. Those of a single cause stand in its own
-file; a package of your own offers one under the entry-point group ``steadytrain.interventions``.
+accumulation, 7 a minimal example and a search through versions. Those of a single cause are in its file; your own
+package offers one under the entry-point group ``steadytrain.interventions``.
 """
 
 from __future__ import annotations

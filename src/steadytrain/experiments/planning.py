@@ -27,7 +27,7 @@ def planned(
     start = begin if begin is not None else case.begin
     if start is None or case.replayable is not None:
         if steps is not None or refused:
-            return NotApplicable(case.replayable or "no snapshot lies before the onset, so no step can be chosen")
+            return NotApplicable(case.replayable or "there is no snapshot before the onset, so no step can be chosen")
         return from_the_beginning(trial, case, *changes)
     schedule = case.schedule(start, steps, refused=refused)
     return (Spec(trial.name, 0, start, schedule, changes, case.lead(start)),)

@@ -1,7 +1,7 @@
 """A training that somebody else's trainer runs: when a watch begins and ends, and the trainer's own facts of it.
 
-The facts lie in the run as ``trainers``, one entry a training: its settings, how its step numbers map to ours, and when
-it evaluated. Not here: any trainer. Each has a file of its own that calls these.
+The run stores the facts as ``trainers``, one entry per training: its settings, the mapping of its step numbers to ours,
+and its evaluations. Not here: any trainer. Each has its own file that calls these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT_MAX = 400
 
 
 class Fit:
-    """One training after the other by the same callback; each has a watch of its own, or borrows the open one.
+    """Consecutive trainings with one callback; each has its own watch, or shares the open one.
 
     Args:
         trainer: whose training it is, as people call it.
@@ -82,7 +82,7 @@ class Fit:
         self._write()
 
     def stepped(self, global_step: int) -> None:
-        """After a step: from the first one on it is known which of our steps is which of theirs."""
+        """After a step: the first one gives the mapping between our step numbers and theirs."""
         if self._watch is None or "stream" in self._fact:
             return
         for stream, step in self._watch.steps.items():

@@ -34,7 +34,7 @@ SETTINGS = (
     *("max_epochs", "max_steps", "precision", "accumulate_grad_batches", "gradient_clip_val"),
     *("gradient_clip_algorithm", "num_devices", "num_nodes", "world_size", "val_check_interval"),
 )
-"""Attributes of a trainer that tell how it trains."""
+"""Attributes of a trainer that describe how it trains."""
 
 
 @final

@@ -147,7 +147,7 @@ class ScriptLoopRerun(LoopRerun):
 
     def abandon(self, why: str) -> Finding:
         self.end()
-        return Finding(None, f"the loop was let round once more to find it, but {why}")
+        return Finding(None, f"the step ran once more to find it, but {why}")
 
     def _start(self) -> OperationTracer:
         self._tracer = _tracer(self._incident_context, self._method, self._observer)

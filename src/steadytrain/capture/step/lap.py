@@ -44,7 +44,7 @@ class Lap:
         self.rerun, self._finish = rerun, finish
         with self._guard.part("keeping the schedule"):
             self._schedule = Schedule.take(stream.optimizers)
-        self._tell("the update was refused; going round once more with the same batch to find the operation")
+        self._tell("the update was refused; running the step once more with the same batch to find the operation")
         self._deadline = threading.Timer(LOOP_RERUN_S_MAX, _interrupt, (threading.get_ident(),))
         self._deadline.daemon = True
         self._deadline.start()

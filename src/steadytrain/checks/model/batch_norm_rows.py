@@ -74,7 +74,7 @@ class BatchNormRows(Check):
 
 
 def _left_over(loader: Any) -> int | None:
-    """Rows in the last batch of an epoch, where the loader tells."""
+    """Rows in the last batch of an epoch, None if unknown."""
     dataset: Any
     size, dataset = getattr(loader, "batch_size", None), getattr(loader, "dataset", None)
     if not isinstance(size, int) or getattr(loader, "drop_last", True) or not hasattr(dataset, "__len__"):

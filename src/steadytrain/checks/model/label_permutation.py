@@ -121,7 +121,7 @@ def _moved(batch: Batch, look: Look, by: int) -> Batch:
 
 
 def _right(look: Look, rows: int | None) -> tuple[float, float, int] | None:
-    """The share of targets that are told right, that of the most frequent one, and how many; None without classes."""
+    """The share of correct predictions, that of the most frequent target, and their number; None without classes."""
     scores = scores_of(look, rows)
     if scores is None or not bool(scores.counted.any()):
         return None

@@ -106,7 +106,7 @@ class LoaderData(Check):
 
 
 def _repeated(batches: Sequence[Batch]) -> tuple[int, int]:
-    """Rows of the batches that an earlier batch held, and all rows; 0 where rows cannot be told."""
+    """Rows of the batches that an earlier batch held, and all rows; 0 if rows cannot be identified."""
     seen: set[bytes] = set()
     repeated = rows = 0
     for batch in batches:
@@ -121,7 +121,7 @@ def _repeated(batches: Sequence[Batch]) -> tuple[int, int]:
 
 
 def _rows_tensor(batch: Batch) -> Tensor | None:
-    """The tensor that tells rows apart: token ids, else the largest that has the batch's rows."""
+    """The tensor that identifies rows: token ids, else the largest with the batch's rows."""
     ids = token_ids(batch)
     if ids:
         return max(ids.values(), key=lambda tensor: tensor.numel())

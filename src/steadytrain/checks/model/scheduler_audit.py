@@ -14,7 +14,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.core.torch_private import INNER_SCHEDULERS, MILESTONES
 
 STEPS_MIN = 2
-"""Optimizer steps that must have been seen, to tell a schedule by steps from one by epochs."""
+"""Optimizer steps needed to distinguish a schedule by steps from one by epochs."""
 
 _LENGTHS = ("num_training_steps", "total_steps", "max_steps", "t_total", "max_iters", "total_iters", "T_max")
 _DEPTH = 4
@@ -110,7 +110,7 @@ def _stepping(stepped: int, taken: int, accumulation: int) -> tuple[list[str], l
 
 
 def _length(scheduler: Any, depth: int) -> int | None:
-    """The steps after which a schedule has come to its end, where it says so; None where it has none."""
+    """The steps after which a schedule ends; None without a known end."""
     for name in ("total_steps", "T_max", "total_iters"):
         value = getattr(scheduler, name, None)
         if isinstance(value, (int, float)) and value > 0:

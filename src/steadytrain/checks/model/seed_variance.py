@@ -107,7 +107,7 @@ class SeedVariance(Check):
 
 
 def _initialise_anew(model: nn.Module) -> bool:
-    """First weights of another seed, where every module with weights of its own can make them; tells whether."""
+    """Initialise with another seed if every module with weights can; returns whether it did."""
     own = [m for m in model.modules() if any(p is not None for p in PARAMETERS.of(m).values())]
     if any(not callable(getattr(module, "reset_parameters", None)) for module in own) or hasattr(model, "config"):
         return False  # weights that were loaded, or made by other code, stay

@@ -75,4 +75,4 @@ class DataShift(Cause):
 
 
 FAR_SCALES = 5.0
-"""Standard deviations of single batches: no two halves of one source lie so far apart."""
+"""Standard deviations of single batches: two halves of one source are never so far apart."""

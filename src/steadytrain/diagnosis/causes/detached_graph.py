@@ -90,7 +90,7 @@ class DetachedGraph(Cause):
 
 
 def _inside(names: Iterable[str], *modules: Any) -> list[str]:
-    """Those of the parameters that lie in one of the modules."""
+    """The parameters in one of the modules."""
     prefixes = tuple(f"{module}." for listed_modules in modules for module in listed_modules or ())
     return [name for name in names if prefixes and name.startswith(prefixes)]
 

@@ -45,7 +45,7 @@ class LabelLeakage(Cause):
     source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
 
     def signature(self, case: Case) -> Signature:
-        # Of labels that come in order there are few at a time, and nearly any input tells two of them apart.
+        # Sorted labels have few classes at a time, and nearly any input separates two of them.
         in_order = (
             measured(case, "labels_sorted") > SORTED_MIN or measured(case, "label_most_common_share") > COMMON_MAX
         )

@@ -63,4 +63,4 @@ class PaddingInLoss(Cause):
 
 PADDED_MIN = 0.1
 """Of the inputs: which id is padding is a guess from how rows end, and runs of a character end rows as well.
-Padding stands nowhere but at the ends, so it is no larger a share of the labels than of those."""
+Padding is only at the ends, so its share of the labels is no larger than its share there."""

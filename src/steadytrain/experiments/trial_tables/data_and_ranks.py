@@ -47,7 +47,7 @@ ROWS: tuple[Trial, ...] = (
         changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
         tells="Ranks that train separately would train together.",
         beware="Check by hand: a digest of the parameters of each rank after one step, in the script itself.",
-        alone="there is one process, which has nobody to average with",
+        alone="there is only one process",
         why=(
             "steps of several ranks are not on a tape, so none can be done again; compare a digest of the parameters "
             "over ranks"

@@ -1,4 +1,4 @@
-"""Trials that change the update: learning rate, moments, epsilon, decay, the gradient that goes in."""
+"""Trials that change the update: learning rate, moments, epsilon, decay, gradient."""
 
 from __future__ import annotations
 

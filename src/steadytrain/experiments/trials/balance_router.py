@@ -34,7 +34,7 @@ class BalanceRouter(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         routers = case.facts.get("router_share")
         if not isinstance(routers, dict) or not routers:
-            return NotApplicable("no router of a mixture of experts was seen, or nobody has looked")
+            return NotApplicable("no router of a mixture of experts was seen, or no survey ran")
         names = [str(name) for name in routers]
         longer = case.following(max(case.steps_after, STEPS_MIN))
         plans = [

@@ -36,7 +36,7 @@ class DropBatch(Trial):
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":
-            return NotApplicable("no single batch is suspect where a run does not get better")
+            return NotApplicable("a run without progress has no single suspect batch")
         alone = planned(self, case, refused=(case.onset,))
         if isinstance(alone, NotApplicable):
             return alone

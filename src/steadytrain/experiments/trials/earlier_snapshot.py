@@ -36,5 +36,5 @@ class EarlierSnapshot(Trial):
         if earlier is None:
             return NotApplicable("there is no earlier snapshot")
         if (case.onset - earlier) > STEPS_MAX:
-            return NotApplicable(f"the snapshot before lies {case.onset - earlier} steps before the onset")
+            return NotApplicable(f"the earlier snapshot is {case.onset - earlier} steps before the onset")
         return planned(self, case, begin=earlier)

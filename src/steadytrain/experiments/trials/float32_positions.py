@@ -29,7 +29,7 @@ class Float32Positions(Trial):
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if not case.facts.get("positions_low_precision") and not case.facts.get("positions_equal"):
-            return NotApplicable("no table of positions in 16 bits was seen, or nobody has looked")
+            return NotApplicable("no table of positions in 16 bits was seen, or no survey ran")
         return planned(self, case, Change("float32-positions"))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

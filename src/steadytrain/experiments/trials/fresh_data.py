@@ -36,11 +36,11 @@ class FreshData(Trial):
         healthy = [step for step in case.healthy_steps() if step not in case.suspects()]
         begin = case.begin
         if case.aim == "progress":
-            return NotApplicable("there is no onset after which data could be others")
+            return NotApplicable("without an onset there is no earlier data")
         if begin is None or case.replayable is not None:
-            return NotApplicable(case.replayable or "no snapshot lies before the onset")
+            return NotApplicable(case.replayable or "there is no snapshot before the onset")
         if len(healthy) < HEALTHY_MIN:
-            return NotApplicable(f"only {len(healthy)} steps on the tape lie before the onset")
+            return NotApplicable(f"only {len(healthy)} steps on the tape are before the onset")
         first = case.suspects()[0]
         steps = case.recorded(begin)
         lead = first - begin - 1

@@ -35,5 +35,5 @@ class LongerWarmup(Trial):
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.onset > EARLY_STEPS:
-            return NotApplicable(f"the onset at step {case.onset} lies long after a warm-up")
+            return NotApplicable(f"the onset at step {case.onset} is long after a warm-up")
         return from_the_beginning(self, case, Change("ramp-learning-rate", {"steps": max(20, 5 * case.onset)}))

@@ -31,7 +31,7 @@ class Reattach(Trial):
         modules = [str(name) for name in case.facts.get("no_grad_calls") or ()]
         lost = [str(name) for name in case.facts.get("parameters_without_gradient") or ()]
         if not cuts and not modules:
-            return NotApplicable("nothing was seen to cut the graph, or nobody has looked")
+            return NotApplicable("nothing cuts the graph, or no survey ran")
         if not lost:
             return NotApplicable("a gradient reaches every trainable parameter")
         gone = [cut for cut in cuts if any(word in cut for word in LEAVES_TORCH)]

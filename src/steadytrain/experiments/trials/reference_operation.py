@@ -29,5 +29,5 @@ class ReferenceOperation(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         names = case.facts.get("custom_operations")
         if not isinstance(names, list) or not names:
-            return NotApplicable("no operation with a backward of its own is called, or nobody has looked")
+            return NotApplicable("no operation with a custom backward was called, or no survey ran")
         return planned(self, case, Change("reference-operation", {"operations": [str(name) for name in names]}))

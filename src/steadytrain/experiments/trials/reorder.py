@@ -31,7 +31,7 @@ class Reorder(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         begin = case.begin
         if begin is None or case.replayable is not None:
-            return NotApplicable(case.replayable or "no snapshot lies before the onset")
+            return NotApplicable(case.replayable or "there is no snapshot before the onset")
         steps = case.recorded(begin)
         taped = [step for step in steps if step is not None]
         stride = max(2, round(len(taped) ** 0.5))

@@ -36,7 +36,7 @@ class ShiftLabels(Trial):
         if real == 1:
             return NotApplicable("the labels are the next tokens already")
         if real is None and not case.facts.get("label_shift"):
-            return NotApplicable("the labels are no tokens of the inputs, or nobody has looked")
+            return NotApplicable("the labels are no tokens of the inputs, or no survey ran")
         plans = [planned(self, case, Change("shift-labels", {"train": train})) for train in (False, True)]
         return both(plans)
 

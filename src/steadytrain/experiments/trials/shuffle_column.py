@@ -31,7 +31,7 @@ class ShuffleColumn(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         leaked = case.facts.get("labels_leaked")
         if not isinstance(leaked, list) or not leaked:
-            return NotApplicable("no input column was found to tell the label, or nobody has looked")
+            return NotApplicable("no input column reveals the label, or no survey ran")
         return planned(self, case, Change("shuffle-column", {"column": int(leaked[0]["input"])}))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

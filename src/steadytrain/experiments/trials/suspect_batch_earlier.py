@@ -39,9 +39,9 @@ class SuspectBatchEarlier(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         begin = case.begin
         if case.aim == "progress":
-            return NotApplicable("no single batch is suspect where a run does not get better")
+            return NotApplicable("a run without progress has no single suspect batch")
         if begin is None or case.replayable is not None:
-            return NotApplicable(case.replayable or "no snapshot lies before the onset")
+            return NotApplicable(case.replayable or "there is no snapshot before the onset")
         suspects = case.suspects()
         if suspects[0] <= begin + 1:
             return NotApplicable("the suspect batch is the first after the snapshot already")

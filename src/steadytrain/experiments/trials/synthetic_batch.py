@@ -30,9 +30,9 @@ class SyntheticBatch(Trial):
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":
-            return NotApplicable("no single batch is suspect where a run does not get better")
+            return NotApplicable("a run without progress has no single suspect batch")
         if case.begin is None:
-            return NotApplicable("no snapshot lies before the onset")
+            return NotApplicable("there is no snapshot before the onset")
         return planned(self, case, Change("synthetic-batch", {"steps": list(case.suspects())}))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:

@@ -158,7 +158,7 @@ def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _quantiles(histogram: Histogram) -> dict[float, float]:
-    """Powers of two below which these shares of the elements lie. NaN and Inf do not count."""
+    """The quantiles of the elements at these shares, as powers of two. NaN and Inf do not count."""
     found: dict[float, float] = {}
     total, seen = sum(histogram.bars), 0.0
     waiting = list(_QUANTILES)

@@ -132,7 +132,7 @@ class WandbExporter(Exporter):
 
 @final
 class JoiningWandbExporter(Exporter):
-    """Columns ``steadytrain/*`` in the script's own run, which it neither ends nor logs a row of its own to."""
+    """Columns ``steadytrain/*`` in the script's own run; it never ends that run or logs a row itself."""
 
     def __init__(self, run: Any) -> None:
         self._run = run

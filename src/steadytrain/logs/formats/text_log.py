@@ -112,7 +112,7 @@ class _Gathering:
             self.waiting = None
 
     def _position(self, bar: re.Match[str]) -> float | None:
-        """Where the longest bar stands: shorter ones are those of evaluations."""
+        """Position of the longest bar: shorter bars are those of evaluations."""
         total = int(bar[2])
         self.bar_total = max(self.bar_total, total)
         return float(bar[1]) if total == self.bar_total else None
@@ -129,7 +129,7 @@ class _Cell:
 
 
 def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) -> tuple[tuple[_Cell, ...], bool]:
-    """The row that a line is, with ``spans`` as its tokens; none where it tells neither of training nor evaluation.
+    """The row that a line is, with ``spans`` as its tokens; None if it is about neither training nor evaluation.
 
     And whether it holds for all lines of this shape: not where a number is a part of a token only.
     """

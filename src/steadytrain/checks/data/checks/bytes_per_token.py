@@ -1,4 +1,4 @@
-"""How much text a token stands for."""
+"""How much text a token covers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LARGE = 1000.0
 """A typical size that no usual learning rate and initialisation is made for."""
 
 TIMES_MAX = 1000.0
-"""Sizes that lie so far apart: the small columns are not seen before the large ones are learned."""
+"""Ratio of scales: the model learns the large columns long before the small ones."""
 
 OFFSET_MAX = 100.0
 """A mean so many deviations from zero: what varies is lost in what does not."""

@@ -11,7 +11,7 @@ from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example
 from steadytrain.checks.data.seen_rows import Seen, digests_of, row_contents
 
 FAIL_SHARE = 0.001
-"""Of the split. One row by chance (a short text) is told of; one in a thousand is a split that was not made."""
+"""Share of the split. A single row by chance (a short text) warns; one in a thousand means a wrong split."""
 
 
 @final

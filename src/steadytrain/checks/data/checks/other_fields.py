@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example, Examples, Judgement, Part
 
 SIGNATURES_MAX = 256
-"""Different sets of fields that are told apart; rows with further ones count as other."""
+"""Distinct sets of fields that are counted; rows with further sets count as other."""
 
 
 @final

@@ -100,7 +100,8 @@ def repeats(rows: Ragged) -> dict[int, tuple[int, int, int]]:
     owner = np.repeat(np.arange(len(rows)), rows.lengths)
     for length in range(1, LENGTH_MAX + 1):
         run = length * (REPEATS_MIN - 1)
-        # A run of that many equal pairs holds every place of this stride at least once: only there is looked at first.
+        # A run of that many equal pairs holds every place of this stride at least once: so only these places are
+        # checked first.
         probes = np.arange(length, len(values), run)
         hits = probes[(values[probes] == values[probes - length]) & (owner[probes] == owner[probes - length])]
         for probe in hits.tolist():
