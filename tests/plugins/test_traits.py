@@ -3,9 +3,10 @@ as ours are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import ClassVar, final
 
 import pytest
@@ -21,7 +22,7 @@ from steadytrain.diagnosis.trial_effects import group_tests
 from steadytrain.experiments import trial_catalog
 from steadytrain.experiments.case import leading_symptom
 from steadytrain.experiments.outcome_measures import quantity_of
-from steadytrain.experiments.specs import NotApplicable
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec
 from steadytrain.experiments.trial_catalog import TRIALS, always_run, trials
 from steadytrain.experiments.trial_rows import OneChange
 from steadytrain.grouping import catalog, judge
@@ -29,6 +30,7 @@ from steadytrain.grouping.courses import course_of
 from steadytrain.grouping.gravest import gravity
 from steadytrain.grouping.harmless import is_benign
 from steadytrain.grouping.stories import tell
+from steadytrain.trial_runs import trial_session
 from trial_cases import finite_case, window
 
 ONCE = [
@@ -196,3 +198,17 @@ def test_clipping_excuses_it_as_far_as_it_says() -> None:
 @pytest.mark.usefixtures("offered")
 def test_a_control_of_another_package_runs_after_ours() -> None:
     assert [one.name for one in always_run()] == ["unchanged", "perturbed", "other-seed", "still"]
+
+
+@pytest.mark.usefixtures("offered")
+def test_what_always_runs_is_run_beside_the_trials_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run_trials(source: Path, specs: Sequence[Spec], **how: object) -> Iterator[Outcome]:
+        ran.extend(spec.trial for spec in specs)
+        return iter(())
+
+    monkeypatch.setattr(trial_session, "run_trials", run_trials)
+    verdicts, _ = trial_session.run_named(Path("incident"), finite_case(), ["clip"], trial_session.How())
+    assert ran == ["unchanged", "perturbed", "other-seed", "still", "clip"]
+    assert list(verdicts) == ran
