@@ -16,12 +16,12 @@ from steadytrain.diagnosis.cause_catalog import CAUSE_PAGES, INTERVENTIONS, caus
 from steadytrain.diagnosis.interventions import CLIP
 from steadytrain.diagnosis.trial_effects import alike
 from steadytrain.diagnosis.weighing import Suspect, weigh
-from steadytrain.experiments import trial_catalog
+from steadytrain.experiments import trial_catalog, trial_rows
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.specs import Change, NotApplicable, Spec, Verdict
 from steadytrain.experiments.trial import Trial
-from steadytrain.experiments.trial_catalog import TRIALS, summary, trial, trials
+from steadytrain.experiments.trial_catalog import TRIALS, plan_of, summary, trial, trials
 from steadytrain.experiments.trial_rows import OneChange
 from trial_cases import finite_case
 
@@ -59,6 +59,11 @@ class SmallerModel(Trial):
 
 class OfNoKind(SmallerModel):  # type: ignore[misc]
     removes = "weather"
+
+
+class Clumsy(SmallerModel):  # type: ignore[misc]
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        raise KeyError("width")
 
 
 TAKEN = OneChange("clip", "Clips.", changes="a", tells="b", beware="c")
@@ -121,6 +126,17 @@ def test_a_broken_trial_is_told_and_costs_nothing(offer, name: str, why: str) ->
     assert len(trials()) == before
     (failed,) = trial_catalog.broken()
     assert why in failed.why
+
+
+def test_a_trial_whose_plan_fails_does_not_apply(offer) -> None:  # type: ignore[no-untyped-def]
+    offer(TRIALS.group, "Clumsy")
+    assert plan_of(trial("clumsy"), finite_case()) == NotApplicable("its plan failed: KeyError: 'width'")
+
+
+def test_a_fault_in_a_plan_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_rows, "planned", Clumsy().plan)
+    with pytest.raises(TypeError):
+        plan_of(trial("epsilon-up"), finite_case())
 
 
 def test_an_intervention_stands_beside_those_of_the_causes_that_it_mends(offer) -> None:  # type: ignore[no-untyped-def]

@@ -44,7 +44,7 @@ def command(
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments import result_table
     from steadytrain.experiments.specs import UNCHANGED, NotApplicable
-    from steadytrain.experiments.trial_catalog import trials
+    from steadytrain.experiments.trial_catalog import plan_of, trials
     from steadytrain.trial_runs.trial_session import run_named
 
     if incident is None:
@@ -59,7 +59,7 @@ def command(
         return 0
     needs_torch("trials need PyTorch to run the steps again")
     if names == ("all",):
-        names = tuple(one.name for one in trials() if not isinstance(one.plan(case), NotApplicable))
+        names = tuple(one.name for one in trials() if not isinstance(plan_of(one, case), NotApplicable))
     verdicts, outcomes = run_named(path, case, names, options.how(budget))
     result = result_table.document(str(path), case, verdicts, outcomes)
     click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))
@@ -69,10 +69,10 @@ def command(
 def _list(case: object) -> None:
     from steadytrain.experiments.case import Case
     from steadytrain.experiments.specs import NotApplicable
-    from steadytrain.experiments.trial_catalog import summary, trials
+    from steadytrain.experiments.trial_catalog import plan_of, summary, trials
 
     width = max(len(one.name) for one in trials())
     for one in trials():
-        plan = one.plan(case) if isinstance(case, Case) else None
+        plan = plan_of(one, case) if isinstance(case, Case) else None
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
         click.echo(f"{one.name:<{width}}  {summary(one)}{why}")

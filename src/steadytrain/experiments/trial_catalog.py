@@ -8,7 +8,8 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugin_pages import Page, Pages, wrapped
 from steadytrain.core.plugins import Broken, Kind, nearest
-from steadytrain.experiments.specs import UNCHANGED
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
 from steadytrain.experiments.trial import KINDS, Trial
 
 
@@ -86,6 +87,16 @@ def trials() -> tuple[Trial, ...]:
 def always_run() -> tuple[Trial, ...]:
     """Those that run beside all others: ``unchanged``, the others as their table has them, those of other packages."""
     return tuple(one for one in TRIALS.made() if one.always)
+
+
+def plan_of(one: Trial, case: Case) -> tuple[Spec, ...] | NotApplicable:
+    """The plan of a trial; one of another package whose plan fails does not apply."""
+    try:
+        return one.plan(case)
+    except Exception as error:
+        if one.name in TRIALS.names():
+            raise
+        return NotApplicable(f"its plan failed: {type(error).__name__}: {error}")
 
 
 def broken() -> tuple[Broken, ...]:

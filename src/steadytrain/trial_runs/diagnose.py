@@ -32,7 +32,7 @@ from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
 from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, Effect, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
-from steadytrain.experiments.trial_catalog import trials
+from steadytrain.experiments.trial_catalog import plan_of, trials
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
@@ -162,7 +162,7 @@ def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Cal
     plans: dict[str, tuple[Spec, ...]] = {}
     refused: dict[str, str] = {}
     for trial in trials():
-        plan = trial.plan(case)
+        plan = plan_of(trial, case)
         if isinstance(plan, NotApplicable):
             refused[trial.name] = plan.why
         else:

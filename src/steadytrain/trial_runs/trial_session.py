@@ -11,7 +11,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
-from steadytrain.experiments.trial_catalog import always_run, trial, trials
+from steadytrain.experiments.trial_catalog import always_run, plan_of, trial, trials
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode
 from steadytrain.trial_runs import run_trials
@@ -37,7 +37,7 @@ def run_named(
         UsageError: no trial is called so.
     """
     wanted = list(dict.fromkeys([*(one.name for one in always_run()), *names]))
-    plans = {name: trial(name).plan(case) for name in wanted}
+    plans = {name: plan_of(trial(name), case) for name in wanted}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
     outcomes = _run(source, specs, how)
     return _judged(case, plans, outcomes), outcomes
@@ -57,7 +57,7 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
     chosen = trial(_trial_of(name))
     followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
     fix = plan_fix(followed, chosen.name, value)
-    plans = {one.name: one.plan(followed) for one in always_run()}
+    plans = {one.name: plan_of(one, followed) for one in always_run()}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
     outcomes = _run(source, [*specs, *fix], how)
     ran = [outcome for one in always_run() for outcome in outcomes.get(one.name, [])]
