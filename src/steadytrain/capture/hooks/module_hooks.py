@@ -15,27 +15,32 @@ from typing import Any
 import torch
 
 
-class ModuleHook:
-    """A module hook that vanishes when its module is copied or pickled.
+class VanishingHook:
+    """A hook on a module that is not there in a copy or a pickle of the module.
 
     A copy of a watched model (an EMA twin, a checkpoint of the whole module) must not drag the watcher along, nor
-    need steadytrain to be loaded. The copy gets ``nullcontext().__exit__`` in its place: a callable of the standard
-    library that takes the hook's arguments and returns None.
+    need steadytrain to be loaded. ``copies.put_reduce`` leaves the hook out. Where a class copies itself in its own
+    way, the copy gets ``nullcontext().__exit__`` instead: a callable of the standard library that takes the hook's
+    arguments and returns None.
     """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, *args: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return None
-        return self.function(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return contextlib.nullcontext().__exit__
+
+
+class ModuleHook(VanishingHook):
+    """Calls ``function`` with what torch calls a module's hook with, and never while a graph or ``torch.jit`` traces."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return None
+        return self.function(*args)
 
 
 class OptimizerHook:

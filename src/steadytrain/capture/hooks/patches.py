@@ -11,6 +11,7 @@
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
 | ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
 | ``torch.compile`` | the module that a compiled model is called through |
+| ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
 
 No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
 """
@@ -28,6 +29,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from steadytrain.capture.hooks.copies import put_reduce
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
@@ -46,7 +48,7 @@ from steadytrain.core.torch_private import (
 
 _SKIPPED_BY_COMPILER = (
     *("capture.incident", "capture.machine", "capture.settings", "capture.snapshots", "capture.step"),
-    *("capture.hooks.clipping", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
+    *("capture.hooks.clipping", "capture.hooks.copies", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
     *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.patches"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
@@ -105,6 +107,7 @@ class Patches:
         self._put_clip(events)
         self._put_zero_grad(events)
         self._put_compile(events)
+        self._undo.append(put_reduce())
         for owner, name, wrapper in state_wrappers(events):
             self._replace(owner, name, wrapper)
         after_import(COMPILER, keep_compiler_out)

@@ -10,12 +10,12 @@ because of it; so the owner puts these hooks on only where that was asked for.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from steadytrain.capture.hooks.module_hooks import VanishingHook
 from steadytrain.core.torch_private import STATIC_ADDRESS
 
 IN_SLOT = ("nonfinite", "mean", "std", "abs_max", "kurtosis", "zero_share", "dtype")
@@ -25,7 +25,7 @@ more than a position in :data:`DTYPES_IN_GRAPH`, 0 if nothing was written."""
 DTYPES_IN_GRAPH = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-class SlotHook:
+class SlotHook(VanishingHook):
     """A forward hook that does nothing but write its slot, and that only inside a compiled graph of a training call.
 
     An evaluation without gradients is a graph of its own, and in that nothing is written. Like all of our hooks it
@@ -45,12 +45,6 @@ class SlotHook:
                 if entry.device == self.slot.device:
                     write(self.slot, entry)
                 return
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return contextlib.nullcontext().__exit__
 
 
 def new_slot(device: torch.device) -> Tensor:

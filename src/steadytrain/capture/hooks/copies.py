@@ -1,0 +1,67 @@
+"""A copy, a pickle or a saved file of a watched module is what it would be without us: it holds no hook of ours."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from steadytrain.capture.hooks.module_hooks import VanishingHook
+from steadytrain.core.torch_private import HOOKS_OF_MODULES
+
+REDUCE = "__reduce_ex__"
+
+
+def put_reduce() -> Callable[[], None]:
+    """Let :class:`torch.nn.Module` leave our hooks out of what ``copy`` and ``pickle`` ask of it; returns the undo.
+
+    ``torch.nn.Module`` has no ``__reduce_ex__`` of its own. The one put here calls the next class in the order of
+    inheritance, so a class of the script that defines one is still asked.
+    """
+
+    def reduce(self: nn.Module, protocol: Any) -> Any:
+        reduced = super(nn.Module, self).__reduce_ex__(protocol)
+        if isinstance(reduced, tuple) and len(reduced) > 2:
+            return (*reduced[:2], without_hooks(reduced[2]), *reduced[3:])
+        return reduced
+
+    functools.update_wrapper(reduce, object.__reduce_ex__)
+    if REDUCE in vars(nn.Module):
+        return lambda: None  # somebody else has put one there: ours vanish by their own reduction
+    setattr(nn.Module, REDUCE, reduce)
+
+    def undo() -> None:
+        if vars(nn.Module).get(REDUCE) is reduce:
+            delattr(nn.Module, REDUCE)
+
+    return undo
+
+
+def without_hooks(state: Any) -> Any:
+    """The state of a module with the same entries but for our hooks; what holds none of them is returned as it is."""
+    if isinstance(state, tuple) and len(state) == 2:
+        return without_hooks(state[0]), state[1]
+    if not isinstance(state, dict):
+        return state
+    cleaned = {}
+    for place in HOOKS_OF_MODULES:
+        hooks = state.get(place)
+        ours = [key for key, hook in hooks.items() if isinstance(hook, VanishingHook)] if _is_table(hooks) else []
+        for name in (place, f"{place}_with_kwargs", f"{place}_always_called") if ours else ():
+            if _is_table(state.get(name)):
+                cleaned[name] = _less(state[name], ours)
+    return {**state, **cleaned} if cleaned else state
+
+
+def _is_table(hooks: Any) -> bool:
+    return isinstance(hooks, Mapping)
+
+
+def _less(table: Any, keys: list[Any]) -> Any:
+    rest = type(table)()
+    for key, value in table.items():
+        if key not in keys:
+            rest[key] = value
+    return rest
