@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from watching import watching
 
 from steadytrain.capture.hooks.copies import REDUCE
+from watching import watching
 
 
 class OwnReduction(nn.Linear):

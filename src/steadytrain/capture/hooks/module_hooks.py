@@ -32,7 +32,7 @@ class VanishingHook:
 
 
 class ModuleHook(VanishingHook):
-    """Calls ``function`` with what torch calls a module's hook with, and never while a graph or ``torch.jit`` traces."""
+    """Calls ``function`` with what torch hands to a hook, but never while a graph or ``torch.jit`` traces."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
