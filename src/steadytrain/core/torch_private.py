@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
+
+from steadytrain.core import torch_samples
 
 
 class MissingNameError(AttributeError):
@@ -152,43 +153,6 @@ def _names_in_code(kind: Any) -> Iterable[tuple[str, ...]]:
                 yield code.co_names
 
 
-def _torch() -> Any:
-    return importlib.import_module("torch")
-
-
-def _module() -> Any:
-    return _torch().nn.Module()
-
-
-def _sparse() -> Any:
-    return _torch().eye(1).to_sparse()
-
-
-def _node(operation: str) -> Any:
-    one = _torch().ones((), requires_grad=True)
-    return getattr(one, operation)(_torch().ones(())).grad_fn
-
-
-def _loader_iterator() -> Any:
-    return iter(_torch().utils.data.DataLoader([0]))
-
-
-def _optimizer() -> Any:
-    return _torch().optim.SGD([_torch().zeros(1)], lr=0.1)
-
-
-def _scaler() -> Any:
-    return _torch().amp.GradScaler("cpu")
-
-
-def _schedule() -> Any:
-    scheduling = importlib.import_module("torch.optim.lr_scheduler")
-    optimizer = _optimizer()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return scheduling.SequentialLR(optimizer, [scheduling.ConstantLR(optimizer)] * 2, milestones=[1])
-
-
 COMPILER = "torch._dynamo"
 """The module that comes with the first use of the compiler."""
 
@@ -212,12 +176,10 @@ NEXT_INDEX = TorchName(
     "of which samples a batch is made is not known",
     needed=True,
 )
-TRACING = TorchName(
-    "torch._guards:TracingContext.try_get", "our code would run while a compiler traces the script", needed=True
-)
-FAKE_TENSOR = TorchName(
-    "torch._subclasses.fake_tensor:FakeTensor", "a tensor without values is not told from one with", needed=True
-)
+_TRACED = "our code would run while a compiler traces the script"
+TRACING = TorchName("torch._guards:TracingContext.try_get", _TRACED, needed=True)
+_FAKED = "a tensor without values is not told from one with"
+FAKE_TENSOR = TorchName("torch._subclasses.fake_tensor:FakeTensor", _FAKED, needed=True)
 IS_WRAPPER = TorchName(
     "torch.utils._python_dispatch:is_traceable_wrapper_subclass",
     "a tensor that wraps others is not told from a plain one",
@@ -233,11 +195,13 @@ NO_TORCH_FUNCTION = TorchName(
 # -- tensors, storages, graph nodes ----------------------------------------------------------------------------------
 
 VERSION = TorchAttribute(
-    "torch:Tensor._version", "no batch is recorded: a change in place would pass unseen", made=lambda: _torch().ones(1)
+    "torch:Tensor._version",
+    "no batch is recorded: a change in place would pass unseen",
+    made=lambda: torch_samples.torch().ones(1),
 )
-SPARSE_VALUES = TorchAttribute("torch:Tensor._values", "sparse gradients are not looked at", made=_sparse)
+SPARSE_VALUES = TorchAttribute("torch:Tensor._values", "sparse gradients are not looked at", made=torch_samples.sparse)
 SPARSE_INDICES = TorchAttribute(
-    "torch:Tensor._indices", "`steadytrain.testing` compares no sparse tensors", made=_sparse
+    "torch:Tensor._indices", "`steadytrain.testing` compares no sparse tensors", made=torch_samples.sparse
 )
 STORAGE_ADDRESS = TorchAttribute(
     "torch:UntypedStorage._cdata", "`locate`, `replay` and `repro` do not follow values through memory"
@@ -248,17 +212,29 @@ LOCAL_TENSOR = TorchAttribute(
 SEQUENCE = TorchAttribute(
     "torch.autograd.graph:Node._sequence_nr",
     "an operation of the backward is not led back to its line in the forward",
-    made=lambda: _node("mul"),
+    made=lambda: torch_samples.node("mul"),
 )
 SAVED_OTHER = TorchAttribute(
     "torch.autograd.graph:Node._saved_other",
     "a loss divided for accumulation is shown divided",
-    made=lambda: _node("div"),
+    made=lambda: torch_samples.node("div"),
 )
 SAVED_SELF = TorchAttribute(
     "torch.autograd.graph:Node._saved_self",
     "a loss multiplied for accumulation is shown multiplied",
-    made=lambda: _node("mul"),
+    made=lambda: torch_samples.node("mul"),
+)
+_STEP_LOSS = "the loss of a step whose parts are divided by a count of the whole step is their mean"
+SAVED_REDUCTION = TorchAttribute(
+    "torch.autograd.graph:Node._saved_reduction", _STEP_LOSS, made=torch_samples.likelihood
+)
+SAVED_WEIGHT = TorchAttribute(
+    "torch.autograd.graph:Node._saved_total_weight", _STEP_LOSS, made=torch_samples.likelihood
+)
+SAVED_SIZES = TorchAttribute(
+    "torch.autograd.graph:Node._saved_self_sym_sizes",
+    _STEP_LOSS,
+    made=torch_samples.sum_node,
 )
 SINGLE_LEVEL = TorchName(
     "torch.autograd.function:_SingleLevelFunction.setup_context", "the trial `reference-operation` does not run"
@@ -269,15 +245,19 @@ KEEP_VERSION = TorchName(
 
 # -- modules ---------------------------------------------------------------------------------------------------------
 
-PARAMETERS = TorchAttribute("torch.nn:Module._parameters", "models are not read", made=_module)
-BUFFERS = TorchAttribute("torch.nn:Module._buffers", "buffers are not kept or put back", made=_module)
-CHILDREN = TorchAttribute("torch.nn:Module._modules", "outputs of modules are not measured", made=_module)
+PARAMETERS = TorchAttribute("torch.nn:Module._parameters", "models are not read", made=torch_samples.module)
+BUFFERS = TorchAttribute("torch.nn:Module._buffers", "buffers are not kept or put back", made=torch_samples.module)
+CHILDREN = TorchAttribute("torch.nn:Module._modules", "outputs of modules are not measured", made=torch_samples.module)
 TRANSIENT_BUFFERS = TorchAttribute(
-    "torch.nn:Module._non_persistent_buffers_set", "what a checkpoint restores is not compared", made=_module
+    "torch.nn:Module._non_persistent_buffers_set",
+    "what a checkpoint restores is not compared",
+    made=torch_samples.module,
 )
-FORWARD_HOOKS = TorchAttribute("torch.nn:Module._forward_hooks", "outputs of modules are not measured", made=_module)
+FORWARD_HOOKS = TorchAttribute(
+    "torch.nn:Module._forward_hooks", "outputs of modules are not measured", made=torch_samples.module
+)
 FORWARD_PRE_HOOKS = TorchAttribute(
-    "torch.nn:Module._forward_pre_hooks", "outputs of modules are not measured", made=_module
+    "torch.nn:Module._forward_pre_hooks", "outputs of modules are not measured", made=torch_samples.module
 )
 CALL = TorchAttribute("torch.nn:Module._call_impl", "the line that called a module is not named")
 COMPILED_CALL = TorchAttribute(
@@ -289,23 +269,33 @@ BATCH_NORMS = TorchName("torch.nn.modules.batchnorm:_BatchNorm", "trials that ch
 
 # -- optimizers, gradient scalers, schedulers, data loaders ----------------------------------------------------------
 
-SCALE = TorchAttribute("torch.amp:GradScaler._scale", "no step under a gradient scaler is guarded", made=_scaler)
+SCALE = TorchAttribute(
+    "torch.amp:GradScaler._scale",
+    "no step under a gradient scaler is guarded",
+    made=torch_samples.scaler,
+)
 SCALER_STATES = TorchAttribute(
-    "torch.amp:GradScaler._per_optimizer_states", "clipping before unscaling is not seen", made=_scaler
+    "torch.amp:GradScaler._per_optimizer_states",
+    "clipping before unscaling is not seen",
+    made=torch_samples.scaler,
 )
 FUSED_UNSCALES = TorchAttribute(
     "torch.optim:Adam._step_supports_amp_scaling", "gradients of a fused optimizer are shown scaled"
 )
 INNER_SCHEDULERS = TorchAttribute(
-    "torch.optim.lr_scheduler:SequentialLR._schedulers", "a chain of schedulers counts as several", made=_schedule
+    "torch.optim.lr_scheduler:SequentialLR._schedulers",
+    "a chain of schedulers counts as several",
+    made=torch_samples.schedule,
 )
 MILESTONES = TorchAttribute(
     "torch.optim.lr_scheduler:SequentialLR._milestones",
     "the length of a chain of schedulers is not checked",
-    made=_schedule,
+    made=torch_samples.schedule,
 )
 DATASET = TorchAttribute(
-    "torch.utils.data.dataloader:_BaseDataLoaderIter._dataset", "data sets are not told apart", made=_loader_iterator
+    "torch.utils.data.dataloader:_BaseDataLoaderIter._dataset",
+    "data sets are not told apart",
+    made=torch_samples.loader_iterator,
 )
 SENT = TorchAttribute(
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._send_idx",
@@ -339,7 +329,7 @@ FUNCTION_MODE = TorchName("torch.overrides:_get_current_function_mode", "`diagno
 SCHEMA = TorchAttribute(
     "torch._ops:OpOverload._schema",
     "`locate`, `replay` and `repro` know no operation",
-    made=lambda: _torch().ops.aten.log.default,
+    made=lambda: torch_samples.torch().ops.aten.log.default,
 )
 OPERATOR = TorchName("torch._ops:OpOverload", "`repro` writes no scripts")
 FILE_WRITER = TorchName("torch._C:PyTorchFileWriter", "`replay` does not keep checkpoints from being overwritten")
@@ -376,9 +366,8 @@ MEMORY_SNAPSHOT = TorchName("torch.cuda.memory:_snapshot", "an out-of-memory err
 NCCL_RECORDER = TorchName(
     "torch._C:_distributed_c10d._dump_nccl_trace_json", "a hanging NCCL collective leaves no flight record"
 )
-FLIGHT_RECORDER = TorchName(
-    "torch._C:_distributed_c10d._dump_fr_trace_json", "a hanging collective of another backend leaves no flight record"
-)
+_NO_FLIGHT = "a hanging collective of another backend leaves no flight record"
+FLIGHT_RECORDER = TorchName("torch._C:_distributed_c10d._dump_fr_trace_json", _NO_FLIGHT)
 
 HOOKS_OF_MODULES = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),

@@ -48,20 +48,18 @@ def without_hooks(state: Any) -> Any:
     cleaned = {}
     for place in HOOKS_OF_MODULES:
         hooks = state.get(place)
-        ours = [key for key, hook in hooks.items() if isinstance(hook, VanishingHook)] if _is_table(hooks) else []
+        ours = [key for key, hook in _entries(hooks) if isinstance(hook, VanishingHook)]
         for name in (place, f"{place}_with_kwargs", f"{place}_always_called") if ours else ():
-            if _is_table(state.get(name)):
+            if isinstance(state.get(name), Mapping):
                 cleaned[name] = _less(state[name], ours)
     return {**state, **cleaned} if cleaned else state
 
 
-def _is_table(hooks: Any) -> bool:
-    return isinstance(hooks, Mapping)
+def _entries(hooks: Any) -> list[tuple[Any, Any]]:
+    return list(hooks.items()) if isinstance(hooks, Mapping) else []
 
 
 def _less(table: Any, keys: list[Any]) -> Any:
     rest = type(table)()
-    for key, value in table.items():
-        if key not in keys:
-            rest[key] = value
+    rest.update((key, value) for key, value in table.items() if key not in keys)
     return rest

@@ -38,7 +38,7 @@ class ModuleHook(VanishingHook):
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return None
         return self.function(*args)
 

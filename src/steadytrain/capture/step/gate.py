@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steadytrain.capture.step.loss import unscaled
+from steadytrain.capture.step.loss import is_accumulation, larger_than_counted, loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.ranks import JointSteps, largest
 from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
@@ -92,7 +92,7 @@ def measure(
         step=stream.step + 1,
         time=time_s,
         scalars={
-            "loss": math.fsum(losses) / len(losses) if losses else None,
+            "loss": look.loss(losses),
             "gradient_norm": global_norm(list(norms.values())) if norms else None,
             "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
             "parameter_norm": global_norm(look.weights()) if weigh else None,
@@ -149,6 +149,7 @@ class _Look:
         unread_norms = l2_norms([values for _, values in self._unread])
         self._roots = self._ask([term.root for term in seen.losses])
         self._factors = self._ask([factor.value for term in seen.losses for factor in term.factors])
+        self._counts = self._ask([term.counted for term in seen.losses if isinstance(term.counted, Tensor)])
         scales = [scale for scaler in scaling.scalers.values() if (scale := SCALE.of(scaler)) is not None]
         self._scales = self._ask(scales)
         self.found_inf, self._grad_scale = self._ask(found_inf), self._ask(grad_scale)
@@ -184,12 +185,30 @@ class _Look:
 
     def losses(self) -> tuple[float, ...]:
         """Each backward's loss, without loss scale and accumulation."""
-        values, roots, scales = iter(self._factors()), self._roots(), set(self._scales())
-        terms = [[(next(values), factor.power) for factor in term.factors] for term in self._seen.losses]
+        roots, scales = self._roots(), set(self._scales())
         return tuple(
             unscaled(root, found, scales=scales, backward_calls=len(roots))
-            for root, found in zip(roots, terms, strict=True)
+            for root, found in zip(roots, self._factor_values(), strict=True)
         )
+
+    def loss(self, losses: Sequence[float]) -> float | None:
+        """The step's loss from its ``losses``."""
+        terms = self._seen.losses
+        if len(terms) < 2:
+            return losses[0] if losses else None
+        counts, factors, calls = iter(self._counts()), self._factor_values(), len(terms)
+        counted = [next(counts) if isinstance(term.counted, Tensor) else term.counted for term in terms]
+
+        def divided_by_total(at: int) -> bool:
+            if any(is_accumulation(value, power, calls) for value, power in factors[at]):
+                return False  # by the number of micro-batches, which is taken off already
+            return terms[at].of_total or larger_than_counted(factors[at], counted[at])
+
+        return loss_of_step(losses, terms, divided_by_total)
+
+    def _factor_values(self) -> list[list[tuple[float, int]]]:
+        values = iter(self._factors())
+        return [[(next(values), factor.power) for factor in term.factors] for term in self._seen.losses]
 
     def is_elsewhere(self, is_bad: bool) -> bool:
         """Whether another rank, and not this one, has a value that is not finite.

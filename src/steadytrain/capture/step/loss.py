@@ -4,20 +4,40 @@ Scripts divide the loss by the number of micro-batches and multiply it by a grad
 Both leave nodes at the root of the autograd graph. A division by 8 may as well be a mean over 8 tokens, so a constant
 is taken for accumulation only if it equals the number of backward calls that the step turned out to have; the scale is
 known by being the scaler's own tensor.
+
+A step may call backward several times, and what its loss is depends on why (:func:`loss_of_step`): micro-batches give
+a mean, or a sum where each is divided by what belongs to the whole step; different losses are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from torch import Tensor
 
-from steadytrain.capture.step.script_frames import FrameLine, user_frames
-from steadytrain.core.torch_private import SAVED_OTHER, SAVED_SELF, SEQUENCE
+from steadytrain.capture.step.script_frames import FrameLine, local_of, user_frames
+from steadytrain.core.torch_private import (
+    SAVED_OTHER,
+    SAVED_REDUCTION,
+    SAVED_SELF,
+    SAVED_SIZES,
+    SAVED_WEIGHT,
+    SEQUENCE,
+)
 
 FACTORS_MAX = 8
+SUM_OF_ALL = 2
+"""``reduction="sum"``, as torch's losses keep it for their backward."""
+
+TOTAL = "num_items_in_batch"
+"""The variable by which transformers, and trainers made from it, divide each micro-batch: the items of the step."""
+
+COUNT_EXCESS = 1.001
+"""A divisor larger than a part's own count by this factor counts more than the part."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +53,40 @@ class LossTerm:
     """One backward: its scalar root, the factors found in front of it, and where the script asked for it.
 
     ``nodes`` are the sequence numbers of the graph nodes from the root down past the factors: the ones that could
-    be the loss itself.
+    be the loss itself. ``counted`` is how many elements the sum behind the factors is made of, None where there is no
+    sum or its count is not known. ``of_total`` says that a trainer divided it by a count of the whole step. ``call``
+    is which call of the model came before, and the lines of the script that made it.
     """
 
     root: Tensor
     factors: tuple[Factor, ...]
     nodes: tuple[int, ...]
     frames: tuple[FrameLine, ...]
+    counted: Tensor | float | None = None
+    of_total: bool = False
+    call: tuple[int, Lines] | None = None
 
     @property
     def origin(self) -> str | None:
         """``file:line`` of the backward call."""
         return f"{self.frames[0].code.co_filename}:{self.frames[0].line}" if self.frames else None
 
+    @property
+    def lines(self) -> Lines:
+        """The lines that were running when backward was called."""
+        return lines_of(self.frames)
 
-def loss_term(root: Tensor) -> LossTerm:
+
+Lines = tuple[tuple[CodeType, int], ...]
+"""Functions of the script, innermost first, each with the line that it was at."""
+
+
+def lines_of(frames: Sequence[FrameLine]) -> Lines:
+    """``frames`` without their identity: the same at each turn of a loop."""
+    return tuple((frame.code, frame.line) for frame in frames)
+
+
+def loss_term(root: Tensor, call: tuple[int, Lines] | None = None) -> LossTerm:
     """Take apart the root of a backward call. ``root`` has one element; nothing is synchronised."""
     factors: list[Factor] = []
     node = root.grad_fn
@@ -60,7 +99,47 @@ def loss_term(root: Tensor) -> LossTerm:
         factors.append(factor)
         node = following
         nodes.append(_sequence(node))
-    return LossTerm(root.detach(), tuple(factors), tuple(nodes), user_frames())
+    of_total = local_of(TOTAL) is not None
+    return LossTerm(root.detach(), tuple(factors), tuple(nodes), user_frames(), _counted(node), of_total, call)
+
+
+def loss_of_step(
+    losses: Sequence[float],
+    terms: Sequence[LossTerm],
+    divided_by_total: Callable[[int], bool],
+) -> float | None:
+    """The loss of a step from those of its backward calls, None where it had none.
+
+    Calls from one line of the script, or after one line that calls the model, are micro-batches of one loss. They
+    give their mean, or their sum where ``divided_by_total(position)`` says of each that it is divided by a count of
+    the whole step. Different losses (two halves of a discriminator's batch, a penalty) are added, as their gradients
+    are.
+    """
+    if not losses:
+        return None
+    of_all = 0.0
+    for group in _same_loss(terms):
+        part = math.fsum(losses[at] for at in group)
+        of_all += part if all(divided_by_total(at) for at in group) else part / len(group)
+    return of_all
+
+
+def _same_loss(terms: Sequence[LossTerm]) -> list[list[int]]:
+    """Positions of the terms that are micro-batches of one loss."""
+    numbers = [term.call[0] for term in terms if term.call is not None]
+    if len(numbers) < len(terms):
+        return [list(range(len(terms)))]  # where a call of the model was not seen, nothing tells losses apart
+    by_call = len(set(numbers)) == len(numbers)
+    groups: list[list[int]] = []
+    for at, term in enumerate(terms):
+        for group in groups:
+            other = terms[group[0]]
+            if term.lines == other.lines or (by_call and term.call and other.call and term.call[1] == other.call[1]):
+                group.append(at)
+                break
+        else:
+            groups.append([at])
+    return groups
 
 
 def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[float], backward_calls: int) -> float:
@@ -70,7 +149,7 @@ def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[f
     for factor, power in factors:
         if power == 1 and factor in scales:
             value /= factor
-        elif accumulation_left and _is_accumulation(factor, power, backward_calls):
+        elif accumulation_left and is_accumulation(factor, power, backward_calls):
             value *= backward_calls
             accumulation_left = False
         else:
@@ -78,7 +157,13 @@ def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[f
     return value
 
 
-def _is_accumulation(factor: float, power: int, backward_calls: int) -> bool:
+def larger_than_counted(factors: Iterable[tuple[float, int]], counted: float | None) -> bool:
+    """Whether one of ``factors`` divides by more than the ``counted`` elements of the part's own sum."""
+    return counted is not None and any(power == -1 and value > counted * COUNT_EXCESS for value, power in factors)
+
+
+def is_accumulation(factor: float, power: int, backward_calls: int) -> bool:
+    """Whether a factor takes the mean over ``backward_calls`` micro-batches."""
     divided_by = factor if power == -1 else (1.0 / factor if factor else 0.0)
     return abs(divided_by - backward_calls) < 1e-3
 
@@ -94,6 +179,17 @@ def _factor_of(node: Any) -> Factor | None:
         return None
     # Not detached, which it is: under a dispatch mode a plain number would be handed to that operation as no tensor.
     return Factor(other, -1 if name == "DivBackward0" else 1)
+
+
+def _counted(node: Any) -> Tensor | float | None:
+    """How many elements ``node`` sums: a likelihood counts what is not ignored."""
+    sizes = SAVED_SIZES.on(node) if type(node).__name__ in ("SumBackward0", "SumBackward1") else None
+    if sizes is not None:
+        return float(math.prod(int(size) for size in sizes))
+    if SAVED_REDUCTION.on(node) == SUM_OF_ALL:
+        weight = SAVED_WEIGHT.on(node)
+        return weight.detach() if isinstance(weight, Tensor) else None
+    return None
 
 
 def _only_input(node: Any) -> Any:

@@ -113,7 +113,7 @@ class ModelCalls:
             if run.rerun is not None and scalars:
                 run.rerun.backward_begins(scalars[0])
             elif accumulates and len(scalars) == 1 and len(run.seen.losses) < LOSSES_MAX:
-                run.seen.losses.append(loss_term(scalars[0]))
+                run.seen.losses.append(loss_term(scalars[0], run.seen.last_call()))
                 run.saw_loss = True
                 run.observer.loss_seen(scalars[0])
                 self._look_at_loss(scalars[0])

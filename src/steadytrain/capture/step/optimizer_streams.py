@@ -15,7 +15,7 @@ from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.hooks.model_discovery import Model
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.capture.step.loss import LossTerm
+from steadytrain.capture.step.loss import Lines, LossTerm, lines_of
 from steadytrain.capture.step.ranks import JointSteps
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.incident import Finding
@@ -68,6 +68,12 @@ class StepInProgress:
             if counted is not None:
                 sums[id(batch.module)] = sums.get(id(batch.module), 0) + counted
         return float(max(sums.values())) if sums else None
+
+    def last_call(self) -> tuple[int, Lines] | None:
+        """The number of the newest call of the model in this step, and the lines of the script that made it."""
+        if not self.micro_batches:
+            return None
+        return id(self.micro_batches[-1]), lines_of(self.micro_batches[-1].frames)
 
     def backward_begins(self) -> None:
         """The calls so far belong to this backward; those of gradients thrown away go when newer ones are here."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
@@ -41,6 +42,14 @@ def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without torch's frames and ours."""
     frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if _is_user(frame))
     return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
+
+
+def local_of(name: str) -> Any:
+    """The value of the variable ``name`` in the innermost function of the script that is running and has one."""
+    for frame in running_frames():
+        if name in frame.f_code.co_varnames and (value := frame.f_locals.get(name)) is not None:
+            return value
+    return None
 
 
 def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) -> LoopLines | None:

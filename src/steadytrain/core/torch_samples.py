@@ -1,0 +1,53 @@
+"""Small objects on which `torch_private` tries whether an attribute is there; making one imports torch."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+
+def torch() -> Any:
+    return importlib.import_module("torch")
+
+
+def module() -> Any:
+    return torch().nn.Module()
+
+
+def sparse() -> Any:
+    return torch().eye(1).to_sparse()
+
+
+def node(operation: str) -> Any:
+    one = torch().ones((), requires_grad=True)
+    return getattr(one, operation)(torch().ones(())).grad_fn
+
+
+def likelihood() -> Any:
+    inputs, labels = torch().ones(1, 2, requires_grad=True), torch().zeros(1).long()
+    return torch().nn.functional.nll_loss(inputs, labels).grad_fn
+
+
+def sum_node() -> Any:
+    return torch().ones(1, requires_grad=True).sum().grad_fn
+
+
+def scaler() -> Any:
+    return torch().amp.GradScaler("cpu")
+
+
+def loader_iterator() -> Any:
+    return iter(torch().utils.data.DataLoader([0]))
+
+
+def optimizer() -> Any:
+    return torch().optim.SGD([torch().zeros(1)], lr=0.1)
+
+
+def schedule() -> Any:
+    scheduling = importlib.import_module("torch.optim.lr_scheduler")
+    stepping = optimizer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return scheduling.SequentialLR(stepping, [scheduling.ConstantLR(stepping)] * 2, milestones=[1])
