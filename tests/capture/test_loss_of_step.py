@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from steadytrain.storage.run_folder import open_run
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from steadytrain.storage.run_folder import open_run
 from watching import watching
 
 MICRO, STEPS, WORDS = 4, 3, 11
