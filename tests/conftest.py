@@ -7,6 +7,7 @@ No test leaves a thread, or a process that remembers having compiled: that is no
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ hypothesis.settings.load_profile("whatever-the-load")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ["STEADYTRAIN_RAISE_OWN_ERRORS"] = "1"
+# Where no compiled module may be kept, a fresh interpreter compiles torch and us anew, for longer than its script runs.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 TESTS = os.path.dirname(__file__)
 PATHS = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS if TESTS in PATHS else [*PATHS, TESTS])
@@ -41,6 +45,13 @@ THREAD_END_S_MAX = 60.0
 
 def own_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("steadytrain")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_what_is_new_is_searched() -> None:
+    """A watch searches the process for models, and here that holds what all tests together import."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

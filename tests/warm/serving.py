@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import importlib
 import importlib.machinery
 import os
+import pkgutil
 import random
 import runpy
 import selectors
@@ -17,17 +19,23 @@ import tempfile
 import threading
 import warnings
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 import torch._dynamo  # a first optimizer imports it
 
+import steadytrain
+from steadytrain.capture.hooks.fail_open import RAISE_VARIABLE, Guard
+
 FILES_MAX = 64
 READ_AT_IMPORT = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "ATEN_", "LD_")
 """Variables that begin so are read by Python, torch or what they load: a process with others has to begin anew."""
 READ_LATER = ("PYTHONWARNINGS", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK")
 """Variables of this kind that are read where they are used; libraries set them in the process that imports them."""
+NOT_IMPORTED = ("__main__", "exporters", "integrations", "pytest_plugin", "start", "testing")
+"""Of our own: what is run, what is imported once another library is, and what only tests import."""
 
 
 @dataclass
@@ -44,6 +52,7 @@ class Job:
 def serve(path: str, client: str) -> Job:
     """Serve until standard input ends; in a forked process, return what it is to become."""
     own = _read_at_import(dict(os.environ))
+    _import_all_of(steadytrain)
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
@@ -93,6 +102,14 @@ def serve(path: str, client: str) -> Job:
                 for process, line in lines.items():
                     if line is gone:
                         os.kill(process, signal.SIGKILL)
+
+
+def _import_all_of(package: ModuleType) -> None:
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if found.name.rpartition(".")[2] not in NOT_IMPORTED:
+            module = importlib.import_module(found.name)
+            if found.ispkg:
+                _import_all_of(module)
 
 
 def _reap(lines: dict[int, socket.socket], chosen: selectors.BaseSelector) -> None:
@@ -150,6 +167,7 @@ def become(job: Job) -> NoReturn:
     os.chdir(job.folder)
     os.environ.clear()
     os.environ.update(job.environment)
+    Guard.reraise = bool(os.environ.get(RAISE_VARIABLE))
     tempfile.tempdir = None
     sys.warnoptions[:] = [option for option in job.environment.get("PYTHONWARNINGS", "").split(",") if option]
     warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
