@@ -6,10 +6,9 @@ Each error is told in one line, and training goes on bit for bit as without us. 
 from __future__ import annotations
 
 import contextlib
-import resource
 import sqlite3
 import subprocess
-import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
-from scripts import Ended, run_script
+from scripts import Ended, finished, run_script, write_script
+from scripts import bare as plain_python
 from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.hooks.fail_open import RAISE_VARIABLE, Guard
 from steadytrain.capture.hooks.hooked_modules import HookedModules
@@ -319,15 +319,10 @@ def ends(out: str) -> tuple[int, bool]:
 @pytest.mark.slow
 @pytest.mark.parametrize("fill_at", [1, 20])
 def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_path: Path) -> None:
-    bare = subprocess.run(
-        [sys.executable, "-c", TRAINS, "0", "0", ""],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    plain = finished(plain_python(write_script(tmp_path, TRAINS), "0", "0", ""))
     outcome = run_on(disk, tmp_path, bad_step=0, fill_at=fill_at)
-    assert outcome.status == 0, outcome.err
-    assert outcome.out == bare.stdout
+    assert (plain.returncode, outcome.status) == (0, 0), outcome.err
+    assert outcome.out == plain.stdout
     recording = [line for line in outcome.warnings if "recording to the run folder failed" in line]
     assert len(recording) == 1
     assert "No space left on device" in outcome.err or "disk" in outcome.err
@@ -349,12 +344,9 @@ def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path
 @pytest.mark.slow
 def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> None:
     """A limit on file size, as a quota: everything but the model's weights can be written."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
-
-    how = {"interpreter": sys.executable, "preexec_fn": limit, "fails": True}
-    outcome = run_script(tmp_path, TRAINS, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, **how)
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))\n"
+    script = write_script(tmp_path, limit + textwrap.dedent(TRAINS))
+    outcome = run_script(tmp_path, script, arguments=("10", "0", ""), environment={"HIDDEN": "4096"}, fails=True)
     assert outcome.status == 70, outcome.err
     assert any("writing model and optimizer state failed" in line for line in outcome.warnings), outcome.err
     (path,) = outcome.run.incidents

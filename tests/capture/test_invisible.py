@@ -47,7 +47,11 @@ CASES = [
     pytest.param(Case(("method-last",)), marks=pytest.mark.long, id="method-last"),
     pytest.param(Case(("loss", "blocks"), streams=("main", "optimizer-2")), marks=pytest.mark.long, id="loss+blocks"),
     pytest.param(Case(("step",), ("observe", "stop")), marks=pytest.mark.long, id="step"),
-    Case(("optimizer",), streams=(), told="6 backward passes and no torch.optim optimizer step"),
+    pytest.param(
+        Case(("optimizer",), streams=(), told="6 backward passes and no torch.optim optimizer step"),
+        marks=pytest.mark.long,
+        id="optimizer",
+    ),
     pytest.param(
         Case(("eager", "model-first", "eager"), streams=("main", "optimizer-2", "optimizer-3")),
         marks=pytest.mark.long,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import warm
+from parameters import telling
 from scripts import Ended, Entered, Started, bare, command, recorded, run_script, watched, write
 from steadytrain.storage.run_folder import open_run
 
@@ -77,6 +78,9 @@ importlib.machinery.PathFinder.find_spec = find_spec
 """
 
 
+MODULES = ["package", "package.__main__", "package.part"]
+
+
 @dataclass(frozen=True)
 class Ending:
     """A script and how it ends; the ending is compared with that of plain Python."""
@@ -108,12 +112,17 @@ ENDINGS = [
 ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(warm.COLD, "1")
 
 
+in_a_fresh_interpreter = pytest.mark.usefixtures("_fresh_interpreters")
+"""Where it matters what an interpreter has imported, or how it begins."""
+
+
 @pytest.mark.slow
+@in_a_fresh_interpreter
 def test_a_script_sees_what_it_sees_under_plain_python(tmp_path: Path) -> None:
     write(tmp_path, "print('neighbour', __name__)\n", "neighbour.py")
     (tmp_path / "elsewhere").mkdir()
@@ -129,6 +138,7 @@ def test_a_script_sees_what_it_sees_under_plain_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@in_a_fresh_interpreter
 def test_the_command_itself_starts_scripts_and_modules_in_the_same_way(tmp_path: Path) -> None:
     write(tmp_path, LOOKS_AROUND)
     write(tmp_path, "", "neighbour.py")
@@ -139,6 +149,7 @@ def test_the_command_itself_starts_scripts_and_modules_in_the_same_way(tmp_path:
 
 
 @pytest.mark.slow
+@in_a_fresh_interpreter
 def test_torch_reads_what_the_script_sets_before_its_import(tmp_path: Path) -> None:
     write(tmp_path, SETS_UP_TORCH + TRAINS + "print(torch.get_num_threads(), torch.__config__.parallel_info())")
     arguments = ["script.py", "--policy", "observe"]
@@ -152,7 +163,9 @@ def test_torch_reads_what_the_script_sets_before_its_import(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_module_is_run_as_python_m_runs_it(tmp_path: Path) -> None:
+@in_a_fresh_interpreter
+@pytest.mark.parametrize("module", telling(MODULES, ["package", "package.part"]))
+def test_a_module_is_run_as_python_m_runs_it(module: str, tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     write(package, "print('imported', __name__)\n", "__init__.py")
@@ -162,15 +175,14 @@ def test_a_module_is_run_as_python_m_runs_it(tmp_path: Path) -> None:
         "__main__.py",
     )
     write(package, "print('part', __name__, __file__)\n", "part.py")
-    for module in ("package", "package.__main__", "package.part"):
-        plain = Started(bare("-m", module, "-m", "x"), tmp_path).end()
-        ours = Started(watched("-m", module, "-m", "x"), tmp_path).end()
-        assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
-        assert not ours.warnings
-        forget_run(tmp_path)
+    plain = Started(bare("-m", module, "-m", "x"), tmp_path).end()
+    ours = Started(watched("-m", module, "-m", "x"), tmp_path).end()
+    assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
+    assert not ours.warnings
 
 
 @pytest.mark.slow
+@in_a_fresh_interpreter
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
 def test_a_script_ends_as_under_plain_python(ending: Ending, tmp_path: Path) -> None:
     write(tmp_path, ending.source)
@@ -211,6 +223,7 @@ def test_a_script_that_fails_after_steps_ends_as_it_would_and_says_so_in_its_run
 
 
 @pytest.mark.slow
+@in_a_fresh_interpreter
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -274,6 +287,7 @@ def test_a_wrong_command_is_one_line_and_nothing_is_run(
 
 
 @pytest.mark.slow
+@in_a_fresh_interpreter
 def test_without_torch_it_says_so_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "path").mkdir()
     write(tmp_path / "path", HIDES_TORCH, "sitecustomize.py")
@@ -290,12 +304,6 @@ def both(folder: Path, *arguments: str, text: str = "", policy: str = "stop") ->
     plain = Started(bare(*arguments), folder, text=text)
     ours = Started(watched(*arguments, policy=policy), folder, text=text)
     return plain.end(), ours.end()
-
-
-def forget_run(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder / "runs", ignore_errors=True)
 
 
 BAR = """

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fingerprint  # noqa: E402 (torch is optional for an install of steadytrain)
 from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
+from parameters import telling  # noqa: E402
 from scripts import Started, bare, watched, write  # noqa: E402
 from steadytrain.capture.step.run_stopped import RunStopped  # noqa: E402
 from steadytrain.core.incident import Policy  # noqa: E402
@@ -471,7 +472,7 @@ SCALED = [
 ]
 
 
-@pytest.mark.parametrize("policy", ["observe", "stop"])
+@pytest.mark.parametrize("policy", telling(["observe", "stop"], ["stop"]))
 @pytest.mark.parametrize("case", [*CASES, *SCALED], ids=lambda case: case.name)
 def test_a_healthy_loop_is_the_same_under_watch(case: Case, policy: Policy, tmp_path: Path) -> None:
     bare = train(case)
@@ -577,7 +578,7 @@ def test_a_cycle_of_modules_is_watched(policy: Policy, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["function", "method", "part"])
+@pytest.mark.parametrize("how", telling(["function", "method", "part"], ["method"]))
 def test_compiled_code_is_looked_into_once_an_update_is_refused(how: str, tmp_path: Path) -> None:
     write(tmp_path, COMPILED)
     ended = Started(watched("script.py", how), tmp_path, environment={"PYTHONWARNINGS": "ignore"}).end()

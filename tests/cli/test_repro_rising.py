@@ -53,7 +53,7 @@ def test_a_rise_of_the_zoo_becomes_a_small_script_that_fails(script: str, tmp_pa
     assert any(fault in alone.stderr.splitlines()[-1] for fault in FAULTS)
     told = (folder / "repro.py").read_text(encoding="utf-8") + (folder / "ISSUE.md").read_text(encoding="utf-8")
     assert str(tmp_path) not in told
-    if script in QUICK:
+    if script in MORE:
         made(incident, tmp_path / "again")
         assert digests(tmp_path / "again") == digests(folder)
 

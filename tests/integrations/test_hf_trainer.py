@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from parameters import telling
 from scripts import Started, recorded, watched, write
 from steadytrain import RunStopped, attach
 from steadytrain.core.errors import UsageError
@@ -131,14 +132,14 @@ def test_a_borrowed_watch() -> None:
     assert fit["stream"] == "main"
 
 
-@pytest.mark.parametrize("callback", [True, False])
+@pytest.mark.parametrize("callback", telling([True, False], ["False"]))
 def test_an_adapter(callback: bool) -> None:
     train = Training(PLAIN, callback=callback, adapter=True)
     recorded = assert_contract(train, step=3, parameter=ADAPTER, attach=by_itself if callback else zero_code)
     assert recorded.streams["main"].steps.tolist() == list(range(1, STEPS + 1))
 
 
-@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("hidden", telling([True, False], ["True"]))
 def test_a_loss_that_the_trainers_log_hides_is_seen(hidden: bool) -> None:
     assert_fault_is_caught(Training({"logging_nan_inf_filter": hidden}), step=3, attach=by_itself)
 
@@ -266,7 +267,10 @@ finally:
 """
 
 
-@pytest.mark.parametrize(("nan_at", "status", "printed"), [(0, 0, "finite 4"), (3, 70, "finite 2")])
+@pytest.mark.parametrize(
+    ("nan_at", "status", "printed"),
+    [pytest.param(0, 0, "finite 4", marks=pytest.mark.long, id="healthy"), pytest.param(3, 70, "finite 2", id="NaN")],
+)
 def test_a_script_under_steadytrain_run(nan_at: int, status: int, printed: str, tmp_path: Path) -> None:
     write(tmp_path, SCRIPT)
     ended = Started(watched("script.py", str(nan_at)), tmp_path, environment={"PYTHONWARNINGS": "ignore"}).end()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from parameters import telling
 from steadytrain.testing import (
     Probe,
     assert_contract,
@@ -295,6 +296,13 @@ WAYS = [
     Way("two optimizers, the second begins late", TwoOptimizers(second_from=3), "1.up.weight", step=4),
     Way("two optimizers, the second begins badly", TwoOptimizers(second_from=3), "1.up.bias", step=1),
 ]
+# Of each kind of loop one, in its harder form.
+TELLING = {
+    *("the first step", "accumulation", "without clipping", "bf16 autocast, every statistic", "checkpoint, reentrant"),
+    *("compiled by inductor, every statistic", "model.compile()", "compiled blocks", "LBFGS", "GAN, the other"),
+    *("model.compile() before attaching, every statistic", "two optimizers, the second, in the first step"),
+    "two optimizers, the second begins badly",
+}
 SCALED = [
     Way("scaler", Mixed(torch.float32, scaled=True), "1.up.weight"),
     Way("scaler, fused", Mixed(torch.float32, scaled=True, fused=True), "1.up.weight"),
@@ -304,7 +312,7 @@ SCALED = [
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own, as the next
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:torch")
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", telling(WAYS, TELLING))
 def test_a_way_of_training(way: Way) -> None:
     recorded = assert_contract(way.train, step=way.step, parameter=way.parameter, attach=way.attach, **way.options)
     for window in recorded.streams.values():
@@ -333,7 +341,7 @@ def test_an_optimizer_that_begins_late_belongs_to_the_steps_of_the_first() -> No
     assert_fault_is_caught(TwoOptimizers(second_from=3), step=4)
 
 
-@pytest.mark.parametrize("way", SCALED, ids=str)
+@pytest.mark.parametrize("way", telling(SCALED, ["fp16 autocast"]))
 def test_a_way_whose_scaler_skips_bad_steps(way: Way) -> None:
     assert_invisible(way.train)
     assert_skip_is_recorded(way.train, step=way.step, parameter=way.parameter)

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+from parameters import telling  # noqa: E402
 from replaying import Loop, plain_process, record  # noqa: E402
 from steadytrain.experiments.specs import Change, Entry, Outcome  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
@@ -142,9 +143,10 @@ def gradient_scaler() -> None:
 
 LOOPS: list[Loop] = [draws_its_batches, shuffled_loader, read_ahead, accumulation, gradient_scaler]
 LOOPS += [accumulation_of_a_loader, accumulation_that_reads_ahead]
+TELLING = {"shuffled_loader", "gradient_scaler", "accumulation_that_reads_ahead"}
 
 
-@pytest.fixture(scope="module", params=LOOPS, ids=lambda loop: loop.__name__)
+@pytest.fixture(scope="module", params=telling(LOOPS, TELLING, lambda loop: loop.__name__))
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Loop, Recording]:
     loop: Loop = request.param
     return loop, record(loop, tmp_path_factory.mktemp("recorded") / "run", every=EVERY)
