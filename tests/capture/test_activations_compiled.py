@@ -158,7 +158,9 @@ WAYS = ["eager", "module", "method", "blocks", "wrapped blocks", "function", "lo
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("told", [True, False], ids=["told", "compiled before"])
+@pytest.mark.parametrize(
+    "told", [pytest.param(True, id="told"), pytest.param(False, id="compiled before", marks=pytest.mark.long)]
+)
 def test_as_many_graphs_and_the_same_numbers(way: str, told: bool) -> None:
     bare = Trained(way, measured=False)
     ours = Trained(way, measured=True, told=told)
@@ -204,7 +206,11 @@ on_torch_2_6 = pytest.mark.xfail(torch.__version__.startswith("2.6."), reason="d
 
 @pytest.mark.parametrize(
     "way",
-    [*("module", "method"), *(pytest.param(way, marks=on_torch_2_6) for way in ("blocks", "wrapped blocks"))],
+    [
+        "module",
+        pytest.param("method", marks=pytest.mark.long),
+        *(pytest.param(way, marks=on_torch_2_6) for way in ("blocks", "wrapped blocks")),
+    ],
 )
 def test_slots_are_written_without_a_break_or_another_graph(way: str) -> None:
     bare = Trained(way, measured=False)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import builders
+from parameters import telling
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVELS
 from steadytrain.core.model import Reading, Table
@@ -414,7 +415,7 @@ while True:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wait_s", [0.05, 0.13, 0.31])
+@pytest.mark.parametrize("wait_s", telling([0.05, 0.13, 0.31], ["0.13"]))
 def test_a_kill_while_it_compacts_leaves_a_table_that_reads(tmp_path: Path, form: str, wait_s: float) -> None:
     here = Path(__file__).parent
     command = [sys.executable, "-c", KILLED_SCRIPT, str(tmp_path / "main"), f"{here}:{here.parent}", form]
