@@ -35,9 +35,12 @@ def diagnose(
 
     Args:
         target: a bundle, or a run (its most severe incident, or the run itself if it has none); None: the newest run.
-        budget_s: no trial starts after this many seconds. workers: trials to run at once; by default one per processor,
-        at most 4. engine: ``local`` or ``ray``. moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-``
-        for none. runs_dir: folder of run folders. tell: a function that gets lines of progress.
+        budget_s: no trial starts after this many seconds.
+        workers: trials to run at once; by default one per processor, at most 4.
+        engine: ``local`` or ``ray``.
+        moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
+        runs_dir: folder of run folders.
+        tell: a function that gets lines of progress.
 
     Returns:
         ``verdict`` names the confirmed or likely cause, or is ``unknown``; ``diagnoses`` are all causes considered, the

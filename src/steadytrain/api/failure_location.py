@@ -70,9 +70,11 @@ def locate(
     The result is stored in the bundle; reports show it.
 
     Args:
-        target: a bundle, or a run (its most severe incident); None: the newest run. step: the recorded optimizer step
-        to replay; by default that of the incident. With it the run needs no incident, only its tape. wait_s: time limit
-        of the launched script, in seconds. runs_dir: folder of run folders.
+        target: a bundle, or a run (its most severe incident); None: the newest run.
+        step: the recorded optimizer step to replay; by default that of the incident. With it the run needs no incident,
+            only its tape.
+        wait_s: time limit of the launched script, in seconds.
+        runs_dir: folder of run folders.
 
     Raises:
         UsageError: there is no such run or step, or the script is gone.

@@ -87,10 +87,12 @@ def analyze(
 
     Args:
         logs: files or folders: ``trainer_state.json``, JSON Lines, CSV, printed text, TensorBoard, Weights & Biases,
-        MLflow, Lightning, a steadytrain run (``docs/analyze.md``). loss: column of the training loss (nats, or the unit
-        of the log), if the guess is wrong. step: column of the optimizer step. gradient_norm: column of the global L2
-        norm of the gradients. learning_rate: column of the learning rate. tell: a function that gets a file, the bytes
-        read so far and its size, for a progress bar.
+            MLflow, Lightning, a steadytrain run (``docs/analyze.md``).
+        loss: column of the training loss (nats, or the unit of the log), if the guess is wrong.
+        step: column of the optimizer step.
+        gradient_norm: column of the global L2 norm of the gradients.
+        learning_rate: column of the learning rate.
+        tell: a function that gets a file, the bytes read so far and its size, for a progress bar.
 
     Returns:
         One entry a run. ``run.log.window`` holds the signals, float64 of shape ``(steps,)`` each; ``run.judgement`` the

@@ -22,8 +22,9 @@ def report(target: Target = None, output: str | Path | None = None, *, runs_dir:
     """Write a run or an incident as one HTML file that opens offline. Needs no PyTorch.
 
     Args:
-        target: a run folder, the name of a run under ``runs_dir``, an incident bundle; None: the newest run. output:
-        the file to write; by default ``steadytrain-NAME.html`` in the current folder. An existing file is replaced.
+        target: a run folder, the name of a run under ``runs_dir``, an incident bundle; None: the newest run.
+        output: the file to write; by default ``steadytrain-NAME.html`` in the current folder. An existing file is
+            replaced.
         runs_dir: folder of run folders.
 
     Returns:

@@ -28,12 +28,16 @@ class ReplayOptions:
     """How to replay.
 
     Args:
-        first: first step; by default the one after the last snapshot. until: last step; by default that of the
-        incident. times: number of replays. once: no further replays to find why a step differs. step_fn:
-        ``MODULE:NAME`` of a function ``f(model, batch)`` that returns the loss; replays without the script. build:
-        ``MODULE:NAME`` of a function, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer,
-        update)``. moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none. lead_s: the script
-        runs the steps before the first itself if they take at most this many seconds. runs_dir: folder of run folders.
+        first: first step; by default the one after the last snapshot.
+        until: last step; by default that of the incident.
+        times: number of replays.
+        once: no further replays to find why a step differs.
+        step_fn: ``MODULE:NAME`` of a function ``f(model, batch)`` that returns the loss; replays without the script.
+        build: ``MODULE:NAME`` of a function, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer,
+            update)``.
+        moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
+        lead_s: the script runs the steps before the first itself if they take at most this many seconds.
+        runs_dir: folder of run folders.
         wait_s: time limit of each launched script, in seconds.
 
     Raises:
@@ -129,8 +133,8 @@ def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> Repl
         options: the fields of :class:`steadytrain.api.replays.ReplayOptions`:
 
     Raises:
-        UsageError: there is no such run, it has nothing to replay, or an option is out of bounds. CannotReplayError:
-        the launched script did not reach the step.
+        UsageError: there is no such run, it has nothing to replay, or an option is out of bounds.
+        CannotReplayError: the launched script did not reach the step.
 
     Example:
         >>> result = steadytrain.replay("runs/stopped")

@@ -46,11 +46,12 @@ def watch(
 
     Args:
         model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it steadytrain finds
-        the model through the optimizers, as ``steadytrain run`` does. optimizer: the model's optimizer. Optimizers
-        created or stepped later are watched too. A loop without an optimizer calls :meth:`Watch.update`. step_fn: the
-        function ``step_fn(model, batch) -> loss`` of a loop that cannot be launched again; its batches are recorded, so
-        that ``steadytrain replay --step-fn --build`` can replay its steps. options: the fields of
-        :class:`steadytrain.attach.Options`:
+            the model through the optimizers, as ``steadytrain run`` does.
+        optimizer: the model's optimizer. Optimizers created or stepped later are watched too. A loop without an
+            optimizer calls :meth:`Watch.update`.
+        step_fn: the function ``step_fn(model, batch) -> loss`` of a loop that cannot be launched again; its batches are
+            recorded, so that ``steadytrain replay --step-fn --build`` can replay its steps.
+        options: the fields of :class:`steadytrain.attach.Options`:
 
     Raises:
         UsageError: an argument is of the wrong kind, or this script has a watch open with other options.
@@ -197,13 +198,13 @@ class Watch:
         The check runs before the block, as before an optimizer's step; after the block the step is recorded.
 
         Args:
-            learning_rate: recorded with the step. loss: needed where no ``backward`` is called on it
-            (``torch.autograd.grad``). gradients: if they are not in ``parameter.grad``: by name, or one for each of
-            ``model.parameters()``.
+            learning_rate: recorded with the step.
+            loss: needed where no ``backward`` is called on it (``torch.autograd.grad``).
+            gradients: if they are not in ``parameter.grad``: by name, or one for each of ``model.parameters()``.
 
         Raises:
-            RunStopped: before the block: the loss or a gradient is not finite. UsageError: the watch has no model, or
-            the gradients are not the model's.
+            RunStopped: before the block: the loss or a gradient is not finite.
+            UsageError: the watch has no model, or the gradients are not the model's.
         """
         if self._model is None:
             raise UsageError("update: this watch knows no model; begin it with steadytrain.watch(model)")

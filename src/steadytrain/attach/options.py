@@ -23,17 +23,20 @@ class Options:
 
     Args:
         policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
-        ``RunStopped``, which ends a script with status 70; ``observe`` only records. level: how much to record:
-        ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``). runs_dir: folder of run folders. name: name
-        of the run, by default the script's with the time. state_mb: bound on model and optimizer state in a bundle, in
-        10^6 bytes. to: tools that also get the run: ``tensorboard``, ``wandb``, ``mlflow``, in a sequence or in one
-        text with commas; ``auto``, the default, joins an already active run of any of them; ``none`` sends nothing.
+            ``RunStopped``, which ends a script with status 70; ``observe`` only records.
+        level: how much to record: ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``).
+        runs_dir: folder of run folders.
+        name: name of the run, by default the script's with the time.
+        state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
+        to: tools that also get the run: ``tensorboard``, ``wandb``, ``mlflow``, in a sequence or in one text with
+            commas; ``auto``, the default, joins an already active run of any of them; ``none`` sends nothing.
         compiled: where to measure module outputs in compiled code: at its ``edges``, the default, or ``inside``: graphs
-        compiled from here on compute them too, in every step. This adds no graph and no graph break, but if the
-        compiler then fuses differently, the last bits of the training change (``docs/signals.md``). continues: the
-        watched run that this one continues, from its last applied step or, as ``RUN@STEP``, from that of the
-        checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline. rewind_mb:
-        disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0: none.
+            compiled from here on compute them too, in every step. This adds no graph and no graph break, but if the
+            compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
+        continues: the watched run that this one continues, from its last applied step or, as ``RUN@STEP``, from that of
+            the checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline.
+        rewind_mb: disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0:
+            none.
         keep_rewind: keep them also when the run ends well.
 
     Raises:

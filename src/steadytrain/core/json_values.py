@@ -137,7 +137,7 @@ def _of_type(hint: type, data: Any) -> Any:
 
 
 def _listed(cls: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Key, attribute and writer of all that stands in a document of ``cls``."""
+    """Key, attribute and writer of each entry of a document of ``cls``."""
     keys: str = getattr(cls, "_keys", "") or " ".join(field.name for field in fields(cls))
     found = (entry.partition(":") for entry in keys.split())
     return tuple((key, name or key, writer(_hint(cls, name or key))) for key, _, name in found)

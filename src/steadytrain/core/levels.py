@@ -1,6 +1,6 @@
-"""How much is recorded: the levels of ``--level``, and what each of them looks at how often.
+"""How much to record: the levels of ``--level``, what each measures and how often.
 
-At every level the loss and the L2 norm of every gradient are looked at in every step, because the gate needs them.
+Every level measures the loss and the L2 norm of every gradient in every step, because the gate needs them.
 """
 
 from __future__ import annotations

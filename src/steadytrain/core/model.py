@@ -39,7 +39,7 @@ SIGNALS: Mapping[str, str] = {
     "where no clipping was seen, or the step was skipped)",
     "clip_count": "steps since the watch began whose clip_coefficient was below 1 (absent until clipping was seen)",
     "overflow_share": "share of gradient elements that are NaN or Inf",
-    "epoch": "passes over the training data so far, with its fraction (absent where nobody counts)",
+    "epoch": "passes over the training data so far, with its fraction (absent if not counted)",
     "underflow_share": "share of gradient elements that are zero or below the smallest normal number of their dtype "
     "(under a gradient scaler of float16, loss scale included); on a cadence, large tensors sampled",
 }
@@ -64,7 +64,7 @@ TABLES: Mapping[str, str] = {
     "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
     "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
 }
-"""The tables of a run beside its scalar signals. What their columns mean stands where they are measured."""
+"""The tables of a run beside its scalar signals. The modules that measure them define their columns."""
 
 
 @dataclass(frozen=True)

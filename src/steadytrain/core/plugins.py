@@ -1,9 +1,9 @@
 """What all kinds of plug-ins share: their names, where they are found, and their documentation.
 
-A plug-in is a class that is found because its file lies in the package of its kind, or because an installed
-distribution names it under the entry-point group of the kind; nothing registers itself. A ``Kind`` is declared beside
-its contract. The name of a plug-in is its class name in kebab case, and its documentation its docstring with the values
-of its fields. Not here: what any of them does.
+A plug-in is a class that is found because its file is in the package of its kind, or because an installed distribution
+names it under the entry-point group of the kind; nothing registers itself. A ``Kind`` is declared beside its contract.
+The name of a plug-in is its class name in kebab case, and its documentation its docstring with the values of its
+fields. Not here: what any of them does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def kebab(named: type | str) -> str:
 
 
 def name_of(plugin: Any) -> str:
-    """The name of a plug-in, or of its class: that of a row of a table stands in the row."""
+    """The name of a plug-in, or of its class; a row of a table has its own name."""
     if isinstance(plugin, type):
         return kebab(plugin)
     name = getattr(plugin, "name", None)

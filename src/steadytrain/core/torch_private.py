@@ -28,7 +28,7 @@ class TorchName:
     """One private name, as ``module:attribute.path``.
 
     Args:
-        place: where it lies.
+        place: its module and name.
         lost: what does not work without it, one sentence.
         needed: a watch does not begin without it.
     """
@@ -48,7 +48,7 @@ class TorchName:
 
     @property
     def of_compiler(self) -> bool:
-        """Whether a look at it imports the compiler, which takes seconds."""
+        """Whether testing it imports the compiler, which takes seconds."""
         return self.module.startswith(("torch._dynamo", "torch._inductor"))
 
     def owner(self) -> Any:
@@ -106,8 +106,8 @@ class TorchAttribute(TorchName):
     """A private attribute of every object of a class, as ``module:Class.attribute``.
 
     Args:
-        made: makes an object of the class, for the feature test. Without it the class itself is asked: for a method,
-            a slot, or a name in the code of its methods.
+        made: makes an object of the class, for the feature test. Without it the class itself is asked: for a method, a
+            slot, or a name in the code of its methods.
     """
 
     def __init__(self, place: str, lost: str, *, needed: bool = False, made: Callable[[], Any] | None = None) -> None:
@@ -165,7 +165,7 @@ def compiler_is_loaded() -> bool:
 NAMES: list[TorchName] = []
 """All of them, in the order below."""
 
-# -- what a watch stands on ------------------------------------------------------------------------------------------
+# -- what a watch needs ------------------------------------------------------------------------------------------
 
 ENGINE = TorchName("torch.autograd:_engine_run_backward", "no loss is seen", needed=True)
 NEXT_BATCH = TorchName(

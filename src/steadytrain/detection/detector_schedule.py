@@ -24,10 +24,10 @@ LOOK_STEPS = 16
 
 
 class DetectorSchedule:
-    """The detectors that still work: one that raises is told of once and asked no more."""
+    """The detectors that still work: one that raises is reported once and not run again."""
 
     def __init__(self, detectors: Sequence[Detector], guard: Guard) -> None:
-        # Those of one signal stand together: it is followed once for all of them.
+        # Detectors of one signal are grouped: it is followed once for all of them.
         self._detectors = sorted(detectors, key=lambda detector: detector.needs[:1])
         self._guard = guard
         self._read: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -71,7 +71,7 @@ class DetectorSchedule:
         return found
 
     def _has_news(self, detector: Detector, window: Window) -> bool:
-        """Whether there is something to look at. Of tables alone only where one was read since this detector looked."""
+        """Whether there is new input. For tables alone, only if one was read since this detector ran."""
         if not detector.needs:
             return True
         if not any(window.has(need) for need in detector.needs):

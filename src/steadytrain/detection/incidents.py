@@ -1,8 +1,8 @@
 """When a symptom becomes an incident: the run is frozen while the tape of the steps that led to it is still there.
 
-A critical symptom is frozen at once. A warning has to stand for ``SETTLED_STEPS`` first: by then it is known what
-became of it, and one that did no harm is a note (``grouping``). When the run is over nothing is waited for. Of symptoms
-that are one story only the gravest is frozen, of each kind one, and a few in all.
+A critical symptom is frozen at once. A warning has to last ``SETTLED_STEPS`` first: by then it is known what became of
+it, and one that did no harm is a note (``grouping``). When the run is over nothing is waited for. Of symptoms that are
+one story only the gravest is frozen, of each kind one, and a few in all.
 
 The training thread decides and copies the window; a thread of its own writes, so that training waits for no disk.
 Not here: losses and gradients that are not finite. Those are the gate's, which freezes the step itself.
@@ -74,7 +74,7 @@ class SymptomIncidents:
         self._job: _Job | None = None
 
     def looked(self, stream: Stream, found: Sequence[Symptom]) -> None:
-        """Detectors have looked at ``stream`` and see ``found``."""
+        """Detectors found ``found`` in ``stream``."""
         for symptom in found:
             if symptom.severity != "note" and declared(symptom.name).keeps_incident:
                 self._raised.setdefault(_key(symptom), stream.step)
@@ -115,7 +115,7 @@ class SymptomIncidents:
         return False
 
     def _due(self, stream: Stream, *, over: bool) -> list[Symptom]:
-        """The symptoms of ``stream`` that are to be frozen now, as they stand; one that became a note is let go."""
+        """The current symptoms of ``stream`` to freeze now; one that became a note is dropped."""
         due = []
         for key, raised in list(self._raised.items()):
             symptom = self._recorder.symptoms.get(key)

@@ -46,7 +46,7 @@ _NO_TENSORS = np.zeros(0, np.float32)
 
 
 class RunRecorder:
-    """Writes what is seen, and runs the detectors over it. An error of a disk is told once; then nothing is written."""
+    """Writes the measurements and runs the detectors. A disk error is reported once; then nothing more is written."""
 
     def __init__(self, settings: Settings, guard: Guard, tell: Tell, detectors: Sequence[Detector], sink: Sink) -> None:
         self.settings = settings
@@ -79,7 +79,7 @@ class RunRecorder:
 
     @property
     def detector_names(self) -> list[str]:
-        """The detectors that have found something to look at, by the name that `explain` knows."""
+        """The detectors whose signals were present, by their names in `explain`."""
         return sorted(self._looks.looked)
 
     def open(self, stream: Stream) -> RunWriter:
@@ -200,7 +200,7 @@ class RunRecorder:
                 self._give_up(error)
 
     def saw_logits(self, classes: int) -> None:
-        """How many classes the model tells apart: its vocabulary, if it is trained on tokens."""
+        """Number of classes of the model: its vocabulary, if it trains on tokens."""
         self._classes = classes
 
     def forget(self) -> None:
@@ -307,7 +307,7 @@ class RunRecorder:
 
 
 def recording(detectors: Sequence[Detector] = (), sink: Sink = NO_SINK) -> Record:
-    """What a watcher is handed, so that its run is recorded, looked at by ``detectors`` and sent to ``sink``."""
+    """The recorder for a watcher: it records the run, runs ``detectors`` and sends results to ``sink``."""
     return lambda settings, guard, tell: RunRecorder(settings, guard, tell, detectors, sink)
 
 

@@ -31,7 +31,7 @@ class Sink(Protocol):
         """A symptom is new or has grown."""
 
     def incident(self, path: Path, incident: Incident) -> None:
-        """The bundle of an incident lies at ``path``, sealed, with its finding."""
+        """The bundle of an incident is at ``path``, sealed, with its finding."""
 
     def close(self, ended: str) -> None:
         """The run is over; ``ended`` is how, as in the run folder. May wait, within a bound."""

@@ -1,8 +1,8 @@
 """The steps of one stream in memory, for the detectors and the bundle: long for scalars, shorter for tensors.
 
-Of the tables that detectors read, readings are kept as well (``table_history``), and so are evaluations where somebody
-tells of them. A training that goes on from an earlier run, and is told so, begins with the last steps of that
-(``earlier_run``). Not here: everything else, which is on disk.
+Of the tables that detectors read, readings are kept as well (``table_history``), and so are reported evaluations. A
+training that continues an earlier run (``continues``) begins with the last steps of that (``earlier_run``). Not here:
+everything else, which is on disk.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ STORIES_MAX = 4
 
 
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
-    """A few lines: how much was seen, what was raised (as stories where it is more than one symptom), where it lies."""
+    """A few lines: number of steps, symptoms (as stories if more than one), and the run folder."""
     recorded = (run_dir / RUN_FILE).is_file()
     look = f"steadytrain show {shlex.quote(str(run_dir))}"
     if watcher is None or not watcher.streams:

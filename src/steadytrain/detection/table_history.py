@@ -14,7 +14,7 @@ from steadytrain.core.model import Reading, Table
 NEWEST_MAX = 64
 APART_MAX = 64
 APART_STEPS = 16
-"""Detectors of slow faults look at one reading in so many steps."""
+"""Detectors of slow faults read one reading in this many steps."""
 
 BYTES_MAX = 16 << 20
 READINGS_MIN = 4
@@ -87,7 +87,7 @@ class TableHistory:
         room, self._count = self._room(), len(steps)
         self._steps, self._time = np.zeros(room, np.int64), np.zeros(room, np.float64)
         rows, columns = values.shape[1:]
-        # In memory a column lies together: detectors read one of forty at a time.
+        # A column is contiguous in memory: detectors read one of forty at a time.
         self._values = np.zeros((columns, room, rows), np.float32).transpose(1, 2, 0)
         self._steps[: self._count], self._time[: self._count] = steps, time
         self._values[: self._count] = values

@@ -45,7 +45,7 @@ class Sign:
 
     ``source`` is where it was seen (``fact labels_shift``, ``symptom loss-spike``, ``finding``, ``window``).
     ``invariant`` marks a rule that every sound run keeps and that was seen broken: with it, one trial that mends just
-    this is proof. ``equivalence`` marks one whose test has its own control, so that it is proof by itself.
+    this is proof. ``equivalence`` marks one whose test has its own control, so that it alone is proof.
     """
 
     what: str
@@ -111,10 +111,9 @@ class Cause(ABC):
 
     ``base_rate`` is how common it is relative to the others before anything is known: threads of the survey that the
     project rests on, in which counts rank causes and do not measure prevalence. ``rivals`` look the same at first sight
-    and are told apart by trials; of two rivals one declares the other, and the relation holds both ways. ``expects``
-    names what each trial does if this is the cause; a trial that is not named persists. Any of ``confirming`` that
-    removes the symptom is the proof, provided that none of ``spared`` does: those are what the rivals would be cured
-    by.
+    and trials separate them; of two rivals one declares the other, and the relation holds both ways. ``expects`` names
+    what each trial does if this is the cause; a trial that is not named persists. Any of ``confirming`` that removes
+    the symptom is the proof, provided that none of ``spared`` does: those are what the rivals would be cured by.
     """
 
     base_rate: ClassVar[float]

@@ -53,7 +53,7 @@ def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
 
 
 def looked(facts: Mapping[str, Json]) -> Control:
-    """The survey stands for the control where no symptom was raised: recorded steps, which came out the same again."""
+    """Without a symptom the survey is the control: its recorded steps were the same again."""
     exact = facts.get("replay_exact")
     note = "no symptom was raised, so no trial was judged"
     return Control(facts.get("survey_replayed") is True, False, exact if isinstance(exact, bool) else None, note)

@@ -8,7 +8,7 @@ Three roads, each with its own control:
 3. An equivalence that must hold does not, while its own control does (outputs depend on later inputs as well as on
    earlier ones; a model predicts another place better than the next).
 
-Nothing is confirmed where the replay is not exact or not possible, or where nobody looked for silent rivals: a gradient
+Nothing is confirmed where the replay is not exact or not possible, or without a survey for silent rivals: a gradient
 that is never cleared looks like a rate that is too high.
 """
 

@@ -140,12 +140,12 @@ def equivalence(signs: Signs) -> Signs:
 
 
 def surveyed(case: Case) -> bool:
-    """Whether somebody has looked at the script, so that what is absent was not there."""
+    """Whether a survey ran, so that an absent fact means absence."""
     return not case.facts.keys() <= WITHOUT_SURVEY
 
 
 def rows_of(case: Case) -> tuple[int, ...]:
-    """Rows of the incident's batch that stand out, as the survey saw them."""
+    """Outlying rows of the incident's batch, from the survey."""
     rows = fact(case, "rows_suspect")
     return tuple(int(row) for row in rows if isinstance(row, int)) if isinstance(rows, list) else ()
 

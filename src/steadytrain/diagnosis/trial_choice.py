@@ -1,6 +1,6 @@
 """Which trials to run next.
 
-First what the control says; then what the leading cause still needs for its proof; then whatever tells the causes apart
+First what the control says; then what the leading cause still needs for its proof; then whatever separates the causes
 best for its cost. One group test comes early: all that may be unsafe about how the numbers are computed is switched off
 at once, and if the symptom stays, that whole branch is gone for the price of one trial. Costs are counted in steps and
 launches, never in measured seconds, so that the choice is the same on every machine.

@@ -4,8 +4,8 @@ A trial declares the kinds of causes (``KINDS`` of ``steadytrain.experiments.tri
 those of which it does ``either``; of all others the symptom persists. ``tests/diagnosis/trial_effects.txt`` shows them
 as one table. The first ten kinds are those of the published interventions that the project's own experiments were
 compared with (a byte-level GPT, two seeds, six incidents, eleven trials); ``make bench-trials`` measures them again.
-Two lessons of these stand as they came out: a lower learning rate helps against nearly everything, so it tells next to
-nothing; and clearing the moments with a re-warm also hides a bad batch, so it counts only beside the re-warm alone.
+Two lessons: a lower learning rate helps against nearly everything, so it tells next to nothing; and clearing the
+moments with a re-warm also hides a bad batch, so it counts only beside the re-warm alone.
 
 Nothing but its own trial removes a fault in the script itself (a gradient that is not cleared, a wrong loss), though
 what makes steps smaller may hide it. A cause begins with a kind and names its own exceptions.

@@ -26,7 +26,7 @@ from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording
 
 LEAD_STEPS_MIN = 2
-"""Steps between the snapshot and the onset, so that a change has taken hold and a probe stands before it."""
+"""Steps between the snapshot and the onset, so that a change takes effect and a probe comes before it."""
 
 AFTER_STEPS_MIN, AFTER_STEPS_MAX = 10, 40
 """Steps after the onset: max(10, 3 x lead); what a cause needs to show again, bounded for the time it takes."""
@@ -38,7 +38,7 @@ PROBES = 4
 """Recorded steps in the fixed probe set."""
 
 LEAD_S_MAX = 60.0
-"""The script makes the steps before the snapshot by itself where that takes no longer; else it makes only one."""
+"""The script runs the steps before the snapshot itself if that takes at most this long; else it runs only one."""
 
 SAME_STORY_STEPS = 64
 """Symptoms that begin so close before another are one story with it (``steadytrain.grouping``)."""
@@ -176,7 +176,7 @@ class Case:
         return tuple(range(first, self.onset + 1))
 
     def _probe_points(self, begin: int, count: int) -> set[int]:
-        """Places among the steps before which the probes stand: at the start, at the onset, then ever further apart."""
+        """Positions of the probes among the steps: at the start, at the onset, then at growing distances."""
         if self.aim == "progress":
             return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
         onset = min(max(self.onset - begin - 1, 0), count)
@@ -210,7 +210,7 @@ def open_case(
         path: a bundle or a run folder.
         facts: what a survey found.
         onset: the step with which the symptom began, where it is not to be the symptom's own.
-        symptom: the name of the symptom to look at; by default the gravest that began first.
+        symptom: name of the symptom; by default the first of the most severe.
 
     Raises:
         UsageError: neither, damaged, or without a symptom while no onset is given.

@@ -1,6 +1,6 @@
 """Facts of an incident: what a survey saw in the script's own steps, by documented names.
 
-A survey (``survey/launch.py``) launches the recorded script once more and only looks. What it saw lies as
+A survey (``survey/launch.py``) launches the recorded script once more and only inspects it. What it saw lies as
 ``facts.json`` in the folder of trials beside the incident. Causes read it by the names below; a fact that could not be
 had is absent, which is something else than ``0``, ``[]`` or ``False``. Nothing here judges.
 """
@@ -224,18 +224,18 @@ FACTS: Mapping[str, str] = {
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
 )
-"""Facts that are there though nobody has looked at the script: of what ranks recorded, and of the control."""
+"""Facts that need no survey: from what ranks recorded, and from the control."""
 
 
 def facts_path(source: Path) -> Path:
-    """Where the facts lie: in the folder of trials beside a bundle, or inside of a run's folder."""
+    """The folder of the facts: the trials folder next to a bundle, or inside a run's folder."""
     if (source / "incident.json").is_file():
         return source.parent / "trials" / source.name / FILE
     return source / "trials" / FILE
 
 
 def read_facts(source: Path) -> dict[str, Any] | None:
-    """The facts of a bundle or a run, None where nobody has made a survey (or it was cut off)."""
+    """The facts of a bundle or a run, None without a complete survey."""
     try:
         document = json.loads(facts_path(source).read_text(encoding="utf-8"))
     except (OSError, ValueError):

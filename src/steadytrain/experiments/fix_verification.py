@@ -37,7 +37,7 @@ MEANINGS: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Verified:
     """What became of the symptom with the fix. ``price`` is the probe loss with the fix less that without it, before
-    the onset and at the end (nats of the script's own loss); None where no probe stands there."""
+    the onset and at the end (nats of the script's own loss); None without a probe there."""
 
     intervention: str
     verdict: Verdict

@@ -32,7 +32,7 @@ WOBBLES = 2.0
 """What the probes move before the onset, so many times, is no symptom after it."""
 
 SPIKE_NOISES = 6.0
-"""A loss of a step is high where it lies so many noises over the losses before the onset."""
+"""A step's loss is high from this many noise units above the losses before the onset."""
 
 LOWER_QUANTILE = 0.25
 """Of the values before the onset: what grows slowly has grown for a while when it is raised."""
@@ -108,7 +108,7 @@ def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
 
 
 def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
-    """How far the highest loss of a trained step lies over those before the onset, and whether that is a spike."""
+    """How far the highest loss of a trained step is above those before the onset, and whether that is a spike."""
     losses = [
         (place_of(outcome, seen.entry), seen.loss) for seen in outcome.steps if seen.loss is not None and seen.finite
     ]

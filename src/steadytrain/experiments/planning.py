@@ -19,8 +19,8 @@ def planned(
 ) -> tuple[Spec, ...] | NotApplicable:
     """One spec from the case's snapshot (or ``begin``), ``changes`` made from there on.
 
-    Where no snapshot lies before the onset, the script's own first steps are run instead, which is only the same where
-    the recorded run began with them, too; what needs recorded steps does not apply there.
+    Without a snapshot before the onset, the script's own first steps run instead, which is only the same where the
+    recorded run began with them, too; what needs recorded steps does not apply there.
     """
     if case.facts.get("ranks", 1) > 1:
         return NotApplicable("a script of several ranks is not launched again")
@@ -51,7 +51,7 @@ def in_half(case: Case) -> bool:
 
 
 def suspect_module(case: Case) -> str | None:
-    """The module in which the first bad operation stands, or which the symptom names first."""
+    """The module of the first bad operation, or the first one that the symptom names."""
     located = case.finding.located if case.finding is not None else None
     if located is not None and located.module:
         return located.module

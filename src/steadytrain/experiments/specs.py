@@ -54,8 +54,8 @@ class Entry(JsonRow):
 
     ``step`` is the recorded step whose batches and random states are fed; None is the script's own next batch. The
     update of ``train`` is applied. A ``probe`` only measures the loss, by the script's own code, and leaves no trace.
-    ``refused`` is a batch that is left out: the loop goes round with it, so that the script's own counters stay those
-    of the recorded run, but its update is refused and the state put back.
+    ``refused`` is a batch that is left out: the loop runs with it, so that the script's own counters stay those of the
+    recorded run, but its update is refused and the state put back.
     """
 
     step: int | None
@@ -67,9 +67,9 @@ class Spec(JsonValue):
     """All that a process needs to run one trial once.
 
     ``begin`` is the step of the snapshot whose state the trial begins with; None is the script's own beginning, where
-    nothing is restored. ``lead`` says how many steps the script makes by itself before it gets the snapshot's state:
-    all that the recorded run made before, so that what it decides by its own counters is as it was, or only one.
-    ``repeat`` tells runs of the same trial apart.
+    nothing is restored. ``lead`` says how many steps the script runs itself before it gets the snapshot's state: all
+    that the recorded run made before, so that what it decides by its own counters is as it was, or only one. ``repeat``
+    numbers the runs of one trial.
     """
 
     trial: str
@@ -95,8 +95,8 @@ class Spec(JsonValue):
 class StepSeen(JsonRow):
     """What was seen at the gate of one entry that is no probe: ``entry`` is its place in the schedule.
 
-    ``finite`` is about loss and all gradients (a step that a gradient scaler skips by itself counts as finite).
-    ``update_ratio`` is the norm of the update over that of the weights, None where no update was applied.
+    ``finite`` is about loss and all gradients (a step that a gradient scaler skips counts as finite). ``update_ratio``
+    is the norm of the update over that of the weights, None where no update was applied.
     """
 
     entry: int
@@ -144,7 +144,7 @@ class Outcome(JsonValue):
     ended: str | None = None
     notes: tuple[str, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What a change measured by itself where neither losses nor probes say what it does (the load of an expert)."""
+    """What a change measured itself if neither losses nor probes show its effect (the load of an expert)."""
 
     @property
     def first_nonfinite(self) -> int | None:

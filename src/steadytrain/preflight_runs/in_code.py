@@ -112,13 +112,18 @@ def preflight(
     """Check ``model`` on its first batches, before training. Afterwards everything is restored.
 
     Args:
-        model: the model before its first update. batches: some micro-batches in the form that ``loss_fn`` takes; at
-        most ``BATCHES_MAX`` are read. loss_fn: ``loss_fn(model, batch)`` gives the loss, one number with its graph.
-        Without it the model is called with the batch (a mapping by name, a tuple in order) and returns the loss, or has
-        it as ``.loss``. optimizer: the one that will train the model; without it, checks of the optimizer do not run.
-        tokenizer: for token checks. scheduler: the learning-rate scheduler. dataset: the data set of the batches.
-        accumulation: micro-batches for each optimizer step. checks: names of the checks to run; all by default. skip:
-        names of checks to skip. thorough: as ``--full``.
+        model: the model before its first update.
+        batches: some micro-batches in the form that ``loss_fn`` takes; at most ``BATCHES_MAX`` are read.
+        loss_fn: ``loss_fn(model, batch)`` gives the loss, one number with its graph. Without it the model is called
+            with the batch (a mapping by name, a tuple in order) and returns the loss, or has it as ``.loss``.
+        optimizer: the one that will train the model; without it, checks of the optimizer do not run.
+        tokenizer: for token checks.
+        scheduler: the learning-rate scheduler.
+        dataset: the data set of the batches.
+        accumulation: micro-batches for each optimizer step.
+        checks: names of the checks to run; all by default.
+        skip: names of checks to skip.
+        thorough: as ``--full``.
 
     Raises:
         UsageError: an argument is of the wrong kind, or the loss cannot be computed.

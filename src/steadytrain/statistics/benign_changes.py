@@ -17,7 +17,7 @@ RATE_KNOWN_RATIO = 1.25  # a rate up to this much above the highest one before w
 RATE_RATIO_MAX = 10.0  # a rise by more, to a rate never seen in view, is no plan
 BATCH_RATIO = 1.25
 BATCH_ROWS_MIN = 16
-VIEW_STEPS = 8192  # what came earlier is not looked at: a log of a million steps may have a thousand spikes
+VIEW_STEPS = 8192  # earlier steps are ignored: a log of a million steps may have a thousand spikes
 EPOCH_AROUND_STEPS = 16
 EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 

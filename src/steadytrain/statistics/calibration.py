@@ -38,7 +38,7 @@ Z_MAX = 40.0
 """Above this every step is an alarm: Student's t with 3 degrees of freedom gets there once in 100,000 steps."""
 
 Z_BETWEEN, Z_BEYOND = 4.0, 6.0
-"""Of Student's t with 3 degrees of freedom twice as many values lie between these two as above the higher one."""
+"""Student's t with 3 degrees of freedom has twice as many values between these two as above the higher one."""
 
 RATE_OF_KIND = 3e-6
 RATE_OF_TAIL = 1e-5
@@ -106,7 +106,7 @@ def _threshold(z: FloatArray, before: float) -> float:
     if len(z) < STEPS_TO_RAISE_MIN:
         return before
     between, beyond = int(((z > Z_BETWEEN) & (z <= Z_BEYOND)).sum()), int((z > Z_BEYOND).sum())
-    # A heavy tail thins out; what stands far out with little in between is no tail but faults below the threshold.
+    # A heavy tail thins out; far values with little in between are faults below the threshold, not a tail.
     if beyond > 2 * between:
         z = z[z <= Z_BEYOND]
     value = rare_of_its_kind(z)
@@ -155,7 +155,8 @@ def rare_of_its_kind(z: FloatArray) -> float:
 def _kinds() -> tuple[FloatArray, FloatArray]:
     """For each kind of noise the share of values beyond each edge of a bin, and the logarithm of that within each bin.
 
-    All have a median of zero and a robust standard deviation of one. There is a bin more than edges: what lies below.
+    All have a median of zero and a robust standard deviation of one. There is one bin more than edges: the values
+    below.
     """
     edges: FloatArray = np.linspace(LOWEST, HIGHEST, round((HIGHEST - LOWEST) / BIN) + 1)
     kinds = [_beyond_gaussian(edges), _beyond_laplace(edges)]

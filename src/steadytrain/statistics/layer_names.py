@@ -1,4 +1,4 @@
-"""What names of parameters and modules tell: which belong to one block, how deep it lies, which are embeddings.
+"""What names of parameters and modules show: which belong to one block, its depth, which are embeddings.
 
 A model is a stack where some part of the names counts up: ``h.0.``, ``h.1.``, or ``fc1.``, ``fc2.``. The order of the
 parameters is that of the optimizer's groups and says nothing; the number does. Names that do not count have no depth
@@ -19,7 +19,7 @@ from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Window
 from steadytrain.statistics.table_episodes import apart, applied_cells
 
 BLOCKS_MIN = 3
-"""Of fewer blocks nobody can say that something changes along them."""
+"""Fewer blocks cannot show a change along the depth."""
 
 TOKEN_EMBEDDINGS = re.compile(
     r"(?:^|\.)(?:wte|embed_tokens|embed_in|embedding|embeddings|embed|emb|shared|"
@@ -44,7 +44,7 @@ def is_embedding(name: str) -> bool:
 
 
 def is_norm(name: str) -> bool:
-    """Whether a parameter is gain or bias of a normalisation, as far as its name tells."""
+    """Whether a parameter is gain or bias of a normalisation, judged by its name."""
     return _NORM.search(name) is not None
 
 
@@ -56,7 +56,7 @@ def embeddings_among(names: tuple[str, ...]) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=8)
 def experts_among(names: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Which of these parameters or modules lie inside an expert, which only sees the tokens that it gets."""
+    """Which of these parameters or modules are inside an expert, which only sees its own tokens."""
     return np.array(["expert" in name.lower() for name in names], np.bool_)
 
 

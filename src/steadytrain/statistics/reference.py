@@ -90,7 +90,7 @@ class Reference:
 
     @property
     def centre(self) -> float:
-        """The mean of whitened healthy values where it lies above zero."""
+        """The mean of whitened healthy values if it is above zero."""
         return float(max(self.skew, 0.0) * (1.0 - self.lag_1) / np.sqrt(1.0 - self.lag_1**2))
 
     def z(self, values: FloatArray) -> FloatArray:

@@ -1,9 +1,9 @@
 """What "normal" was a while ago, and how far a signal has moved from it since.
 
-Every statistical detector stands on the same lagged reference: the median and the median absolute deviation of the
-512 steps that ended 64 steps ago. It lags, so that a slow divergence does not drag its own yardstick along, and it
-freezes while the drift statistic is raised, so that a fault cannot become the new normal before it is reported. A
-rolling mean and standard deviation do neither: in simulation they found exponential growth about as often as chance.
+Every statistical detector uses the same lagged reference: the median and the median absolute deviation of the 512 steps
+that ended 64 steps ago. It lags, so that a slow divergence does not drag its own yardstick along, and it freezes while
+the drift statistic is raised, so that a fault cannot become the new normal before it is reported. A rolling mean and
+standard deviation do neither: in simulation they found exponential growth about as often as chance.
 
 The whole path is a function of the window and has no memory. So that two windows that overlap agree on what they
 both saw, a live one that slides along and a whole log, everything that happens "every so often" happens at absolute
@@ -99,7 +99,7 @@ def follow(series: Series) -> Track:
 
 
 def stride_of(steps: IntArray) -> int:
-    """How many optimizer steps lie between two logged ones: 1 in a live run, often 10 or 50 in a log."""
+    """Number of optimizer steps from one logged step to the next: 1 in a live run, often 10 or 50 in a log."""
     return max(1, int(np.median(np.diff(steps)))) if len(steps) > 1 else 1
 
 
@@ -216,7 +216,7 @@ def _follow(steps_bytes: bytes, values_bytes: bytes) -> Track:
 def _accumulate(
     values: FloatArray, starts: IntArray, references: References, cells: IntArray
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Run the CUSUM over the blocks, holding the reference while the CUSUM stands above a third of its alarm level.
+    """Run the CUSUM over the blocks, holding the reference while the CUSUM is above a third of its alarm level.
 
     Returns the CUSUM from ``starts[0]`` on, the reference that each block used, and the rows where one that had been
     held for too long was let go. The reference of a block does not depend on what was held before it, so those of

@@ -1,8 +1,8 @@
 """Tables of readings against a bound: which rows were beyond it for how long, and what the loss did meanwhile.
 
-A table is read every 50 steps, or at every step near a symptom, so that readings lie unevenly. A slow fault is judged
+A table is read every 50 steps, or at every step near a symptom, so readings are unevenly spaced. A slow fault is judged
 on readings that are some steps apart (:func:`apart`), or else 64 steps in a row would count as much as the 3,000
-before. An onset stands on an absolute bound wherever it can: a reference that begins where the window begins would move
+before. An onset uses an absolute bound wherever possible: a reference that begins where the window begins would move
 with the window, and the onset with it. Not here: any bound (the detectors).
 """
 
@@ -19,7 +19,7 @@ from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 
 APART_STEPS = 16
-"""Readings of a slow fault are no closer than about this: one in each stretch of so many steps is looked at."""
+"""Readings of a slow fault are at least about this far apart: one in each window of this many steps counts."""
 
 NAMES_MAX = 16
 """Names listed in a symptom; the count of all is among its numbers. Fits a screen."""
@@ -38,7 +38,7 @@ COARSE_SHARE = 0.8
 
 LOSS_POINTS = 64
 TAIL_SHARE, TAIL_TO_SIGMA = 0.05, 1.96
-"""Of a normal distribution a twentieth lies further out than 1.96 standard deviations."""
+"""A twentieth of a normal distribution is beyond 1.96 standard deviations."""
 
 LOSS_POINTS_MIN = 5
 
@@ -47,8 +47,8 @@ LOSS_POINTS_MIN = 5
 class Episode:
     """A stretch of readings, positions ``first`` to ``last``, in which the rows at ``positions`` were beyond a bound.
 
-    ``rows`` are the names of these rows: those that began first stand first, among them in the order of the table.
-    ``seen_step`` is the first of its steps in view; ``first_step`` may be another where it began before that.
+    ``rows`` are the names of these rows: in the order of their beginning, then of the table. ``seen_step`` is the first
+    of its steps in view; ``first_step`` may be another where it began before that.
     """
 
     first: int
@@ -209,10 +209,10 @@ def before(values: FloatArray, at: IntArray, *, width: int, gap: int, least: int
 
 
 def loss_change(window: Window, first_step: int, last_step: int) -> float:
-    """By how many robust standard deviations the loss at the end of an episode lies above that before it.
+    """By how many robust standard deviations the loss at the end of an episode is above that before it.
 
-    Where nothing is in view before the episode, the first steps of it stand for before. 0 where too little is known;
-    Inf where the last loss of all is not finite.
+    Without steps before the episode, its first steps are used instead. 0 where too little is known; Inf where the last
+    loss of all is not finite.
     """
     steps, values = _losses(window, last_step)
     if len(values) and not np.isfinite(values[-1]):
@@ -230,7 +230,7 @@ def loss_change(window: Window, first_step: int, last_step: int) -> float:
 
 
 def loss_jump(window: Window, first_step: int, last_step: int) -> float:
-    """By how many robust standard deviations the highest loss of these steps lies above the median before them.
+    """By how many robust standard deviations the highest loss of these steps is above the median before them.
 
     Where the loss has a heavy tail (most batches are easy, and now and then one is not) its tail is the measure. 0
     where too little is known; Inf where a loss among them is not finite.

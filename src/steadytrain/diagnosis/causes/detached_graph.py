@@ -56,7 +56,7 @@ class DetachedGraph(Cause):
 
     def signature(self, case: Case) -> Signature:
         lost = fact(case, "parameters_without_gradient")
-        # Meant where nobody updates them: a target network, a frozen encoder.
+        # Intended if no optimizer updates them: a target network, a frozen encoder.
         orphaned = set(lost or ()) <= set(fact(case, "parameters_not_in_optimizer") or ())
         behind = fact(case, "parameters_cut_off") or ()
         blocked = _inside(lost or (), fact(case, "no_grad_calls"), fact(case, "modules_output_detached"))

@@ -1,4 +1,4 @@
-"""Parameters that nobody updates."""
+"""Parameters that no optimizer updates."""
 
 from __future__ import annotations
 
