@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import loss_term, scalar_outputs
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
@@ -40,6 +40,8 @@ class ModelCalls:
         """Other arguments for the call, or None."""
         run = self._run
         if not run.is_script() or run.in_backward:
+            return None
+        if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
             return None
         outermost, training = not self._calls, torch.is_grad_enabled()
         run.modules.note_call(module, outermost=outermost)
@@ -96,7 +98,7 @@ class ModelCalls:
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
         """Whether this is an outermost backward of the script; then ``backward_ends`` follows."""
         run = self._run
-        if not run.is_script() or run.in_backward:
+        if not run.is_script() or run.in_backward or _is_meta(roots):
             return False
         run.in_backward = True
         self.backward_calls += 1
@@ -140,6 +142,11 @@ class ModelCalls:
                 f"{self.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
                 "hand, so nothing is recorded or guarded; `with watch.update():` around the update does both"
             )
+
+
+def _is_meta(roots: Any) -> bool:
+    """Whether a backward has no numbers: a probe of shapes or of operations on the meta device trains nothing."""
+    return any(root.is_meta for root in _as_tensors(roots))
 
 
 def _as_tensors(roots: Any) -> list[Tensor]:
