@@ -23,8 +23,8 @@ Severity = Literal["note", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
 
 SIGNALS: Mapping[str, str] = {
-    "loss": "mean over the step's micro-batches (sum, where each is divided by a count of the step), before division by "
-    "accumulation and loss scale; different losses of a step are added",
+    "loss": "mean over the step's micro-batches (sum, where each is divided by a count of the step), before division "
+    "by accumulation and loss scale; different losses of a step are added",
     "gradient_norm": "global L2 norm of the gradients before clipping (as applied where clipping was not seen)",
     "gradient_norm_applied": "global L2 norm of the gradients that the optimizer was about to apply",
     "parameter_norm": "global L2 norm of the parameters before the update",
