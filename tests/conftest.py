@@ -41,17 +41,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 THREAD_END_S_MAX = 60.0
+MANY_MODULES = 20
+_modules_out_of_sight = 0
 
 
 def own_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("steadytrain")}
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _only_what_is_new_is_searched() -> None:
     """A watch searches the process for models, and here that holds what all tests together import."""
-    gc.collect()
-    gc.freeze()
+    global _modules_out_of_sight
+    if len(sys.modules) > _modules_out_of_sight + MANY_MODULES:
+        gc.collect()
+        gc.freeze()
+        _modules_out_of_sight = len(sys.modules)
 
 
 @pytest.fixture(autouse=True)
