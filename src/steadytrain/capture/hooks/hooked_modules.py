@@ -26,6 +26,7 @@ class HookedModules:
         self._outermost: set[int] = set()
         self._inside: set[int] = set()
         self._known: dict[int, weakref.ref[nn.Module]] = {}
+        self._resting: list[weakref.ref[nn.Module]] = []
         self._compile_used = False
 
     @property
@@ -68,7 +69,22 @@ class HookedModules:
         for key in (self._inside - self._outermost) & set(self._hooks):
             self._unhook(key)
 
+    def rest(self, module: nn.Module) -> None:
+        """Take the hooks off ``module`` until :meth:`wake`: the script calls it so often that they slow it down."""
+        key = self._key(module)
+        if key in self._hooks and not self._compile_used:
+            self._unhook(key)
+            self._resting.append(weakref.ref(module))
+
+    def wake(self) -> None:
+        """Put the hooks back on the modules that rest."""
+        resting, self._resting = self._resting, []
+        for held in resting:
+            if (module := held()) is not None:
+                self.watch(module)
+
     def remove(self) -> None:
+        self._resting.clear()
         for key in list(self._hooks):
             self._unhook(key)
 

@@ -82,6 +82,10 @@ class Rewind(StepObserver):
         if self._off is None and call is not None:
             self.tape.call_ended(call, random)
 
+    def calls_left_out(self) -> None:
+        if self._off is None:
+            self.tape.calls_left_out()
+
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._off is not None:
             return

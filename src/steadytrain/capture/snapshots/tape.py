@@ -117,7 +117,11 @@ class Tape:
         if len(self._forming.calls) < CALLS_MAX:
             self._forming.calls.append(Call(batch, type(batch.module).__qualname__))
         else:
-            self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
+            self.calls_left_out()
+
+    def calls_left_out(self) -> None:
+        """The step that forms has more calls than are recorded."""
+        self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
 
     def call_ended(self, batch: MicroBatch, random: RandomState) -> None:
         for call in reversed(self._forming.calls):

@@ -194,6 +194,10 @@ class BufferKeeper:
         self._this_step: dict[tuple[int, str], KeptBuffer] = {}
         self._size_bytes = 0
 
+    def knows(self, root: nn.Module) -> bool:
+        """Whether ``root`` was called in this step."""
+        return id(root) in self._roots
+
     def keep(self, root: nn.Module) -> None:
         """Copy the buffers of ``root``, which is about to be called, if this is its first call in the step."""
         if id(root) in self._roots:

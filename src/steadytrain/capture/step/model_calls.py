@@ -17,6 +17,9 @@ from steadytrain.capture.tensors.precision import logits_dtype
 
 MICRO_BATCHES_MAX = 256
 MICRO_BYTES_MAX = 1 << 30
+CALLS_SPARSE = 8
+"""Calls of each step that are recorded, once a loop has called its model more than :data:`MICRO_BATCHES_MAX` times
+before one backward (a policy that acts a whole episode long)."""
 LOSSES_MAX = 4096
 HAND_WRITTEN_AFTER_BACKWARDS = 200
 
@@ -35,6 +38,8 @@ class ModelCalls:
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._random_after: RandomState | None = None
         self._told_hand_written = False
+        self._since_backward = 0
+        self._sparse = False
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Other arguments for the call, or None."""
@@ -44,6 +49,10 @@ class ModelCalls:
         if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
             return None
         outermost, training = not self._calls, torch.is_grad_enabled()
+        if outermost and training:
+            self._since_backward += 1
+            if self._sparse and self._since_backward > CALLS_SPARSE and run.buffers.knows(module):
+                return self._leave_out(module)
         run.modules.note_call(module, outermost=outermost)
         call: MicroBatch | None = None
         changed = None
@@ -64,6 +73,27 @@ class ModelCalls:
                     changed = run.observer.call_begins(module, call, args, kwargs)
         self._calls.append((module, call))
         return changed
+
+    def _leave_out(self, module: nn.Module) -> None:
+        """Record no call of ``module`` until the next backward: no inputs, and no random state before the next one."""
+        run = self._run
+        self._random_after = None
+        if not run.seen.left_out:
+            run.observer.calls_left_out()
+        run.seen.left_out += 1
+        run.modules.rest(module)
+
+    def _count_calls(self) -> None:
+        """A backward begins: this loop may call its model so often that recording each call would slow it down."""
+        run, calls = self._run, self._since_backward
+        self._since_backward = 0
+        run.modules.wake()
+        if calls > MICRO_BATCHES_MAX and not self._sparse and run.recorder.recording and not run.rehearses:
+            self._sparse = True
+            run.note(
+                f"the loop called its model {calls} times before one backward: from here on the first {CALLS_SPARSE} "
+                "calls of a step are recorded, so its steps are guarded and cannot be replayed"
+            )
 
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         run = self._run
@@ -102,6 +132,7 @@ class ModelCalls:
             return False
         run.in_backward = True
         self.backward_calls += 1
+        self._count_calls()
         if self.step_batches is not None:
             self.step_batches.backward_begins()
         if run.activations.armed:

@@ -51,6 +51,9 @@ class StepObserver:
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         """A call of a root module is over; ``call`` is None of one without gradients. ``random`` is the state now."""
 
+    def calls_left_out(self) -> None:
+        """From here on this step's calls of root modules are not recorded: there are too many."""
+
     def backward_begins(self) -> None:
         """An outermost backward is about to run."""
 
@@ -119,6 +122,10 @@ class CompositeObserver(StepObserver):
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         self._first.forward_ended(call, random)
         self._guest.forward_ended(call, random)
+
+    def calls_left_out(self) -> None:
+        self._first.calls_left_out()
+        self._guest.calls_left_out()
 
     def backward_begins(self) -> None:
         self._first.backward_begins()

@@ -33,13 +33,15 @@ class StepInProgress:
     ``clipping`` is what was read of the gradients before clipping. ``early`` is what a look
     at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
     backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
-    ``evaluations`` counts how often the optimizer has called its closure. ``waited_s`` is the time in data loaders.
+    ``left_out`` counts modules whose further calls are not among them. ``evaluations`` counts how often the optimizer
+    has called its closure. ``waited_s`` is the time in data loaders.
     """
 
     began: float = field(default_factory=time.perf_counter)
     micro_batches: list[MicroBatch] = field(default_factory=list)
     used: int = 0
     stale: int = 0
+    left_out: int = 0
     losses: list[LossTerm] = field(default_factory=list)
     fetched: list[tuple[int, Any]] = field(default_factory=list)
     clipping: Clipping = field(default_factory=Clipping)
@@ -58,10 +60,12 @@ class StepInProgress:
         return sum(batch.size_bytes for batch in self.micro_batches)
 
     def amount(self, count: Callable[[MicroBatch], int | None]) -> float | None:
-        """What ``count`` gives, summed over the calls of the module that got most of it.
+        """What ``count`` gives, summed over the calls of the module that got most of it; None where calls are left out.
 
         A loop may call the parts of its model one after the other: then each of them got the same rows.
         """
+        if self.left_out:
+            return None
         sums: dict[int, int] = {}
         for batch in self.micro_batches:
             counted = count(batch)
