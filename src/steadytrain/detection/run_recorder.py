@@ -229,14 +229,18 @@ class RunRecorder:
         recent = (symptom for symptom in seen if symptom.last_step > stream.began and self._is_recent(symptom, newest))
         found = [self._as_known(symptom, known) for symptom in recent]
         for symptom in found:
-            key = (symptom.name, symptom.stream, symptom.first_step)
-            if self.symptoms.get(key) != symptom:
-                self.symptoms[key] = symptom
-                with self._guard.part("recording a symptom"):
-                    self.open(stream).raise_symptom(symptom)
-                with self._guard.part("exporting"):
-                    self._sink.symptom(symptom)
+            self.report(stream, symptom)
         return sorted(found, key=_by_weight)
+
+    def report(self, stream: Stream, symptom: Symptom) -> None:
+        """Put a symptom on record; one of the same name, stream and first step is replaced."""
+        key = (symptom.name, symptom.stream, symptom.first_step)
+        if self.symptoms.get(key) != symptom:
+            self.symptoms[key] = symptom
+            with self._guard.part("recording a symptom"):
+                self.open(stream).raise_symptom(symptom)
+            with self._guard.part("exporting"):
+                self._sink.symptom(symptom)
 
     def _is_recent(self, symptom: Symptom, newest: int) -> bool:
         """Whether ``symptom`` is not over, or what becomes of it is about to be known."""

@@ -82,11 +82,14 @@ def compile_lines(loop: LoopLines) -> Lines:
         tree = ast.parse(source)
     except SyntaxError:
         raise CannotRunAgainError(f"{filename} was changed since it was loaded") from None
-    block, first, last = _common_block(tree, loop.first_line, loop.last_line)
-    root = _backward_root(block[last], loop.last_line)
-    inside = sorted(_stored(block[last]) & _loaded(root))
-    if inside:
-        raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
+    if loop.loss is not None:
+        block, first, last, root = _block_of_loss(tree, loop.first_line, loop.loss)
+    else:
+        block, first, last = _common_block(tree, loop.first_line, loop.last_line)
+        root = _backward_root(block[last], loop.last_line)
+        inside = sorted(_stored(block[last]) & _loaded(root))
+        if inside:
+            raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
     before, is_function = _before(tree, block)
     block, first, last = [*before, *block], first + len(before), last + len(before)
     cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
@@ -258,6 +261,27 @@ def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[
     if found is None:
         raise CannotRunAgainError("the model's call and backward stand in different blocks, or backward comes first")
     return found
+
+
+def _block_of_loss(tree: ast.AST, line: int, loss: str) -> tuple[list[ast.stmt], int, int, ast.expr]:
+    """The innermost statements that call the model on ``line`` and make ``loss`` there or later, and its expression."""
+    root = ast.parse(loss, mode="eval").body
+    found: tuple[list[ast.stmt], int, int] | None = None
+    for node in ast.walk(tree):
+        for block in _blocks(node):
+            positions = _positions(block, line)
+            if not positions:
+                continue
+            made = [at for at in range(positions[0], len(block)) if _stored(block[at]) & _loaded(root)]
+            changed = [at for at in made if _loaded(block[at]) & _loaded(root)]
+            if made:
+                found = (block, positions[0], max(made[0], *changed, 0) + 1)
+    if found is None:
+        raise CannotRunAgainError(f"{loss} is not made where the model is called")
+    block, first, last = found
+    for part in ast.walk(root):
+        ast.copy_location(part, block[first])
+    return block, first, last, root
 
 
 def _blocks(node: ast.AST) -> list[list[ast.stmt]]:

@@ -33,6 +33,8 @@ class Account:
     action: Action
     finding: Finding
     samples: tuple[Samples, ...]
+    name: str = ""
+    """What is put behind the step in the bundle's name."""
 
 
 def freeze_incident(
@@ -48,7 +50,7 @@ def freeze_incident(
     run = recorder.open(stream)
     step = measured.record.step
     name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
-    path = run.path / "incidents" / name
+    path = run.path / "incidents" / f"{name}{account.name}"
     model = stream.model
     roots = list(stream.roots())
     state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)

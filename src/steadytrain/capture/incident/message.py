@@ -27,12 +27,31 @@ def stop_message(
     samples: Sequence[Samples] = (),
 ) -> str:
     """The verdict first, then where, then what to do next."""
-    lines = [f"STOPPED before the update of step {step}: {reason}.", *finding_lines(finding), *sample_lines(samples)]
+    return _message(f"STOPPED before the update of step {step}: {reason}.", bad, finding, state, path, samples)
+
+
+def let_go_message(
+    step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path, samples: Sequence[Samples]
+) -> str:
+    """The same for a batch that the script lets go by itself."""
+    return _message(f"NO UPDATE at step {step}, by the script itself: {reason}.", bad, finding, None, path, samples)
+
+
+def _message(
+    verdict: str,
+    bad: Sequence[BadTensor],
+    finding: Finding,
+    state: str | None,
+    path: Path | None,
+    samples: Sequence[Samples],
+) -> str:
+    lines = [verdict, *finding_lines(finding), *sample_lines(samples)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
         lines.append(f"  bad gradients        {names}{more}")
-    lines.append(f"  {state}")
+    if state is not None:
+        lines.append(f"  {state}")
     if path is not None:
         lines.append(f"  bundle               {path}")
         lines.append(f"  next                 steadytrain show {shlex.quote(str(path))}")

@@ -247,11 +247,19 @@ def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
+@torch.no_grad()
+def bad_gradients(stream: Stream, seen: StepInProgress) -> tuple[BadTensor, ...]:
+    """The gradients of this process that are not finite, as they were before clipping; it asks no other rank."""
+    gradients = _gradients(stream.parameters)
+    norms = dict(zip((at for at, _ in gradients), fetch(l2_norms([values for _, values in gradients])), strict=True))
+    return _exact_look(stream, seen, gradients, norms, dict(norms))
+
+
 def reason(measured: Measurement) -> str:
     """Why the step is an incident, in a few words."""
     if not measured.loss_finite:
         bad = next(loss for loss in measured.losses if not math.isfinite(loss))
-        return f"the loss is {_kind(bad)}"
+        return f"the loss is {kind_of(bad)}"
     if measured.bad:
         first = measured.bad[0]
         more = f" and {len(measured.bad) - 1} more" if len(measured.bad) > 1 else ""
@@ -345,7 +353,8 @@ def _learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
     return float(rate) if isinstance(rate, (int, float)) else None
 
 
-def _kind(value: float) -> str:
+def kind_of(value: float) -> str:
+    """A number that is not finite, in a word."""
     return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 

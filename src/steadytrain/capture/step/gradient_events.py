@@ -12,18 +12,20 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.clipping import ClipArguments
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
+from steadytrain.capture.step.script_guards import ScriptGuards
 
 
 class GradientEvents:
     """Follows them; a step that a scaler skips is recorded by ``steps``."""
 
-    def __init__(self, run: LiveRun, steps: OptimizerSteps) -> None:
+    def __init__(self, run: LiveRun, steps: OptimizerSteps, guards: ScriptGuards) -> None:
         self._run = run
+        self._guards = guards
         self._steps = steps
         self._scaled: int | None = None
 
     def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
-        """What was accumulated is thrown away: a script that skips a bad step by itself is left alone."""
+        """What was accumulated is thrown away: where it was not finite, the script has skipped a step by itself."""
         run = self._run
         if not run.is_script() or run.rerun is not None or len(run.streams) != 1:
             return
@@ -31,6 +33,7 @@ class GradientEvents:
         with run.guard.part("forgetting gradients that are thrown away"):
             if stream.optimizers != [owner] and (stream.model is None or (owner,) != stream.model.roots):
                 return
+            self._guards.gradients_zeroed()
             run.seen.gradients_zeroed()
 
     def scaler_scales(self, scaler: Any) -> None:
@@ -86,8 +89,12 @@ class GradientEvents:
             arguments = read(args, kwargs)
             run.scaling.clip_begins(tensors, run.scaling.scalers.values(), limit=arguments.limit)
             reading = clipping.begin(tensors, arguments, run.guard)
-        with reading or nullcontext():
-            total = original(parameters, *args, **kwargs)
+        try:
+            with reading or nullcontext():
+                total = original(parameters, *args, **kwargs)
+        except Exception as error:
+            self._guards.torch_raised(error)
+            raise
         with run.guard.part("reading the gradients before clipping"):
             clipping.end(total)
         return total

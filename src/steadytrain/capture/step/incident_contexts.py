@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 
 from steadytrain.capture.hooks.model_discovery import plain_name
 from steadytrain.capture.incident.context import IncidentContext
+from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.capture.step.script_frames import loop_lines
+from steadytrain.capture.step.script_frames import LoopLines, loop_lines
 
 
 def before_backward(run: LiveRun) -> IncidentContext:
@@ -29,6 +34,34 @@ def before_backward(run: LiveRun) -> IncidentContext:
         loop=loop_lines(batch.frames, term.frames),
         alone=not any(stream.together for stream in run.streams),
         no_lap="the loss is looked at before backward",
+    )
+
+
+def let_go_context(
+    run: LiveRun,
+    stream: Stream,
+    batches: Sequence[MicroBatch],
+    terms: Sequence[LossTerm],
+    *,
+    step: int,
+    losses: Sequence[float],
+    loop: LoopLines | None,
+) -> IncidentContext:
+    """A batch that the script lets go without an update."""
+    if loop is None and batches and terms:
+        loop = loop_lines(batches[-1].frames, terms[-1].frames)
+    return IncidentContext(
+        step=step,
+        micro_batches=batches,
+        losses=terms,
+        loss_finite=all(map(math.isfinite, losses)),
+        parameters=dict(zip(stream.tensor_names, stream.parameters, strict=True)),
+        roots=list(stream.roots()),
+        buffers=run.buffers,
+        fetched=run.seen.fetched,
+        loop=loop,
+        alone=not stream.together,
+        no_lap="the script itself has gone on from this step",
     )
 
 

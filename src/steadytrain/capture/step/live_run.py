@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import torch
 
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.hooks.hooked_modules import HookedModules
@@ -72,6 +75,7 @@ class LiveRun:
         self.observer.scalers = self.scaling.scalers
         self.recorder.recording = not rehearses and not self.observer.replays
         self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
+        self._made: weakref.ref[torch.optim.Optimizer] | None = None
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._busy = False
@@ -83,6 +87,13 @@ class LiveRun:
     def is_over(self) -> bool:
         """Whether the watch is closed, or this is a forked child of the process that it belongs to."""
         return self.closed or os.getpid() != self._process
+
+    def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        self._made = weakref.ref(optimizer)
+
+    def made(self) -> torch.optim.Optimizer | None:
+        """The optimizer that the script made last."""
+        return self._made() if self._made is not None else None
 
     @property
     def rerun(self) -> LoopRerun | None:

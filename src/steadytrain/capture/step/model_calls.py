@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
-from steadytrain.capture.step.loss import loss_term, scalar_outputs
+from steadytrain.capture.step.loss import LossTerm, loss_term, scalar_outputs
+from steadytrain.capture.step.script_guards import ScriptGuards
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.tensors.precision import logits_dtype
 
@@ -27,13 +28,14 @@ HAND_WRITTEN_AFTER_BACKWARDS = 200
 class ModelCalls:
     """Calls of any hooked module; ``look_at_loss`` is called with each loss before its backward runs."""
 
-    def __init__(self, run: LiveRun, look_at_loss: Callable[[Tensor], None]) -> None:
+    def __init__(self, run: LiveRun, guards: ScriptGuards, look_at_loss: Callable[[Tensor], None]) -> None:
         self.backward_calls = 0
         self.step_batches: StepBatches | None = None
         self.logits: str | None = None
         """Dtype of the model's logits, once it is known."""
 
         self._run = run
+        self._guards = guards
         self._look_at_loss = look_at_loss
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._random_after: RandomState | None = None
@@ -56,6 +58,9 @@ class ModelCalls:
         run.modules.note_call(module, outermost=outermost)
         call: MicroBatch | None = None
         changed = None
+        if outermost and training:
+            with run.own_time:
+                self._guards.batch_begins()
         if outermost and run.rerun is None:
             with run.own_time, run.guard.part("keeping the buffers"):
                 run.buffers.keep(module)
@@ -124,6 +129,7 @@ class ModelCalls:
         self.logits = self.logits or logits_dtype(output)
         if len(seen.micro_batches) < MICRO_BATCHES_MAX and seen.size_bytes < MICRO_BYTES_MAX:
             seen.micro_batches.append(call)
+            self._guards.called(call)
 
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
         """Whether this is an outermost backward of the script; then ``backward_ends`` follows."""
@@ -141,19 +147,27 @@ class ModelCalls:
         run.seen.backward_begins()
         with run.guard.part("following backward"):
             run.observer.backward_begins()
+        term: LossTerm | None = None
         with run.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
             if run.rerun is not None and scalars:
                 run.rerun.backward_begins(scalars[0])
             elif accumulates and len(scalars) == 1 and len(run.seen.losses) < LOSSES_MAX:
-                run.seen.losses.append(loss_term(scalars[0], run.seen.last_call()))
+                term = loss_term(scalars[0], run.seen.last_call())
+                run.seen.losses.append(term)
                 run.saw_loss = True
                 run.observer.loss_seen(scalars[0])
                 self._look_at_loss(scalars[0])
             if not run.streams and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
                 self._tell_hand_written()
                 run.forget_step()
+        self._guards.backward_begins(term)
         return True
+
+    def backward_failed(self, error: Exception) -> None:
+        """An outermost backward has raised."""
+        if self._run.rerun is None:
+            self._guards.torch_raised(error)
 
     def backward_ends(self) -> None:
         self._run.in_backward = False

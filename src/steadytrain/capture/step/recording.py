@@ -100,6 +100,9 @@ class Recorder(Protocol):
     def detect(self, stream: Stream) -> list[Symptom]:
         """Let every detector look now. Gravest first."""
 
+    def report(self, stream: Stream, symptom: Symptom) -> None:
+        """Put a symptom on record that no detector can see; one of the same name and first step is replaced."""
+
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
         """Say each once, and again when it has become graver."""
 

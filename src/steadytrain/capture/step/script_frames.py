@@ -5,17 +5,22 @@ Only identities and line numbers are kept between calls, never a frame: a frame 
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from steadytrain.core.torch_private import SEQUENCE
 
 FRAMES_MAX = 64
 USER_FRAMES_MAX = 12
+ENTRIES_MAX = 32
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _OWN_FOLDER = str(Path(__file__).parents[2])
 
@@ -31,11 +36,24 @@ class FrameLine:
 
 @dataclass(frozen=True)
 class LoopLines:
-    """A live function of the script that called the model at ``first_line`` and backward at ``last_line``."""
+    """A function of the script that called the model at ``first_line`` and backward at ``last_line``.
+
+    ``loss`` is an expression of its variables that no backward was called on, None where one was.
+    """
 
     frame: FrameType
     first_line: int
     last_line: int
+    loss: str | None = None
+
+
+@dataclass(frozen=True)
+class LossVariable:
+    """A number with a graph behind it among the variables of a function; ``sequence`` is that of its node."""
+
+    name: str
+    value: Tensor
+    sequence: int
 
 
 def user_frames() -> tuple[FrameLine, ...]:
@@ -62,6 +80,34 @@ def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) 
         if frame is not None and frame.f_code is line.code and first_line is not None:
             return LoopLines(frame, first_line, line.line)
     return None
+
+
+def frame_of(line: FrameLine) -> FrameType | None:
+    """The running function, None where it has ended."""
+    frames = (frame for frame in running_frames() if id(frame) == line.frame_id and frame.f_code is line.code)
+    return next(frames, None)
+
+
+def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
+    """Variables of ``frame``, and entries of its dictionaries, that are one number with a newer node behind it."""
+    variables = frame.f_locals
+    found = []
+    for name, value in list(variables.items()):
+        for expression, tensor in _tensors_of(name, value):
+            if tensor.numel() == 1 and tensor.is_floating_point() and tensor.grad_fn is not None:
+                sequence = int(SEQUENCE.of(tensor.grad_fn)())
+                if sequence > newer_than:
+                    found.append(LossVariable(expression, tensor.detach().reshape(()), sequence))
+    if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        variables.clear()  # up to Python 3.12 a copy, which would keep them alive
+    return found
+
+
+def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Mapping) and name not in ("__builtins__",) and len(value) <= ENTRIES_MAX:
+        yield from ((f"{name}[{key!r}]", one) for key, one in value.items() if isinstance(one, Tensor))
 
 
 def running_frames() -> Iterator[FrameType]:

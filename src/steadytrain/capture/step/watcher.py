@@ -43,6 +43,7 @@ from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Record, Recorder
 from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
+from steadytrain.capture.step.script_guards import ScriptGuards
 from steadytrain.capture.step.step_batches import StepBatches
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.core.model import Symptom
@@ -82,14 +83,16 @@ class Watcher:
         )
         self.settings, self.aside = settings, run.aside
         self._stopping = Stopping(run, investigator)
-        self._calls = ModelCalls(run, self._stopping.look_at_loss)
+        guards = self._guards = ScriptGuards(run, investigator)
+        self._calls = ModelCalls(run, guards, self._stopping.look_at_loss)
         self._loaders = DataLoaders(run)
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
-        gradients = GradientEvents(run, steps)
+        gradients = GradientEvents(run, steps, guards)
         self._loads = LoadedStates(run.guard, run.note, self.set_fact)
         # What the patches and a script that updates its weights itself call, each by the part that follows it.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
         self.backward_begins, self.backward_ends = self._calls.backward_begins, self._calls.backward_ends
+        self.backward_failed = self._calls.backward_failed
         self.loss_given = self._calls.loss_given
         self.fetch_begins, self.fetch_ends = self._loaders.fetch_begins, self._loaders.fetch_ends
         self.samples_drawn = self._loaders.samples_drawn
@@ -108,6 +111,7 @@ class Watcher:
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         run = self._run
         if run.is_script():
+            run.optimizer_made(optimizer)
             with run.guard.part("letting go of earlier models"):
                 run.leading.loosen(lambda stream: script_facts(stream, list(stream.roots())))
                 run.release_done()
@@ -162,6 +166,8 @@ class Watcher:
         """The script is about to end by ``error``: keep what tells why memory ran out or ranks lost each other."""
         if self._run.is_over() or not self._run.recorder.recording:
             return
+        if not isinstance(error, RunStopped):
+            self._guards.script_ends(error)
         with self._run.guard.part("keeping evidence of the failure"):
             keep_evidence(self._run, error)
 
@@ -175,7 +181,9 @@ class Watcher:
         if run.is_over():
             return
         self.abandon_rerun("the script ended before it reached the optimizer again")
+        self._guards.script_ends(None)
         run.closed = True
+        self._guards.close()
         self._patches.remove()
         run.modules.remove()
         run.activations.remove()

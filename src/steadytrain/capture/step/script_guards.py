@@ -1,0 +1,386 @@
+"""Batches that the script lets go by itself: their loss or gradients are not finite, and no update follows.
+
+A script may break out of its loop, raise, go on with the next batch, or have ``clip_grad_norm_`` or autograd's anomaly
+mode raise. Then the optimizer is never called, and the gate sees nothing. Such a batch is judged when the next batch
+begins, when its gradients are thrown away, when torch raises, and when the script ends. The first one of a kind is
+frozen as an incident; all are counted. Nothing is refused here: the script decides.
+
+A loss that no backward followed is a variable of the function that called the model. Between that call and backward
+the function's frame is kept, so that it can be read where the function has ended. A look waits for no accelerator.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadytrain.capture.incident.context import Investigator
+from steadytrain.capture.incident.incident import Account, freeze_incident
+from steadytrain.capture.incident.message import let_go_message
+from steadytrain.capture.step.gate import Measurement, bad_gradients, kind_of, reason
+from steadytrain.capture.step.incident_contexts import let_go_context
+from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.loss import LossTerm, lines_of, loss_term
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.script_frames import FrameLine, LoopLines, frame_of, losses_in, user_frames
+from steadytrain.core.incident import Action, BadTensor, Finding
+from steadytrain.core.model import GRADIENT_ABSENT, Severity, Symptom
+from steadytrain.core.torch_private import KEEP_VERSION
+from steadytrain.storage.segments import StepRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROW_CRITICAL = 3
+"""Batches in a row without an update from which nothing is learned any more."""
+
+ANOMALY = "returned nan values"
+"""In the message of autograd's anomaly mode."""
+
+NONFINITE_NORM = "non-finite"
+"""In the message of ``clip_grad_norm_(error_if_nonfinite=True)``."""
+
+_OF_THE_DEVICE = re.compile(r"CUDA|NCCL|HIP|out of memory", re.IGNORECASE)
+
+
+@dataclass
+class LetGo:
+    """The batches of one kind that were let go: the first and last step that they would have made, and how many.
+
+    ``row`` counts those since the last update.
+    """
+
+    stream: Stream
+    name: str
+    what: str
+    first_step: int
+    last_step: int = 0
+    count: int = 0
+    row: int = 0
+    severity: Severity = "warning"
+
+    def add(self) -> None:
+        step = self.stream.step + 1
+        self.row = self.row + 1 if step == self.last_step else 1
+        self.last_step, self.count = step, self.count + 1
+
+    def symptom(self) -> Symptom:
+        """As it stands now."""
+        batches = self.stream.step + 1 - self.first_step + self.count
+        if self.count == 1:
+            text = f"{self.what} at step {self.first_step}, and the script made no update with this batch"
+        else:
+            text = (
+                f"{self.what} at step {self.first_step}; since then the script made no update with {self.count} of "
+                f"{batches} batches"
+            )
+        if self.row >= ROW_CRITICAL:
+            text += f"; the last {self.row} came in a row: nothing is learned any more"
+        return Symptom(
+            name=self.name,
+            severity=self.severity,
+            first_step=self.first_step,
+            last_step=self.last_step,
+            message=text,
+            signals=("loss",) if self.name == "nonfinite-loss" else ("gradient_norm",),
+            numbers={"steps": float(self.count), "in_a_row": float(self.row)},
+            stream=self.stream.name,
+        )
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One batch to be judged: its symptom, why in words, and what is known of it."""
+
+    name: str
+    what: str
+    batches: Sequence[MicroBatch]
+    terms: Sequence[LossTerm]
+    losses: tuple[float, ...] = ()
+    bad: tuple[BadTensor, ...] = ()
+    loop: LoopLines | None = None
+    finding: Finding | None = None
+
+
+class ScriptGuards:
+    """Follows one run. All is the training thread's."""
+
+    def __init__(self, run: LiveRun, investigator: Investigator | None) -> None:
+        self._run = run
+        self._investigator = investigator
+        self._let_go: dict[tuple[str, str], LetGo] = {}
+        self._judged: object = None
+        self._frame: FrameType | None = None
+        self._loop_codes: frozenset[CodeType] = frozenset()
+        self._newest = -1
+        self._looks = 0
+        self._zeroed = 0
+        self._raised = 0
+        self._over = False
+        self._bad_root: Tensor | None = None
+
+    # -- what is followed ------------------------------------------------------------------------------------------
+
+    def called(self, call: MicroBatch) -> None:
+        """The model was called with gradients on."""
+        if self._frame is None:
+            codes = self._loop_codes
+            loop = next((line for line in call.frames if line.code in codes), *call.frames[:1] or (None,))
+            self._frame = frame_of(loop) if loop is not None else None
+
+    def call_raised(self) -> None:
+        """A call of the model with gradients on gave nothing: it has raised."""
+        self._raised += 1
+
+    def backward_begins(self, term: LossTerm | None) -> None:
+        """What was called is used; ``term`` is the loss, where it is known."""
+        self._frame, self._looks = None, 0
+        if term is not None:
+            self._newest = max(self._newest, term.nodes[0])
+            self._loop_codes = frozenset(line.code for line in term.frames)
+
+    def forget(self) -> None:
+        """Hold nothing of the script's any more."""
+        self._frame, self._judged, self._bad_root = None, None, None
+
+    # -- when it is judged -----------------------------------------------------------------------------------------
+
+    def batch_begins(self) -> None:
+        """The model is called again: where the same lines do it, a call that no backward followed was given up.
+
+        Losses that are summed over such calls before one backward come here, too; the gate then judges their step.
+        """
+        seen = self._run.seen
+        if seen.losses and (root := seen.losses[-1].root) is not self._bad_root and _is_ready(root):
+            self._bad_root = None if math.isfinite(root.item()) else root
+        if len(seen.micro_batches) == seen.used or not self._follows():
+            return
+        if seen.micro_batches[-1] is not self._judged:
+            self._looks += 1
+            if self._looks & (self._looks - 1) == 0 or self._let_go:  # many calls before one backward are no fault
+                with self._run.guard.part("looking at a batch without an update"):
+                    if lines_of(seen.micro_batches[-1].frames) == lines_of(user_frames()):
+                        self._judge_variables(self._held_frames(), wait=False)
+        self._frame = None
+
+    def gradients_zeroed(self) -> None:
+        """Gradients that reached no update are thrown away."""
+        seen = self._run.seen
+        if seen.losses and self._follows() and not self._run.scaling.scalers:
+            known = seen.losses[-1].root is self._bad_root
+            self._zeroed += 1
+            if (
+                known or self._let_go or self._zeroed & (self._zeroed - 1) == 0
+            ):  # a loop that always does it is no fault
+                with self._run.guard.part("looking at gradients without an update"):
+                    self._judge_gradients(wait=known)
+
+    def torch_raised(self, error: Exception) -> None:
+        """``clip_grad_norm_`` or backward has raised: its lines still have their variables."""
+        text = str(error)
+        if not self._follows() or not any(mark in text for mark in (ANOMALY, NONFINITE_NORM)):
+            return
+        with self._run.guard.part("looking at a batch without an update"):
+            if ANOMALY in text:
+                self._judge_backward(text)
+            else:
+                self._judge_gradients(wait=True, where="; clip_grad_norm_ raised for it")
+
+    def script_ends(self, error: BaseException | None) -> None:
+        """The script is over, or about to end by ``error``: what has reached no update is judged now."""
+        if self._over:
+            return
+        self._over = True
+        if self._follows() and not (error is not None and _OF_THE_DEVICE.search(f"{type(error).__name__} {error}")):
+            seen = self._run.seen
+            with self._run.guard.part("looking at the last batch"):
+                if len(seen.micro_batches) > seen.used:
+                    self._judge_variables([*_frames_of(error), *self._held_frames()], wait=True)
+                elif seen.losses and not self._run.scaling.scalers:
+                    self._judge_gradients(wait=True)
+        self.forget()
+
+    def close(self) -> None:
+        """Put the counts on record as they are at the end."""
+        for let in self._let_go.values():
+            if self._run.stopped is not None and let.last_step == let.stream.step + 1:
+                continue  # it came to the gate after all
+            if let.row and let.row == let.count and let.last_step == let.stream.step + 1:
+                let.severity = "critical"  # the last thing that the script did
+            with self._run.guard.part("recording a batch without an update"):
+                self._run.recorder.report(let.stream, let.symptom())
+        self.forget()
+
+    def told(self) -> list[str]:
+        """A line for each kind."""
+        return [let.symptom().message for let in self._let_go.values()]
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _follows(self) -> bool:
+        run = self._run
+        return run.stopped is None and run.rerun is None and not run.rehearses and not run.observer.replays
+
+    def _held_frames(self) -> list[FrameType]:
+        return [self._frame] if self._frame is not None else []
+
+    def _judge_variables(self, frames: Sequence[FrameType], *, wait: bool) -> None:
+        """Look for a loss among the variables of the script."""
+        seen = self._run.seen
+        call = seen.micro_batches[-1]
+        if call is self._judged:
+            return
+        for frame in frames:
+            found = [one for one in losses_in(frame, self._newest) if wait or _is_ready(one.value)]
+            bad = [one for one in found if not math.isfinite(one.value.item())]
+            if not bad:
+                continue
+            last = max(bad, key=lambda one: one.sequence)
+            self._newest = max(self._newest, *(one.sequence for one in found))
+            line = next((line for line in call.frames if line.frame_id == id(frame)), None)
+            loop = LoopLines(frame, line.line, frame.f_lineno, last.name) if line is not None else None
+            term = replace(loss_term(last.value), frames=(FrameLine(id(frame), frame.f_code, frame.f_lineno),))
+            value = float(last.value.item())
+            what = f"the loss is {kind_of(value)}"
+            self._judge(_Case("nonfinite-loss", what, seen.micro_batches[seen.used :], [term], (value,), loop=loop))
+            return
+
+    def _judge_gradients(self, *, wait: bool, where: str = "") -> None:
+        """Look at the loss of a backward that no update followed, and at the gradients."""
+        seen = self._run.seen
+        batches, roots = seen.micro_batches[: seen.used], [term.root for term in seen.losses]
+        if (batches[-1] if batches else roots[-1]) is self._judged or not (wait or _is_ready(roots[-1])):
+            return
+        losses = tuple(float(root.item()) for root in roots)
+        stream = self._stream_of(batches)
+        if stream is None:
+            return
+        bad = () if not all(map(math.isfinite, losses)) else bad_gradients(stream, seen)
+        measured = _measured(stream, losses, bad, self._run.clock())
+        if measured.is_incident:
+            name = "nonfinite-gradient" if measured.loss_finite else "nonfinite-loss"
+            self._judge(_Case(name, reason(measured) + where, batches, seen.losses, losses, bad, finding=seen.early))
+
+    def _judge_backward(self, text: str) -> None:
+        seen = self._run.seen
+        losses = tuple(float(term.root.item()) for term in seen.losses)
+        what = f"autograd's anomaly mode raised: {text}"
+        self._judge(_Case("nonfinite-gradient", what, seen.micro_batches, seen.losses, losses, finding=seen.early))
+
+    def _judge(self, case: _Case) -> None:
+        run = self._run
+        stream = self._stream_of(case.batches)
+        if stream is None:
+            return
+        self._judged = case.batches[-1] if case.batches else case.terms[-1].root
+        key = (case.name, stream.name)
+        let = self._let_go.get(key)
+        if let is None:
+            let = self._let_go[key] = LetGo(stream, case.name, case.what, stream.step + 1)
+            let.add()
+            self._freeze(case, let)
+            return
+        let.add()
+        if let.row == ROW_CRITICAL:
+            let.severity = "critical"
+            run.recorder.report(stream, let.symptom())
+            run.recorder.tell_symptoms([let.symptom()])
+
+    def _freeze(self, case: _Case, let: LetGo) -> None:
+        run, stream = self._run, let.stream
+        step, symptom = let.first_step, let.symptom()
+        with self._as_before(), run.aside():
+            finding = self._finding(case, stream, step)
+            samples = run.draws.samples_of(list(case.batches))
+            done = Action(step, run.settings.policy, "observed", "the script itself made no update with this batch")
+            measured = _measured(stream, case.losses, case.bad, run.clock())
+            seen = replace(run.seen, micro_batches=list(case.batches), losses=list(case.terms))
+            account = Account([symptom], done, finding, samples, name="-no-update")
+            path, incident = freeze_incident(run.recorder, run.guard, stream, seen, run.ring, measured, account)
+            run.observer.incident(stream, run.recorder.begin().path, path)
+        run.incidents.append(path)
+        run.recorder.report(stream, symptom)
+        run.symptom_incidents.frozen([symptom])
+        run.recorder.add_incident(path, incident)
+        run.tell(let_go_message(step, case.what, case.bad, finding, path, samples))
+
+    def _finding(self, case: _Case, stream: Stream, step: int) -> Finding:
+        run = self._run
+        if case.finding is not None:
+            return case.finding
+        if run.settings.policy == "observe" or self._investigator is None:
+            return Finding(None, "nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one")
+        context = let_go_context(run, stream, case.batches, case.terms, step=step, losses=case.losses, loop=case.loop)
+        finding: Finding | None = None
+        with run.guard.part("re-running the step"), torch.autograd.set_detect_anomaly(False):
+            answer = self._investigator.investigate(context)
+            finding = answer if isinstance(answer, Finding) else None
+        return finding or Finding(None, "the step could not be run again")
+
+    @contextmanager
+    def _as_before(self) -> Iterator[None]:
+        """Inside, the buffers are as the step found them: that is the state to keep."""
+        buffers = self._run.buffers.as_now()
+        with ExitStack() as versions:
+            for kept in buffers:
+                versions.enter_context(KEEP_VERSION(kept.buffer))
+            try:
+                self._run.buffers.restore()
+                yield
+            finally:
+                for kept in buffers:
+                    kept.restore()
+
+    def _stream_of(self, batches: Sequence[MicroBatch]) -> Stream | None:
+        """The steps that this batch would have belonged to."""
+        run = self._run
+        if not run.streams:
+            optimizer = run.made()
+            if optimizer is None:
+                return None
+            run.leading.lead(optimizer, StepInProgress(), saw_loss=run.saw_loss, skipped=False)
+        streams = run.streams
+        if batches and len(streams) > 1:
+            module = batches[-1].module
+            streams = [one for one in streams if any(module is part for root in one.roots() for part in root.modules())]
+        stream = next(iter(streams), None)
+        if stream is not None and stream.optimizers:
+            run.leading.refresh(stream)
+            return stream
+        return None
+
+
+def _measured(stream: Stream, losses: tuple[float, ...], bad: tuple[BadTensor, ...], time_s: float) -> Measurement:
+    """What there is to say of a step that was never made. It is on no record."""
+    norms = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
+    record = StepRecord(stream.step + 1, time_s, {"loss": losses[-1] if losses else None}, norms)
+    return Measurement(losses, record, stream.tensor_names, bad, False, 1.0, committed=True)
+
+
+def _is_ready(value: Tensor) -> bool:
+    """Whether reading ``value`` waits for nothing."""
+    if value.device.type == "cpu":
+        return True
+    if value.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return False
+    return bool(torch.cuda.current_stream(value.device).query())
+
+
+def _frames_of(error: BaseException | None) -> list[FrameType]:
+    """Innermost first."""
+    frames: list[FrameType] = []
+    trace: TracebackType | None = error.__traceback__ if error is not None else None
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    return frames[::-1]
