@@ -133,7 +133,7 @@ def test_explain_tells_of_every_check() -> None:
 
     listed = told()
     assert [name for name in map(check_name, check_classes()) if f"\n{name} " not in listed] == []
-    assert told("leaked-rows").startswith("leaked-rows: No row of the split")
+    assert told("leaked-rows").startswith("leaked-rows: No row of the --against split")
     page = json.loads(told("leaked-rows", "--json"))
     assert page["schema"] == "steadytrain.data-check-explanation/1"
     assert page["means"]
