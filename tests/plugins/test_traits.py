@@ -36,7 +36,8 @@ from trial_cases import finite_case, window
 ONCE = [
     (
         *(DETECTORS, "aim", "progress"),
-        "no-learning plateau frozen-parameters lost-updates vanishing-gradients dead-units representation-collapse",
+        "no-learning plateau frozen-parameters lost-updates vanishing-gradients dead-units representation-collapse "
+        "zero-learning-rate",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from steadytrain.core.model import Window
+from steadytrain.detectors.zero_learning_rate import ZeroLearningRate
+from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
+
+STILL, MOVING = 0.0, 1e-3
+WARM_UP = np.linspace(0.0, 1e-3, 20).tolist()
+COSINE = (5e-4 * (1.0 + np.cos(np.linspace(0.0, np.pi, 200)))).tolist()
+
+
+def window(rate: Sequence[float], update: float | None = STILL, *, first: int = 1) -> Window:
+    """Steps with these rates; two tensors that are measured every 16 steps."""
+    at = range(first - 1 + 16, first + len(rate), 16)
+    tables = {}
+    if update is not None and len(at):
+        tables = {"tensors": table("tensors", at=at, update_ratio={name: [update] * len(at) for name in "ab"})}
+    return steps(learning_rate=list(rate), tables=tables, first_step=first)
+
+
+HEALTHY = {
+    "a constant rate": window([1e-3] * 200, MOVING),
+    "a warm-up from zero": window(WARM_UP + [1e-3] * 50, MOVING),
+    "a decay to zero": window(COSINE, MOVING),
+    "restarts at zero": window(([*COSINE[::4]] * 3) + [1e-3], MOVING),
+    "a short run at zero": window([0.0] * 15),
+    "zero for a few steps": window([1e-3] * 50 + [0.0] * 15 + [1e-3] * 20, MOVING),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_quiet(name: str) -> None:
+    assert ZeroLearningRate().check(HEALTHY[name]) == ()
+
+
+def test_from_the_first_step() -> None:
+    symptom = newest(ZeroLearningRate(), window([0.0] * 40))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1, 40)
+    assert symptom.message == "the learning rate is 0 at 40 steps from the first step on: no weight moves"
+
+
+def test_from_one_step_to_the_next() -> None:
+    symptom = newest(ZeroLearningRate(), window([1e-3] * 60 + [0.0] * 32))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 61)
+    assert "after 0.001 at step 60" in symptom.message
+
+
+def test_a_schedule_that_has_ended_is_a_note() -> None:
+    symptom = newest(ZeroLearningRate(), window(COSINE + [0.0] * 32))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("note", len(COSINE))
+
+
+@pytest.mark.parametrize("update", [None, MOVING])
+def test_other_groups_may_move(update: float | None) -> None:
+    symptom = newest(ZeroLearningRate(), window([0.0] * 40, update))
+    assert symptom is not None
+    assert symptom.severity == "note"
+
+
+def test_its_first_step_does_not_move_with_the_window() -> None:
+    assert ZeroLearningRate().check(window([0.0] * 64, first=2000)) == ()
+    later = newest(ZeroLearningRate(), window([1e-3] * 10 + [0.0] * 54, first=2000))
+    assert later is not None
+    assert later.first_step == 2010
