@@ -21,7 +21,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -29,10 +29,12 @@ import numpy as np
 from trials.noise import LEVEL, LOG_NORM_SIGMA, NOISES, SIGMA, WITH_TREND, Values, generator, simulated, surrogate
 from trials.real import STEPS, traces, traces_of_logs
 from trials.rules import RULES, episodes
+from trials.short_logs import PRACTICE, ROWS, STRIDES, ShortLog, of_losses, with_more
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.detectors import Detector
-from steadytrain.grouping.catalog import detector_name, detectors
+from steadytrain.grouping import judge
+from steadytrain.grouping.catalog import detector_name, detectors, log_detectors
 from steadytrain.testing import steps
 
 TRACE_STEPS = 100_000
@@ -56,10 +58,11 @@ class Size:
     real_steps: int
     faults: int
     million: int
+    short: int
 
 
-FULL = Size(5, TRACE_STEPS, 2, LIVE_STEPS, STEPS, 200, 1_000_000)
-QUICK = Size(1, 4_000, 1, 2_600, 600, 4, 20_000)
+FULL = Size(5, TRACE_STEPS, 2, LIVE_STEPS, STEPS, 200, 1_000_000, 40)
+QUICK = Size(1, 4_000, 1, 2_600, 600, 4, 20_000, 1)
 
 
 # False alarms.
@@ -244,7 +247,7 @@ def window_of(path: Path) -> Window:
 def labelled(folder: Path) -> Iterator[str]:
     yield "| run | label | rows | verdict | symptoms above a note |"
     yield "|---|---|---|---|---|"
-    looking = detectors()
+    looking = log_detectors()
     score: Counter[str] = Counter()
     for run in json.loads((folder / "labels.json").read_text(encoding="utf-8")):
         window = window_of(folder / run["file"])
@@ -270,6 +273,88 @@ def _explained(symptom: Symptom, label: str, events: Sequence[int]) -> bool:
     if label == "plateau" and symptom.name in ("plateau", "no-learning", "loss-collapse"):
         return True
     return any(symptom.first_step <= event <= symptom.last_step for event in events)
+
+
+# Short and sparse logs.
+
+
+def graves(window: Window, looking: Sequence[Detector]) -> list[Symptom]:
+    """What `steadytrain analyze` shows above a note."""
+    return [symptom for symptom in judge(window, looking).symptoms if symptom.severity != "note"]
+
+
+def short_logs(seeds: int, folder: Path | None) -> Iterator[str]:
+    """Recall and false alarms by rows and rule; then what is missed and invented, by kind."""
+    looking = log_detectors()
+    rules: dict[str, Callable[[Window], bool]] = {
+        "steadytrain": lambda window: bool(alarms(window, looking)),
+        **PRACTICE,
+    }
+    yield f"Rows {', '.join(map(str, ROWS))}; strides {', '.join(map(str, STRIDES))}; {seeds} seeds of each kind."
+    for title, gather in (("loss alone", of_losses), ("with other columns", with_more)):
+        logs = {rows: list(gather(rows, seeds)) for rows in ROWS}
+        yield from _short_table(f"Simulated, {title}", logs, rules)
+    if folder is not None:
+        yield from _short_table("Excerpts of the labelled logs", {r: list(_excerpts(folder, r)) for r in ROWS}, rules)
+
+
+def _short_table(
+    title: str, logs: Mapping[int, Sequence[ShortLog]], rules: Mapping[str, Callable[[Window], bool]]
+) -> Iterator[str]:
+    counted = {rows: Counter(log.faulty for log in some) for rows, some in logs.items()}
+    told = ", ".join(f"{rows} rows: {count[True]} faulty, {count[False]} healthy" for rows, count in counted.items())
+    yield f"\n### {title}\n\n{told}\n"
+    yield f"| rule | {' | '.join(f'{rows} rows: recall | false alarms' for rows in logs)} |"
+    yield f"|---|{'---|---|' * len(logs)}"
+    wrong: Counter[str] = Counter()
+    every = Counter(f"{log.name}{'' if log.faulty else ' (healthy)'}" for some in logs.values() for log in some)
+    for name, rule in rules.items():
+        cells = []
+        for rows, some in logs.items():
+            spoke: Counter[bool] = Counter()
+            for log in some:
+                fired = rule(log.window)
+                spoke[log.faulty] += fired
+                if name == "steadytrain" and fired != log.faulty:
+                    wrong[f"{log.name}{'' if log.faulty else ' (healthy)'}"] += 1
+            cells += [_share(spoke[faulty], counted[rows][faulty]) for faulty in (True, False)]
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield "\nWrong, by kind: " + (
+        ", ".join(f"{kind} {count} of {every[kind]}" for kind, count in wrong.items()) or "none"
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _excerpts(folder: Path, rows: int) -> Iterator[ShortLog]:
+    """Every k-th row, and the first, middle and last rows, of each labelled healthy log; and with a fault planted."""
+    for run in json.loads((folder / "labels.json").read_text(encoding="utf-8")):
+        whole = window_of(folder / run["file"])
+        if run["label"] != "healthy" or "objective_change" in run["flags"] or len(whole) < rows:
+            continue
+        middle = (len(whole) - rows) // 2
+        cuts = {start: np.arange(start, start + rows) for start in (0, middle, len(whole) - rows)}
+        cuts |= {-1: np.linspace(0, len(whole) - 1, rows).astype(np.int64)}
+        for start, taken in cuts.items():
+            window = _rows_of(whole, taken)
+            yield ShortLog("excerpt", window, False)
+            if start != 0:
+                loss = window.signals["loss"].copy()
+                loss[rows // 2 :] *= 4.0
+                yield ShortLog("excerpt multiplied", replace(window, signals={**window.signals, "loss": loss}), True)
+
+
+def _rows_of(window: Window, taken: np.ndarray) -> Window:
+    return Window(
+        steps=window.steps[taken],
+        time=window.time[taken],
+        signals={name: values[taken] for name, values in window.signals.items()},
+        present={name: there[taken] for name, there in window.present.items()},
+        skipped=window.skipped[taken],
+        refused=window.refused[taken],
+    )
 
 
 # Cost.
@@ -327,7 +412,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smoke test: few steps, numbers without meaning")
     parser.add_argument("--logs", type=Path, help="folder with labels.json and the logs that it names")
-    parser.add_argument("--only", choices=("cost", "alarms", "rules", "detection", "logs"), help="one table")
+    parser.add_argument("--only", choices=("cost", "alarms", "rules", "detection", "short", "logs"), help="one table")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL
     print(
@@ -339,6 +424,7 @@ def main() -> None:
         "alarms": ("False alarms", lambda: false_alarms(size, healthy_runs(size, arguments.logs))),
         "rules": ("False alarms of the rules of others", lambda: false_alarms_of_rules(size, healthy_runs(size, None))),
         "detection": ("Detection", lambda: detection(size)),
+        "short": ("Short and sparse logs", lambda: short_logs(size.short, arguments.logs)),
     }
     if arguments.logs is not None:
         parts["logs"] = ("Labelled logs", lambda: labelled(arguments.logs))

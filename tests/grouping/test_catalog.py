@@ -22,7 +22,7 @@ from steadytrain.grouping import catalog
 from steadytrain.testing import steps
 
 ROOT = Path(__file__).parents[2]
-ALL = catalog.detectors()
+ALL = catalog.log_detectors()
 every_detector = pytest.mark.parametrize("detector", ALL, ids=[type(entry).__name__ for entry in ALL])
 
 
@@ -188,7 +188,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_a_detector_of_another_package_is_found_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "StrangerSpike")
-    assert StrangerSpike() in catalog.detectors()
+    assert StrangerSpike() in catalog.log_detectors()
     assert catalog.broken() == ()
     page = SYMPTOM_PAGES.find("stranger-spike")
     assert page is not None
@@ -207,7 +207,7 @@ def test_a_detector_of_another_package_is_found_and_explained(monkeypatch: pytes
 )
 def test_a_broken_one_is_reported_and_the_others_work(monkeypatch: pytest.MonkeyPatch, name: str, why: str) -> None:
     install(monkeypatch, name, "StrangerSpike")
-    assert len(catalog.detectors()) == len(ALL) + 1
+    assert len(catalog.log_detectors()) == len(ALL) + 1
     (failed,) = catalog.broken()
     assert why in failed.why
     assert name in failed.entry_point
@@ -216,7 +216,7 @@ def test_a_broken_one_is_reported_and_the_others_work(monkeypatch: pytest.Monkey
 def test_a_package_that_fails_to_import_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("gone", "no_such_package_anywhere:Gone", DETECTORS.group)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == DETECTORS.group else [])
-    assert catalog.detectors() == ALL
+    assert catalog.log_detectors() == ALL
     assert "ModuleNotFoundError" in catalog.broken()[0].why
 
 
@@ -224,3 +224,9 @@ def test_the_page_leaves_other_packages_out(monkeypatch: pytest.MonkeyPatch) -> 
     before = SYMPTOM_PAGES.markdown(command="")
     install(monkeypatch, "StrangerSpike")
     assert SYMPTOM_PAGES.markdown(command="") == before
+
+
+def test_rules_for_logs_stay_out_of_runs_under_watch() -> None:
+    of_logs = {type(one).__name__ for one in ALL if one.of_logs}
+    assert of_logs >= {"FlatStart", "LostLevel", "MetricCollapse"}
+    assert {type(one).__name__ for one in catalog.detectors()} == {type(one).__name__ for one in ALL} - of_logs

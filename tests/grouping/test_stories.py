@@ -382,7 +382,7 @@ def test_every_symptom_of_a_long_log_is_judged_by_the_rows_near_it() -> None:
 
 HEALTH = {
     "no loss": (steps(learning_rate=[1.0] * 300), "unknown"),
-    "too few": (steps(loss=LOSS[:19]), "unknown"),
+    "too few": (steps(loss=LOSS[:4]), "unknown"),
     "few, and it falls": (steps(loss=LOSS[:60]), "healthy"),
     "few, and it does not fall": (steps(loss=LOSS[1200:1260]), "unknown"),
     "few, and it falls by less than its noise": (steps(loss=LOSS[1200:1260] - np.arange(60) * 5e-4), "unknown"),

@@ -11,7 +11,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
 from steadytrain.detectors import SYMPTOM_PAGES
 from steadytrain.grouping import Judgement, judge
-from steadytrain.grouping.catalog import detectors
+from steadytrain.grouping.catalog import log_detectors
 from steadytrain.logs import Columns, Log, Tell, find_logs
 
 SCHEMA = "steadytrain.symptoms/1"
@@ -123,7 +123,7 @@ def analyze(
         unreadable += read.skipped
     if not found:
         raise NothingReadError(unreadable)
-    looking = detectors()
+    looking = log_detectors()
     return Analysis(tuple(AnalyzedRun(log, judge(log.window, looking)) for log in found), tuple(unreadable))
 
 

@@ -12,6 +12,27 @@ SUMMARIES = frozenset(
     {"avg", "epoch", "exact", "macro", "match", "mean", "metric", "metrics", "micro", "step", "total"}
 )
 
+HIGHER = SCORE | {
+    "auc",
+    "dice",
+    "iou",
+    "map",
+    "psnr",
+    "return",
+    "returns",
+    "reward",
+    "rewards",
+    "ssim",
+    "success",
+    "win",
+}
+LOWER = LOSS | {"bpb", "bpc", "cer", "err", "error", "fid", "mae", "mse", "rmse", "wer"}
+NO_LEVEL = frozenset(
+    {"chosen", "coef", "count", "kl", "length", "margin", "margins", "max", "min", "num", "ratio", "rejected", "scale"}
+    | {"std", "var", "weight"}
+)
+"""Words of numbers that may go either way in a good run."""
+
 GENERIC = LOSS | SCORE | HELD_OUT | SUMMARIES
 """Words that tell how something was measured, or that it was; what is left of a name tells what of."""
 
@@ -37,3 +58,11 @@ def is_score(name: str) -> bool:
 def qualifier(name: str) -> str:
     """The task or domain in ``name``: empty where it has none."""
     return " ".join(word for word in words(name) if word not in GENERIC and not word.isdigit())
+
+
+def direction(name: str) -> int:
+    """1 where higher is better (accuracy, return), -1 where lower is (perplexity, losses), 0 where nobody knows."""
+    found = set(words(name))
+    if found & (TIMES | NO_LEVEL):
+        return 0
+    return -1 if found & LOWER else 1 if found & HIGHER else 0

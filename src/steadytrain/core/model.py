@@ -51,6 +51,7 @@ FACTS: Mapping[str, str] = {
     "vocabulary": "size of the last dimension of the logits of a classification over tokens",
     "planned_steps": "optimizer steps that the run was planned to make",
     "optimizers_in_turn": "optimizers that take turns, each after a backward of its own, where there are several",
+    "loss_may_rise": "1 where the loss of a log measures no progress (generators, critics, policies), by its columns",
     "loss_scale_growth_interval": "steps between two attempts of the gradient scaler to double its scale",
 }
 """Numbers of a run that detectors may use where they are known, and what each means."""

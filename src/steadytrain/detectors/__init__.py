@@ -62,6 +62,9 @@ class Detector(ABC):
     counts_rising_loss: ClassVar[bool] = False
     """Whether it counts a loss that rises as harm, which it is not where several optimizers take turns."""
 
+    of_logs: ClassVar[bool] = False
+    """Whether it judges whole logs only (``steadytrain analyze``) and does not look at a run under watch."""
+
     keeps_incident: ClassVar[bool] = True
     """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
 

@@ -12,17 +12,18 @@ from typing import Literal
 import numpy as np
 
 from steadytrain.core.json_values import JsonValue
+from steadytrain.core.metric_names import direction
 from steadytrain.core.model import FloatArray, Symptom, Window, worst
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import declared, detector_name
 from steadytrain.grouping.courses import course_of
-from steadytrain.grouping.harmless import is_benign
+from steadytrain.grouping.harmless import explained_by_columns, is_benign
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 Health = Literal["healthy", "watch", "sick", "unknown"]
 
-LOSSES_MIN = 20
+LOSSES_MIN = 5
 """With fewer losses the health of a run is unknown."""
 
 REFERENCE_LOSSES_MIN = 192
@@ -105,7 +106,10 @@ def _source(need: str) -> str:
 def classified(window: Window, symptom: Symptom) -> Symptom:
     """``symptom`` with its course. A symptom that is known to be harmless becomes a note, and its message says why."""
     known = replace(symptom, course=course_of(window, symptom))
-    if symptom.severity == "warning" and (reason := is_benign(window, known)):
+    reason = explained_by_columns(window, known)
+    if symptom.severity != "critical":
+        reason = reason or is_benign(window, known)
+    if symptom.severity != "note" and reason:
         return replace(known, severity="note", message=f"{symptom.message} ({reason})")
     return known
 
@@ -123,6 +127,9 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
         return "unknown", f"no detector found what it needs ({asked.missing})"
     finite = losses.values[np.isfinite(losses.values)]
     if not len(losses):
+        better = _bettered(window)
+        if better:
+            return "healthy", f"{better}; {asked.seen}"
         return "unknown", f"nothing is known of the loss; {asked.seen}"
     if len(finite) < LOSSES_MIN:
         are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
@@ -136,6 +143,17 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
             return "unknown", f"{len(finite)} losses are too few for a reference, and they do not fall"
         return "healthy", f"the {len(finite)} losses fall from {first:.4g} to {last:.4g}; {asked.seen}"
     return "healthy", asked.seen
+
+
+def _bettered(window: Window) -> str:
+    """The first metric of a log without a loss that got better by more than its noise, "" without one."""
+    for name, series in window.metrics.items():
+        finite = series.values[np.isfinite(series.values)]
+        if direction(name) and len(finite) >= LOSSES_MIN:
+            first, last, noise = _ends(finite)
+            if direction(name) * (last - first) > noise:
+                return f"{name} goes from {first:.4g} to {last:.4g}"
+    return ""
 
 
 def _ends(values: FloatArray) -> tuple[float, float, float]:

@@ -10,7 +10,12 @@ from steadytrain.detectors import DETECTORS, Detector
 
 
 def detectors() -> tuple[Detector, ...]:
-    """Every usable detector with its default thresholds: the shipped ones by name, then those of other packages."""
+    """Every detector of runs with its default thresholds: the shipped ones by name, then those of other packages."""
+    return tuple(detector for detector in log_detectors() if not detector.of_logs)
+
+
+def log_detectors() -> tuple[Detector, ...]:
+    """The same with the detectors that judge whole logs only."""
     return tuple(cls() for cls in DETECTORS.classes())
 
 

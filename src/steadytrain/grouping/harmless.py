@@ -1,6 +1,6 @@
 """Why a symptom does no harm, by its course or by the way to train.
 
-What is critical is never excused, and what is excused says why.
+What is critical is excused only by a column of the log that says so, and what is excused says why.
 """
 
 from __future__ import annotations
@@ -8,6 +8,11 @@ from __future__ import annotations
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
+from steadytrain.statistics.log_levels import stage_changed
+from steadytrain.statistics.rolling_baseline import stride_of
+
+STAGE_STRIDES = 3
+"""A column of stages may change so many rows before the loss is seen to rise."""
 
 
 def is_benign(window: Window, symptom: Symptom) -> str:
@@ -26,6 +31,16 @@ def is_benign(window: Window, symptom: Symptom) -> str:
     if course == RECOVERED and _was_clipped(window, symptom):
         return f"its gradients were clipped, and {told(symptom)}"
     return ""
+
+
+def explained_by_columns(window: Window, symptom: Symptom) -> str:
+    """Why a rising loss is no fault whatever its size, by other columns of the log, or ""."""
+    if not declared(symptom.name).counts_rising_loss:
+        return ""
+    if window.facts.get("loss_may_rise"):
+        return "the columns are those of a loss that measures no progress"
+    stage = stage_changed(window, symptom.first_step - STAGE_STRIDES * stride_of(window.steps), symptom.last_step)
+    return f"{stage} changed there" if stage else ""
 
 
 def _was_clipped(window: Window, symptom: Symptom) -> bool:

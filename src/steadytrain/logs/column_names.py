@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.metric_names import direction, words
 from steadytrain.logs.log_rows import Column
 from steadytrain.logs.reader import Columns
 
@@ -23,6 +24,8 @@ COVERAGE_MIN = 0.5
 """A loss that has less than this share of the rows of the fullest one is something else: a summary, an evaluation."""
 
 NAMES_SHOWN_MAX = 12
+METRIC_ROWS_MIN = 5
+"""A log without a loss is read for its metrics if one has so many rows."""
 
 TRAINING = frozenset({"train", "training", "trn", "tr"})
 EVALUATION = frozenset(
@@ -96,13 +99,15 @@ class Role:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which columns are what. ``steps`` are several where no row has more than one of them."""
+    """Which columns are what. ``steps`` are several where no row has more than one of them. ``carriers`` are those with
+    a row for each step of training: the loss or the gradient norm, or the metrics of a log that has neither."""
 
     signals: Mapping[str, str]
     steps: tuple[str, ...]
     time: str | None
     planned: str | None
     skipped: str | None
+    carriers: tuple[str, ...]
 
     def taken(self) -> frozenset[str]:
         single = (self.time, self.planned, self.skipped)
@@ -224,18 +229,25 @@ def choose(columns: Mapping[str, Column], wanted: Columns, *, where: object) -> 
     ):
         if signal not in signals and signal in by_role:
             signals[signal] = _best(by_role[signal], columns)
-    if "loss" not in signals and "gradient_norm" not in signals:
+    metrics = tuple(name for name in columns if is_metric(name) and len(columns[name]) >= METRIC_ROWS_MIN)
+    if "loss" not in signals and "gradient_norm" not in signals and not metrics:
         raise UsageError(
             f"{where}: no column looks like a training loss; name it with --loss ({_shown(list(columns))})"
         )
     steps = (_named(columns, wanted.step, "step", where),) if wanted.step else _steps(columns, by_role.get("step", []))
     return Choice(
         signals=signals,
-        steps=steps or _epochs(columns, signals),
+        steps=steps or _epochs(columns, signals, (*signals.values(), *metrics)),
         time=_best(by_role["time"], columns) if "time" in by_role else None,
         planned=_best(by_role["planned"], columns) if "planned" in by_role else None,
         skipped=_best(by_role["skipped"], columns) if "skipped" in by_role else None,
+        carriers=tuple(signals[name] for name in ("loss", "gradient_norm") if name in signals)[:1] or metrics,
     )
+
+
+def is_metric(name: str) -> bool:
+    """Whether ``name`` is a score or an error of which it is known whether it should rise or fall."""
+    return direction(name) != 0 and role_of(name).what in ("evaluation", "other")
 
 
 _OPTIONS = {"loss": "--loss", "step": "--step", "gradient_norm": "--grad-norm", "learning_rate": "--lr"}
@@ -294,11 +306,12 @@ def _steps(columns: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ..
     return tuple(chosen)
 
 
-def _epochs(columns: Mapping[str, Column], signals: Mapping[str, str]) -> tuple[str, ...]:
+def _epochs(columns: Mapping[str, Column], signals: Mapping[str, str], held: Sequence[str]) -> tuple[str, ...]:
     """The epoch of a log that counts nothing else and has a row an epoch."""
-    if "epoch" not in signals:
+    carrier = signals.get("loss") or signals.get("gradient_norm") or next((n for n in held if is_metric(n)), None)
+    if "epoch" not in signals or carrier is None:
         return ()
-    values, there = columns[signals["epoch"]].at(columns[signals.get("loss") or signals["gradient_norm"]].rows)
+    values, there = columns[signals["epoch"]].at(columns[carrier].rows)
     counts = there.all() and np.isfinite(values).all() and (np.floor(values) == values).all()
     return (signals["epoch"],) if counts and len(values) > 1 and (np.diff(values) != 0).all() else ()
 
@@ -314,6 +327,31 @@ def _counts(column: Column) -> bool:
 def _shown(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
     return ("it has: " if names else "it has no numbers") + ", ".join(names[:NAMES_SHOWN_MAX]) + more
+
+
+_NO_PROGRESS = frozenset(
+    {
+        "actor",
+        "adv",
+        "advantage",
+        "adversarial",
+        "critic",
+        "discriminator",
+        "disc",
+        "episode",
+        "gan",
+        "generator",
+        "gen",
+    }
+    | {"policy", "return", "returns", "reward", "rewards"}
+)
+_PREFERENCE = frozenset({"chosen", "rejected", "margins"})
+
+
+def loss_may_rise(columns: Sequence[str]) -> bool:
+    """Whether the columns are those of a loss that measures no progress: of GANs, of policies and their critics."""
+    every = {word for name in columns for word in words(name)}
+    return bool(every & _NO_PROGRESS) and not every & _PREFERENCE
 
 
 _USUAL_NAME = re.compile(r"(trainer_(state|log)|metrics|log|train|output|history)\.\w+")

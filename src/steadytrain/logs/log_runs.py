@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import FloatArray, IntArray, Series, Window
-from steadytrain.logs.column_names import PROGRESS_BAR, Choice, choose, name_of, role_of
+from steadytrain.logs.column_names import PROGRESS_BAR, Choice, choose, loss_may_rise, name_of, role_of
 from steadytrain.logs.log_rows import Rows
 from steadytrain.logs.numerals import counted
 from steadytrain.logs.reader import Columns, Log
@@ -72,7 +72,7 @@ def logs_of(
     for label, here in _labelled(rows, training):
         runs += _split(rows, choice, here, f"{base} {label}".strip() if label else base)
     if not runs:
-        raise UsageError(f"{path}: its loss {choice.signals.get('loss')!r} has no row with a step; name it with --step")
+        raise UsageError(f"{path}: its column {choice.carriers[0]!r} has no row with a step; name it with --step")
     if len(runs) > RUNS_MAX:
         told = (*told, f"{len(runs):,} runs are in the log; the first {RUNS_MAX} were read.")
     ends = _ends([run.rows for run in runs], rows)
@@ -119,12 +119,13 @@ def _silent_end(window: Window) -> list[str]:
 def _training_rows(rows: Rows, choice: Choice) -> IntArray:
     """The rows that tell something of training: with a signal and a step, or with a loss where there are no steps."""
     if not choice.steps:
-        carrier = choice.signals.get("loss") or choice.signals["gradient_norm"]
-        return rows.columns[carrier].rows
+        return np.unique(np.concatenate([rows.columns[name].rows for name in choice.carriers]))
     here = np.zeros(rows.count, np.bool_)
     for signal, name in choice.signals.items():
         if signal != "epoch":
             here[rows.columns[name].rows] = True
+    for name in choice.carriers:
+        here[rows.columns[name].rows] = True
     stepped = np.zeros(rows.count, np.bool_)
     for name in choice.steps:
         column = rows.columns[name]
@@ -373,8 +374,9 @@ def _series(at: IntArray, values: FloatArray, steps: IntArray) -> Series:
 
 
 def _facts(rows: Rows, choice: Choice, run: _Run) -> dict[str, float]:
+    facts = {"loss_may_rise": 1.0} if loss_may_rise([*rows.columns]) else {}
     if choice.planned is None or _are_epochs(choice) or _counted_through(rows, choice, run):
-        return {}
+        return facts
     planned = rows.columns[choice.planned].values
     last = float(planned[-1]) if len(planned) else 0.0
-    return {"planned_steps": last} if np.isfinite(last) and last >= float(run.steps[-1]) else {}
+    return facts | ({"planned_steps": last} if np.isfinite(last) and last >= float(run.steps[-1]) else {})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, final
 
 from steadytrain.core.errors import UsageError
-from steadytrain.logs.column_names import EVALUATION, PROGRESS_BAR, Role, role_of
+from steadytrain.logs.column_names import EVALUATION, PROGRESS_BAR, Role, is_metric, role_of
 from steadytrain.logs.log_rows import RowsBuilder
 from steadytrain.logs.log_runs import logs_of
 from steadytrain.logs.numerals import NUMBER, PLAIN_NUMBER, number_of
@@ -36,7 +36,9 @@ _TOKEN = re.compile(rf"(?<![\w./@+-])([-+]?{PLAIN_NUMBER})(?![\w.]*\d)", re.IGNO
 _COUNT = re.compile(r"\[\s*(\d+)\s*/\s*(\d+)\s*(?:\(\s*\d+%\s*\))?\s*\]")
 _BAR = re.compile(r"(?<![\w./])(\d+)/(\d+)\s*\[(?=[^\]]*(?:it/s|s/it|<|ETA|[=>.]{3}))")
 _EPOCH = re.compile(r"[^\w]*epoch[\s:#\[]*(\d+)", re.IGNORECASE)
-_WORTH = re.compile(r"loss|nll|norm|\bval|eval|test|entropy|\d/\d+ *\[", re.IGNORECASE)
+_WORTH = re.compile(
+    r"loss|nll|norm|\bval|eval|test|entropy|perplexity|ppl|\bacc|return|reward|score|\d/\d+ *\[", re.IGNORECASE
+)
 _SUMMARY = "train_runtime"
 _TOTAL = "total_steps"
 _BOUND = frozenset(
@@ -150,7 +152,7 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
         unit = (match["unit"] or "").lower()
         if role.what == "time" and unit:
             name, role = "step_time", Role("step_s")
-        if role.what == "other" and name not in wanted and match["between"].isspace():
+        if role.what == "other" and name not in wanted and match["between"].isspace() and not is_metric(name):
             continue  # `took 3`, `at 2024`: prose
         matched.append(match.span())
         cell(name, match.span("value"), 1e-3 if unit == "ms" and role.what == "step_s" else 1.0)
@@ -159,7 +161,9 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
             has_step = True
             if match["total"]:
                 cell(_TOTAL, match.span("total"))
-    if not carries or _SUMMARY in cells:
+    # A metric alone makes a row where the line counts steps or epochs.
+    counts = has_step or any(role_of(name).what == "epoch" for name in cells)
+    if not (carries or (counts and any(map(is_metric, cells)))) or _SUMMARY in cells:
         return (), holds
     if not has_step:
         count = next((c for c in _COUNT.finditer(line) if not any(a <= c.start() < b for a, b in matched)), None)
