@@ -22,12 +22,12 @@ def report(window: Window, *notes: str) -> Report:
 
 
 def test_silence_says_what_it_stands_on_and_only_health_has_its_colour() -> None:
-    healthy, short = report(steps(loss=FALLING)), report(steps(loss=FALLING[:5]))
+    healthy, short = report(steps(loss=FALLING)), report(steps(loss=FALLING[:4]))
     assert (healthy.verdict, short.verdict) == ("healthy", "unknown")
     assert healthy.severity in (None, "note")
     assert short.severity == "note"
     assert "could look at 1,200 steps (loss) and saw nothing above a note" in healthy.summary[0]
-    assert short.summary == ("5 losses are too few to say anything; 20 are the least.",)
+    assert short.summary == ("4 losses are too few to say anything; 5 are the least.",)
 
 
 def test_a_story_is_the_summary_and_steps_are_written_as_in_the_log() -> None:

@@ -61,7 +61,6 @@ class FlatStart(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     of_logs: ClassVar[bool] = True
-    leaves_open: ClassVar[bool] = True
 
     match_share: float = threshold(0.01, "how near the level of the second half is to the loss of a guess")
     start_share: float = threshold(0.06, "how near the first rows are: initial outputs cost a little more than a guess")

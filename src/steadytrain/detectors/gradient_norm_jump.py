@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Detector, Quantity
+from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import curve_of
 
 START_ROWS = 2
@@ -40,7 +40,6 @@ class GradientNormJump(Detector):
     needs: ClassVar[tuple[str, ...]] = ("gradient_norm",)
     of_logs: ClassVar[bool] = True
     grows: ClassVar[bool] = True
-    quantity: ClassVar[Quantity | None] = "gradient_norm"
 
     single_ratio: float = threshold(100.0, "norm of one row over the median before it; hard batches reach about ten")
     lasting_ratio: float = threshold(

@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.core.metric_names import direction, is_loss
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Aim, Detector
+from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import ROWS_MIN, Curve, curve_of, legs, rate_explains, stage_changed
 from steadytrain.statistics.log_losses import lost_at_end
 
@@ -44,7 +44,6 @@ class MetricCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
     of_logs: ClassVar[bool] = True
-    aim: ClassVar[Aim] = "progress"
 
     lost_share: float = threshold(0.5, "share of the gain that is lost at the end")
     floor_share: float = threshold(0.15, "and of the best value")

@@ -9,7 +9,7 @@ import numpy as np
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
-from steadytrain.detectors import Aim, Detector
+from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import Curve, curve_of, legs, rate_explains, stage_changed
 
 ROWS_MIN = 10
@@ -41,7 +41,6 @@ class WideSwings(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     of_logs: ClassVar[bool] = True
-    aim: ClassVar[Aim] = "progress"
 
     swing_share: float = threshold(0.4, "of the whole range of the level: what a rise must give back to count")
     rises_min: int = threshold(2, "such rises; one is a loss of level, and a healthy run has none")
