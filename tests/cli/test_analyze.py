@@ -134,6 +134,45 @@ def test_every_field_of_the_document_is_described(tmp_path: Path) -> None:
     assert {*document, *entry, *symptom} <= names
 
 
+def risen(folder: Path) -> Path:
+    rows = [f"{step},{(2 + math.exp(-step / 100)) * (5 if step > 200 else 1)}" for step in range(10, 301, 10)]
+    path = folder / "risen.csv"
+    path.write_text("\n".join(["step,loss", *rows]) + "\n")
+    return path
+
+
+def test_a_healthy_log_beside_a_sick_one(tmp_path: Path) -> None:
+    shown = analyze(risen(tmp_path), "--compare", log(tmp_path, "good.csv"))
+    assert "beside good.csv, at the same steps:" in shown
+    assert "loss: differs from step 210 to the end" in shown
+    row = next(line.split() for line in shown.splitlines() if line.split()[:1] == ["300"])
+    assert row[3].startswith("5")
+
+
+def test_the_reference_in_the_document(tmp_path: Path) -> None:
+    good = log(tmp_path, "good.csv")
+    same, other = json.loads(analyze(good, risen(tmp_path), "--compare", good, "--json"))["runs"]
+    assert same["reference"]["signals"][0]["differs_from_step"] is None
+    beside = other["reference"]
+    assert (beside["run"], beside["aligned"]) == ("good.csv", "steps")
+    assert beside["signals"][0]["differs_from_step"] == 210
+    assert len(beside["signals"][0]["points"]) == 12
+    assert beside["signals"][0]["points"][-1]["value"] > 4 * beside["signals"][0]["points"][-1]["reference"]
+
+
+def test_logs_of_other_steps_are_compared_by_their_place(tmp_path: Path) -> None:
+    good, excerpt = log(tmp_path, "good.csv"), tmp_path / "excerpt.csv"
+    excerpt.write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(9000, 9040)))
+    (entry,) = json.loads(analyze(excerpt, "--compare", good, "--json"))["runs"]
+    assert entry["reference"]["aligned"] == "rows"
+    assert all(point["reference"] is not None for point in entry["reference"]["signals"][0]["points"])
+
+
+def test_a_reference_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no\.csv"):
+        run(log(tmp_path), "--compare", tmp_path / "no.csv")
+
+
 def test_pages(tmp_path: Path) -> None:
     one = tmp_path / "one.html"
     assert str(one) in analyze(log(tmp_path, nan_from=250), "--html", one)

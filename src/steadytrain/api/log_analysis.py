@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadytrain.compare.log_reference import LogReference, beside
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
 from steadytrain.detectors import SYMPTOM_PAGES
@@ -27,10 +28,11 @@ class NothingReadError(UsageError):
 
 @dataclass(frozen=True)
 class AnalyzedRun:
-    """One run of a log: its steps (``log.window``) and their symptoms."""
+    """One run of a log: its steps (``log.window``), their symptoms, and the healthy ``reference`` if one was given."""
 
     log: Log
     judgement: Judgement
+    reference: LogReference | None = None
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``runs`` in the ``steadytrain.symptoms/1`` document."""
@@ -51,6 +53,7 @@ class AnalyzedRun:
                 {**symptom.to_json(), "explanation": summaries.get(symptom.name, "")}
                 for symptom in self.judgement.symptoms
             ],
+            **({"reference": self.reference.to_json()} if self.reference is not None else {}),
         }
 
 
@@ -81,6 +84,7 @@ def analyze(
     step: str | None = None,
     gradient_norm: str | None = None,
     learning_rate: str | None = None,
+    compare: str | Path | None = None,
     tell: Tell | None = None,
 ) -> Analysis:
     """Run the detectors on logs of any training. Needs no PyTorch.
@@ -92,6 +96,7 @@ def analyze(
         step: column of the optimizer step.
         gradient_norm: column of the global L2 norm of the gradients.
         learning_rate: column of the learning rate.
+        compare: a healthy log to draw beside each; of several runs in it the first.
         tell: a function that gets a file, the bytes read so far and its size, for a progress bar.
 
     Returns:
@@ -124,7 +129,15 @@ def analyze(
     if not found:
         raise NothingReadError(unreadable)
     looking = log_detectors()
-    return Analysis(tuple(AnalyzedRun(log, judge(log.window, looking)) for log in found), tuple(unreadable))
+    healthy = find_logs(Path(compare), columns, tell=tell or _tell_nobody).logs[0] if compare is not None else None
+    runs = (AnalyzedRun(log, judge(log.window, looking), _beside(log, healthy)) for log in found)
+    return Analysis(tuple(runs), tuple(unreadable))
+
+
+def _beside(log: Log, healthy: Log | None) -> LogReference | None:
+    if healthy is None:
+        return None
+    return beside(log.window, healthy.window, run=healthy.name, path=str(healthy.source))
 
 
 def _tell_nobody(path: Path, done: int, size: int) -> None: ...

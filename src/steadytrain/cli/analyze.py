@@ -53,6 +53,12 @@ _DIM = "dim"
 @click.option("--step", metavar="COL", help="Column of the optimizer step.")
 @click.option("--grad-norm", metavar="COL", help="Column of the gradient norm.")
 @click.option("--lr", metavar="COL", help="Column of the learning rate.")
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="LOG",
+    help="Draw a healthy log beside each: both levels at the same steps, and from where on they differ.",
+)
 @_options.as_json
 @click.option(
     "--html",
@@ -71,6 +77,7 @@ def command(
     step: str | None,
     grad_norm: str | None,
     lr: str | None,
+    compare: Path | None,
     as_json: bool,
     html: Path | None,
     fail_on: Severity | None,
@@ -89,7 +96,9 @@ def command(
         _check_writable(html)
     try:
         with _progress() as tell:
-            analysis = analyze(*logs, loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr, tell=tell)
+            analysis = analyze(
+                *logs, loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr, compare=compare, tell=tell
+            )
     except NothingReadError as nothing:
         for line in nothing.lines[:-1]:
             click.echo(f"steadytrain: {_one_line(line)}", err=True)
@@ -149,7 +158,7 @@ def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
 
     untold = summaries_of_symptoms()
     in_full, in_a_line = list(judged), []
-    if len(judged) > RUNS_IN_FULL_MAX:
+    if len(judged) > RUNS_IN_FULL_MAX and judged[0].reference is None:
         in_full = [entry for entry in judged if entry.judgement.health not in _QUIET]
         in_a_line = [entry for entry in judged if entry.judgement.health in _QUIET]
     # The important part comes last, at the end of the terminal's text.
@@ -189,6 +198,7 @@ def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[Renderabl
     from rich.padding import Padding
     from rich.text import Text
 
+    from steadytrain.report.log_reference import lines_of
     from steadytrain.report.wording import clean
 
     log, judgement = entry.log, entry.judgement
@@ -213,6 +223,8 @@ def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[Renderabl
     lines += [Text(clean(note), style=_DIM) for note in log.notes[:NOTES_SHOWN_MAX]]
     if len(log.notes) > NOTES_SHOWN_MAX:
         lines.append(Text(f"and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM))
+    if entry.reference is not None:
+        lines += [Text(line, no_wrap=True, overflow="ignore") for line in lines_of(entry.reference)]
     yield from (Padding(line, (0, 0, 0, 2)) for line in lines)
 
 
