@@ -348,6 +348,18 @@ def test_attention_by_its_softmax(how: str) -> None:
     assert found == pytest.approx(expected_heads(scores.double()), rel=1e-5)
 
 
+def test_a_head_of_its_own_has_scores_of_three_dimensions() -> None:
+    class Head(nn.Module):
+        def forward(self, scores: Tensor) -> Tensor:
+            return functional.softmax(scores, dim=-1)
+
+    scores = torch.randn(3, 5, 5)
+    assert heads_of(Head(), scores) == pytest.approx(expected_heads(scores[None].double()), rel=1e-5)
+    classes = torch.randn(3, 5, 7)
+    head = Head()
+    assert math.isnan(cell(measure(head, lambda: head(classes)).modules, "", "attention_entropy"))
+
+
 def test_a_softmax_that_is_no_attention_is_left_alone() -> None:
     class Router(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

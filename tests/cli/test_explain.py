@@ -24,7 +24,8 @@ def run(*arguments: str) -> str:
 def test_without_a_name_it_lists_all_with_their_first_sentence() -> None:
     lines = [" ".join(line.split()) for line in run().splitlines()]
     assert "nonfinite-loss The loss of a step is NaN or Inf." in lines
-    names = [line.split()[0] for line in lines[: lines.index("")]]
+    assert lines[:2] == ["Symptoms:", ""]
+    names = [line.split()[0] for line in lines[2 : lines.index("", 2)]]
     assert names == sorted(names)
     assert {"divergence", "loss-spike"} <= set(names)
 

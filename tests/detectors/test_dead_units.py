@@ -49,6 +49,7 @@ HEALTHY = (
     window({"mask": level(1.0), "experts.7": rises(0.9, 1.0)}, HEAD),
     window({"lora_B": [1.0, *[0.0] * 11]}, HEAD),
     window({}, {"0.weight": level(0.8), **HEAD}),  # inputs that are always zero
+    window({}, {"conv.bias": [0.56, 0.75, 0.69, 0.75, 0.62, 0.75, 0.75, 0.75, 0.69, 0.75, 0.75, 0.56], **HEAD}),
     window({}, {"wte.weight": rises(0.2, 0.9), **HEAD}),  # tokens that are not in the batch
     window({}, {name: rises(0.0, 1.0) for name in ("0.weight", "0.bias", "2.weight", "2.bias")}),  # all is learned
     window({}, {"0.weight": rises(0.0, 0.6), **HEAD}, loss=FALLING),
@@ -65,7 +66,7 @@ SICK = (
 
 
 def test_quiet() -> None:
-    quiet = (*HEALTHY[:7], *HEALTHY[8:])
+    quiet = (*HEALTHY[:8], *HEALTHY[9:])
     assert [DeadUnits().check(sight) for sight in quiet] == [()] * len(quiet)
 
 
@@ -96,3 +97,9 @@ def test_units_that_die_in_a_jump_are_told_though_the_rest_learns_on() -> None:
 
 def test_silent_throughout_a_window_that_has_slid_is_not_taken_for_a_switched_off_branch() -> None:
     assert newest(DeadUnits(), window({"1": level(1.0)}, HEAD, first_step=5000)) is not None
+
+
+def test_a_bias_that_got_little_gradient_before_died_when_it_rose() -> None:
+    symptom = newest(DeadUnits(), window({}, {"conv.bias": [*[0.6] * 5, *[1.0] * 7], **HEAD}, loss=RISEN))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 300)

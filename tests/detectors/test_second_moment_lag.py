@@ -80,3 +80,4 @@ def test_a_loss_that_ends_in_nan_is_a_jump() -> None:
     symptom = newest(SecondMomentLag(), window(ONE, with_(1000, 1004, 3.0), ONE, loss=loss))
     assert symptom is not None
     assert symptom.severity == "warning"
+    assert symptom.message.endswith(", and the loss was not finite after it")

@@ -158,7 +158,7 @@ def _verdict(found: dict[str, Any]) -> list[str]:
     if not found["works"]:
         head = "A training cannot be watched with this torch. It lacks:"
     elif missing:
-        head = f"A training can be watched. Of {len(found['names'])} private names of torch that we use, it lacks:"
+        head = "A training can be watched. This torch lacks what some extras use:"
     else:
         return [f"A training can be watched: torch has all {len(found['names'])} private names that we use."]
     return [head, *(f"  {one['name']}: {one['lost']}{' (needed)' if one['needed'] else ''}" for one in missing)]

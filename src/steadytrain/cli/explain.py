@@ -37,8 +37,7 @@ def command(as_json: bool, name: str | None) -> None:
         return
     width = max(len(page.name) for listed in pages.values() for page in listed)
     for place, (kind, listed) in enumerate(pages.items()):
-        if place:
-            click.echo(f"\n{kind.heading}:\n")
+        click.echo(f"{chr(10) if place else ''}{kind.heading}:\n")
         for page in listed:
             click.echo(f"{page.name:<{width}}  {page.summary}")
     for plugin in failed:

@@ -54,8 +54,13 @@ class DeadUnits(Detector):
     critical_share: float = threshold(0.7, "the same for a critical symptom (AutoTrainer's bound for dying ReLU)")
     rise_share: float = threshold(
         0.3,
-        "minimum rise of a weight's share: weights of inputs that are always zero (the border of "
-        "an image) have no gradient from the start. A bias needs no rise",
+        "minimum rise of the share: weights of inputs that are always zero (the border of an image) have no gradient "
+        "from the start, and half of the biases of a small convolution get none from a batch",
+    )
+    bias_share: float = threshold(
+        0.85,
+        "a bias above it needs no rise: most of its units were dead from the start. Healthy convolutions of 16 "
+        "channels reached 0.75 in a batch",
     )
     sustained_readings: int = threshold(
         3, "readings in a row, 16 steps apart or more: outputs that start at zero soon change"
@@ -103,7 +108,7 @@ class DeadUnits(Detector):
         beyond &= self._alive_elsewhere(cells)
         lowest = np.nanmin(np.where(np.isnan(cells.values).all(axis=0), 1.0, cells.values), axis=0)
         biases = np.array([row.endswith("bias") for row in cells.rows])
-        beyond &= (cells.values - lowest >= self.rise_share) | biases
+        beyond &= (cells.values - lowest >= self.rise_share) | (biases & (cells.values > self.bias_share))
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return [self._symptom(window, cells, episode, "tensors.gradient_zero_share") for episode in found]
 

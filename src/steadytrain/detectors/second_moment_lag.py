@@ -87,6 +87,8 @@ class SecondMomentLag(Detector):
         elif not lasts:
             return None
         beside = f", and the loss jumped by {jump:.3g} robust standard deviations" if jump > self.jump_scales else ""
+        if np.isinf(jump):
+            beside = ", and the loss was not finite after it"
         return Symptom(
             name="second-moment-lag",
             severity=severity,

@@ -162,4 +162,8 @@ def persists(verdicts: Mapping[str, Verdict], trial: str) -> bool:
 def _unmended(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> str:
     names = suspect.cause.confirming
     tried = [f"{trial} {verdicts[trial].effect}" for trial in names if trial in verdicts]
-    return f"no change that mends it removed the symptom ({', '.join(tried or names) or 'there is no such trial'})"
+    if not names:
+        return "there is no trial of a change that mends it"
+    if not tried:
+        return f"no change that mends it was tried ({', '.join(names)})"
+    return f"no change that mends it removed the symptom ({', '.join(tried)})"

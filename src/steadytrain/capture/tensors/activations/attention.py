@@ -83,11 +83,15 @@ def look_at_scores(scores: Tensor) -> Tensor | None:
 def is_softmax_of_scores(values: Tensor, dimension: Any, module_class: str) -> bool:
     """Whether a softmax is one of attention: over the last of four dimensions, or of three inside an attention module.
 
-    A router's or a classifier's softmax has fewer.
+    A router's or a classifier's softmax has fewer. One head of its own (``Head``) has three, as many keys as queries.
     """
     if dimension not in (-1, values.dim() - 1) or not values.is_floating_point() or values.shape[-1] < 2:
         return False
-    return values.dim() == 4 or (values.dim() == 3 and "attention" in module_class.lower())
+    if values.dim() != 3:
+        return values.dim() == 4
+    name = module_class.lower()
+    square = values.shape[-1] == values.shape[-2]
+    return "attention" in name or (square and ("head" in name or "attn" in name))
 
 
 def _spread(length: int, limit: int) -> slice:
