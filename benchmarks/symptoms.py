@@ -287,7 +287,7 @@ def short_logs(seeds: int, folder: Path | None) -> Iterator[str]:
     """Recall and false alarms by rows and rule; then what is missed and invented, by kind."""
     looking = log_detectors()
     rules: dict[str, Callable[[Window], bool]] = {
-        "steadytrain": lambda window: bool(alarms(window, looking)),
+        "steadytrain": lambda window: bool(graves(window, looking)),
         **PRACTICE,
     }
     yield f"Rows {', '.join(map(str, ROWS))}; strides {', '.join(map(str, STRIDES))}; {seeds} seeds of each kind."

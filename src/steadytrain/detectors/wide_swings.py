@@ -14,6 +14,7 @@ from steadytrain.statistics.log_levels import Curve, curve_of, legs, rate_explai
 
 ROWS_MIN = 10
 ROWS_WILD_MIN = 16
+ROWS_SHORT_MAX = 30
 WILD_TAIL = 3
 
 
@@ -75,7 +76,8 @@ class WideSwings(Detector):
         )
 
     def _slow(self, window: Window, curve: Curve) -> str:
-        level = curve.values if curve.roughness <= self.smooth_max else curve.level
+        short = len(curve) < ROWS_SHORT_MAX and curve.roughness <= self.smooth_max  # a median would hide its swings
+        level = curve.values if short else curve.level
         reach = float(level.max() - level.min())
         turn = self.swing_share * reach
         if reach < np.log(self.range_ratio) or (
