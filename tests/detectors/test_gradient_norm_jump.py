@@ -16,6 +16,7 @@ HEALTHY = (
     steps(gradient_norm=np.where(AT == 0, 200.0, np.where(AT == 40, 150.0, NORM))),
     steps(gradient_norm=np.where(AT == 40, np.inf, NORM)),
     steps(gradient_norm=np.zeros(60)),
+    steps(gradient_norm=np.where(np.arange(900) == 700, 200.0, np.tile(NORM, 15))),
 )
 SICK = (
     steps(gradient_norm=[1.0, 1.2, 0.9, 300.0, 1.0]),

@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
-from steadytrain.statistics.log_levels import curve_of
+from steadytrain.statistics.log_levels import POINTS_MAX, curve_of
 
 START_ROWS = 2
 
@@ -65,7 +65,9 @@ class GradientNormJump(Detector):
             return (
                 Symptom(
                     name="gradient-norm-jump",
-                    severity="warning",
+                    severity="warning"
+                    if stays or len(values) <= POINTS_MAX
+                    else "note",  # of many, one row is an outlier
                     first_step=int(steps[row]),
                     last_step=int(steps[last]),
                     message=f"the gradient norm is {values[row]:.3g} at step {steps[row]}, {ratio[row]:.3g} times that "
