@@ -51,8 +51,8 @@ _DIM = "dim"
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...", type=click.Path(path_type=Path))
 @click.option("--loss", metavar="COL", help="Column of the training loss, if the guess is wrong.")
 @click.option("--step", metavar="COL", help="Column of the optimizer step.")
-@click.option("--grad-norm", metavar="COL", help="Column of the gradient norm.")
-@click.option("--lr", metavar="COL", help="Column of the learning rate.")
+@click.option("--grad-norm", "gradient_norm", metavar="COL", help="Column of the gradient norm.")
+@click.option("--lr", "learning_rate", metavar="COL", help="Column of the learning rate.")
 @click.option(
     "--compare",
     type=click.Path(path_type=Path),
@@ -73,14 +73,11 @@ _DIM = "dim"
 )
 def command(
     logs: tuple[Path, ...],
-    loss: str | None,
-    step: str | None,
-    grad_norm: str | None,
-    lr: str | None,
     compare: Path | None,
     as_json: bool,
     html: Path | None,
     fail_on: Severity | None,
+    **columns: str | None,
 ) -> int:
     """Look for symptoms in the logs of any training, without PyTorch.
 
@@ -96,9 +93,7 @@ def command(
         _check_writable(html)
     try:
         with _progress() as tell:
-            analysis = analyze(
-                *logs, loss=loss, step=step, gradient_norm=grad_norm, learning_rate=lr, compare=compare, tell=tell
-            )
+            analysis = analyze(*logs, compare=compare, tell=tell, **columns)
     except NothingReadError as nothing:
         for line in nothing.lines[:-1]:
             click.echo(f"steadytrain: {_one_line(line)}", err=True)
