@@ -282,10 +282,11 @@ def test_ctrl_c_ends_a_long_question_quietly(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    # More than one: where the first arrives while a library is being imported, it may be lost.
-    for _ in range(20):
+    # More than one: where the first arrives while a library is being imported, it may be lost. Far apart: one that
+    # arrives while the process ends because of the one before aborts it.
+    for wait_s in (3, 30, 30, 30):
         try:
-            printed, told = process.communicate(timeout=2)
+            printed, told = process.communicate(timeout=wait_s)
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
