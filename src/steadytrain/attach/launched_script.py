@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing.util
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options
 from steadytrain.attach.process_watch import attach, attached, finish, tell_unwatched
+from steadytrain.attach.termination import name_termination
 from steadytrain.attach.watched_run import WatchedRun, begin_run
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
 from steadytrain.core.errors import UsageError
+from steadytrain.core.model import SEVERITIES, Severity
 from steadytrain.storage.redaction import redact_arguments
 from steadytrain.storage.run_folder import open_run
 
@@ -27,16 +30,34 @@ _START_FOLDER = Path(__file__).parent / "start"
 """Its ``sitecustomize`` arms the processes that a watched script starts."""
 
 
-def run_target(target: Target, options: Options, *, guest: Callable[[Watcher], None] | None = None) -> int:
+UNHEALTHY_STATUS = 1
+
+
+def run_target(
+    target: Target,
+    options: Options,
+    *,
+    guest: Callable[[Watcher], None] | None = None,
+    fail_on: Severity | None = None,
+) -> int:
     """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused.
 
-    ``guest`` is called with the watcher once that stands, and may let something follow the steps beside it.
+    Args:
+        guest: called with the watcher once that stands; may let something follow the steps beside it.
+        fail_on: a symptom of this severity or above makes the exit status 1 where the script's own is 0.
     """
     run = begin_run(target.name, target.stem, target.command, options, is_module=target.is_module)
     arm_children(run.to_json(), _START_FOLDER)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
+    name_termination(lambda: _killed(Path(run.run_dir)))
     after_import("torch", lambda: _arm(run, guest))
-    return execute(target, lambda how, status, error: _finish_run(Path(run.run_dir), how, status, error))
+
+    def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
+        override = _finish_run(Path(run.run_dir), how, status, error)
+        unhealthy = override is None and status == 0 and fail_on is not None and _reaches(Path(run.run_dir), fail_on)
+        return UNHEALTHY_STATUS if unhealthy else override
+
+    return execute(target, finish_run)
 
 
 def arm_child() -> None:
@@ -77,6 +98,24 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
         tell(line)
     give_back(run_dir)
     return 70 if stopped else None
+
+
+def _killed(run_dir: Path) -> str:
+    """The last line of a run that SIGTERM ends."""
+    own = attached()
+    steps = max((stream.step for stream in own.watcher.streams), default=0) if own is not None else 0
+    return f"ended by SIGTERM after step {steps}; look: steadytrain show {shlex.quote(str(run_dir))}"
+
+
+def _reaches(run_dir: Path, severity: Severity) -> bool:
+    """Whether a process of the run has a symptom as grave as that."""
+    try:
+        run = open_run(run_dir)
+        grave = SEVERITIES[SEVERITIES.index(severity) :]
+        found = [*run.symptoms, *(symptom for rank in run.ranks for symptom in open_run(rank).symptoms)]
+        return any(symptom.severity in grave for symptom in found)
+    except UsageError:
+        return False
 
 
 def _stopped_elsewhere(run_dir: Path) -> bool:

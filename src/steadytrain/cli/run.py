@@ -13,6 +13,7 @@ from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.attach import Options
+    from steadytrain.core.model import Severity
 
 
 def _options_of_a_run() -> type[Options]:
@@ -75,10 +76,17 @@ def _options_of_a_run() -> type[Options]:
     help="Disk space (10^6 bytes) for the tape and the snapshots that allow a replay of the last steps; 0: none.",
 )
 @click.option("--keep-rewind", is_flag=True, help="Keep tape and snapshots also when the run ends well.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "critical"]),
+    help="Exit with 1 if a symptom of this severity or above was found and the script itself ended with 0.",
+)
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_options.gathered(_options_of_a_run, into="options")
-def command(as_module: bool, script: str, arguments: tuple[str, ...], options: Options) -> int:
+def command(
+    as_module: bool, fail_on: Severity | None, script: str, arguments: tuple[str, ...], options: Options
+) -> int:
     """Run SCRIPT, unchanged, under watch.
 
     The script keeps its own arguments, output, signals and exit status. Its loss and gradients are checked between
@@ -93,4 +101,4 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: O
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    return run_target(target, options)
+    return run_target(target, options, fail_on=fail_on)

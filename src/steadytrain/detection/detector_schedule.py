@@ -33,6 +33,8 @@ class DetectorSchedule:
         self._read: dict[tuple[str, str], tuple[int, ...]] = {}
         self._windows: dict[str, Window] = {}
         self.looked: set[str] = set()
+        self.steps_needed = {detector_name(type(detector)): detector.steps_needed for detector in detectors}
+        self.names = {detector_name(type(detector)) for detector in detectors}
 
     def turn(self, stream: Stream) -> tuple[Window, list[Symptom]]:
         """What the detectors see whose turn is at this step of ``stream``, and the scalars of the steps they saw."""

@@ -82,6 +82,15 @@ class RunRecorder:
         """The detectors whose signals were present, by their names in `explain`."""
         return sorted(self._looks.looked)
 
+    def too_short_for(self, steps: int) -> dict[str, int]:
+        """The detectors that need more than ``steps`` steps, and how many."""
+        return {name: needed for name, needed in sorted(self._looks.steps_needed.items()) if needed > steps}
+
+    @property
+    def idle_detectors(self) -> list[str]:
+        """The others."""
+        return sorted(self._looks.names - self._looks.looked)
+
     def open(self, stream: Stream) -> RunWriter:
         """The run folder, made when the first step of ``stream`` is seen and not before."""
         if self._run is None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steadytrain.core.model import SEVERITIES
 from steadytrain.grouping.stories import Story
 from steadytrain.storage.run_folder import RUN_FILE
 
@@ -24,6 +25,9 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     recorded = (run_dir / RUN_FILE).is_file()
     look = f"steadytrain show {shlex.quote(str(run_dir))}"
     if watcher is None or not watcher.streams:
+        failure = watcher.failure if watcher is not None else None
+        if failure is not None:
+            return [f"{failure}; {_nothing_seen(watcher)}"]
         if recorded and (watcher is None or not watcher.has_folder):
             return [f"recorded by the processes that the script started; look: {look}"]
         return [_nothing_seen(watcher)]
@@ -33,16 +37,36 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     seen = f"{steps} steps seen"
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
+    told += [line for line in watcher.let_go if line not in " ".join(told)]
+    names = watcher.detector_names
+    which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
     if raised:
-        verdict = f"symptoms: {', '.join(raised)}"
+        verdict = f"symptoms: {', '.join(raised)} ({_counts(watcher)})"
+    elif watcher.failure is not None:
+        verdict = f"nothing was wrong with the numbers until then, as far as {which} could look"
     else:
-        names = watcher.detector_names
-        which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
         verdict = f"no symptom from {which} (everything it checks for)"
-    lines = [f"{seen}; {verdict}", *told]
-    if recorded:
-        lines.append(f"look: {look}")
-    return lines
+    if watcher.notes:
+        verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
+    lines = [f"{seen}; {verdict}", *told, *_not_looked(watcher, steps)]
+    ended = [watcher.failure] if watcher.failure is not None else []
+    last = "; ".join([*ended, f"look: {look}"] if recorded else ended)
+    return [*lines, last] if last else lines
+
+
+def _counts(watcher: Watcher) -> str:
+    """How many symptoms of each severity, gravest first."""
+    found = [symptom.severity for symptom in watcher.symptoms]
+    return ", ".join(f"{found.count(one)} {one}" for one in reversed(SEVERITIES) if one in found)
+
+
+def _not_looked(watcher: Watcher, steps: int) -> list[str]:
+    """The detectors that could not speak: too few steps, a table that was not measured, a signal that the run lacks."""
+    waiting = watcher.recorder.too_short_for(steps)
+    idle = [name for name in watcher.recorder.idle_detectors if name not in waiting]
+    parts = [f"{name} needs {needed:,} steps" for name, needed in waiting.items()]
+    parts += [f"nothing was measured for {', '.join(idle)}"] if idle else []
+    return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
 
 
 def _told(stories: Sequence[Story]) -> list[str]:

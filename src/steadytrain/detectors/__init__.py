@@ -68,6 +68,14 @@ class Detector(ABC):
     keeps_incident: ClassVar[bool] = True
     """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
 
+    waits_for: ClassVar[str] = ""
+    """The threshold that says how many steps it needs at least; none where it can speak from the first steps on."""
+
+    @property
+    def steps_needed(self) -> int:
+        """Steps without which it can see nothing."""
+        return int(getattr(self, self.waits_for)) if self.waits_for else 1
+
     @abstractmethod
     def check(self, window: Window) -> tuple[Symptom, ...]:
         """All symptoms in ``window``, oldest first.

@@ -51,6 +51,7 @@ class FrozenParameters(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
+    waits_for: ClassVar[str] = "frozen_steps"
     aim: ClassVar[Aim] = "progress"
 
     frozen_steps: int = threshold(100, "steps without any change; fewer may be a branch that is used only sometimes")

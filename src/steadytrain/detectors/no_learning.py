@@ -47,6 +47,7 @@ class NoLearning(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio")
+    waits_for: ClassVar[str] = "span_steps"
     leaves_open: ClassVar[bool] = True
     aim: ClassVar[Aim] = "progress"
 

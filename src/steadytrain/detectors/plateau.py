@@ -49,6 +49,7 @@ class Plateau(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    waits_for: ClassVar[str] = "span_steps"
     aim: ClassVar[Aim] = "progress"
 
     span_steps: int = threshold(500, "shortest window, in optimizer steps")

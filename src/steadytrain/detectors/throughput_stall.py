@@ -45,6 +45,7 @@ class ThroughputStall(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("step_s",)
+    waits_for: ClassVar[str] = "slow_steps"
     keeps_incident: ClassVar[bool] = False
 
     slow_ratio: float = threshold(

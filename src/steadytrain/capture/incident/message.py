@@ -17,6 +17,16 @@ UNTOUCHED = "weights, optimizer state and buffers are as they were before the st
 PARTLY_APPLIED = "the optimizer had moved the weights within this step already: they are finite, but in its midst"
 
 
+def damaged_state(bad: Sequence[str], step: int, since: int | None, good: Path | None) -> str:
+    """What is said of weights that held NaN or Inf already before the refused update of ``step``."""
+    names = ", ".join(bad[:TENSORS_SHOWN]) + (
+        f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
+    )
+    when = f"since the update of step {since}" if since is not None else f"since an update before step {step}"
+    kept = f"the last good state that is kept is {good}" if good is not None else "no good state is kept"
+    return f"this update was not applied, but {names} held NaN or Inf already, {when}; {kept}"
+
+
 def stop_message(
     step: int,
     reason: str,

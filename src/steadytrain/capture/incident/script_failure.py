@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
 
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.capture.step.script_frames import is_user
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
+
+MESSAGE_MAX = 160
+ROWS_MAX = 3
 
 
 def keep_evidence(run: LiveRun, error: BaseException) -> None:
@@ -31,3 +39,65 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
     documents = evidence_of(error, moment, disk=run.settings.run_dir)
     for line in write_evidence(run.recorder.begin().path, documents) if documents else ():
         run.tell(line)
+
+
+def how_it_ended(run: LiveRun, error: BaseException) -> str:
+    """The error that ends the script, in a line: its step, its place, and what the model had got."""
+    step = max((stream.step for stream in run.streams), default=0)
+    begun = bool(run.seen.micro_batches or run.seen.losses)
+    when = f"in step {step + 1}" if begun else f"after step {step}"
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted (KeyboardInterrupt) {when}"
+    if isinstance(error, SystemExit):
+        return f"ended by SystemExit({error.code!r}) {when}"
+    frames = [frame for frame in _frames(error) if is_user(frame)]
+    place = f" at {frames[-1].f_code.co_filename.rsplit('/', 1)[-1]}:{frames[-1].f_lineno}" if frames else ""
+    text = " ".join(str(error).split())
+    text = f": {text[:MESSAGE_MAX]}{'...' if len(text) > MESSAGE_MAX else ''}" if text else ""
+    return f"ended by {type(error).__name__} {when}{place}{_module(run, frames)}{text}{_bad_labels(error)}"
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    """Outermost first; a line number in them is the one that raised."""
+    found: list[FrameType] = []
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        found.append(trace.tb_frame)
+        trace = trace.tb_next
+    return found
+
+
+def _module(run: LiveRun, frames: list[FrameType]) -> str:
+    """The innermost module whose code was running, and the shapes that the model was called with."""
+    running = [one for frame in frames if isinstance(one := frame.f_locals.get("self"), nn.Module)]
+    if not running:
+        return ""
+    roots = [root for stream in run.streams for root in stream.roots()] or run.modules.called
+    names = {id(module): name for root in roots for name, module in root.named_modules()}
+    name = names.get(id(running[-1])) or type(running[-1]).__name__
+    shapes = (
+        [str(list(tensor.shape)) for tensor in tensors_in([run.seen.micro_batches[-1].args])] if _called(run) else []
+    )
+    return f" in {name}" + (f" (the model's input {', '.join(shapes)})" if shapes else "")
+
+
+def _called(run: LiveRun) -> bool:
+    return bool(run.seen.micro_batches)
+
+
+def _bad_labels(error: BaseException) -> str:
+    """The rows of a classification's targets that name no class."""
+    if not isinstance(error, IndexError):
+        return ""
+    for frame in _frames(error):
+        scores, targets = frame.f_locals.get("input"), frame.f_locals.get("target")
+        ours = frame.f_code.co_name in ("cross_entropy", "nll_loss")
+        if ours and isinstance(scores, Tensor) and isinstance(targets, Tensor) and targets.device.type == "cpu":
+            classes = scores.shape[1 if scores.dim() > 1 else 0]
+            ignored = frame.f_locals.get("ignore_index", -100)
+            bad = torch.nonzero(((targets < 0) | (targets >= classes)) & (targets != ignored))[:ROWS_MAX].tolist()
+            rows = ", ".join(
+                f"{row[0] if len(row) == 1 else row} has label {targets[tuple(row)].item()}" for row in bad
+            )
+            return f" (of {classes} classes; row {rows})" if bad else ""
+    return ""

@@ -56,6 +56,9 @@ class LiveRun:
         self.notes: list[str] = []
         self.incidents: list[Path] = []
         self.stopped: RunStopped | None = None
+        self.failure: str | None = None
+        """What ended the script, where it was no end of its own."""
+
         self.closed = False
         self.in_backward = False
         self.saw_loss = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,8 @@ class ModelCalls:
             return
         with run.guard.part("recording the batch"):
             if call is not None:
+                if output is None and sys.exc_info()[0] is not None:
+                    self._guards.call_raised(call)
                 self._keep(module, call, output)
             elif run.rerun is not None and not torch.is_grad_enabled():
                 run.rerun.other_forward_ends()

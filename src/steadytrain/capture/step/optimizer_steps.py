@@ -5,12 +5,14 @@ Not here: the look itself (``gate``), and what becomes of a step that is not fin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from steadytrain.capture.incident.context import Rehearsal
+from steadytrain.capture.snapshots.good_state import nonfinite_parameters
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.live_run import LiveRun
@@ -19,6 +21,9 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
+from steadytrain.core.model import Symptom
+
+NAMES_MAX = 16
 
 
 class OptimizerSteps:
@@ -36,6 +41,7 @@ class OptimizerSteps:
         self._loaders = loaders
         self._rehearsal = rehearsal
         self._told_precision = False
+        self._first: Stream | None = None
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Other arguments for ``step``, or None; raises :class:`RunStopped` where the update is refused."""
@@ -164,8 +170,36 @@ class OptimizerSteps:
         """All optimizers that step together have stepped."""
         if stream.updating:
             stream.updating = False
+            if self._first is stream:
+                self._first = None
+                self._look_at_first_update(stream)
             self._run.instruments(stream).after_update(stream, stream.step)
             self._run.observer.updated(stream)
+
+    def _look_at_first_update(self, stream: Stream) -> None:
+        """An optimizer that breaks weights mostly does it at once; the weights were finite before."""
+        bad = nonfinite_parameters(stream)
+        if not bad:
+            return
+        run, step = self._run, stream.step
+        eps = next((group["eps"] for one in stream.optimizers for group in one.param_groups if "eps" in group), None)
+        how = f"{type(stream.optimizers[0]).__name__}{f', eps={eps:g}' if eps == 0 else ''}"
+        more = f" and {len(bad) - 1} more parameters" if len(bad) > 1 else ""
+        symptom = Symptom(
+            name="nonfinite-weight",
+            severity="critical",
+            first_step=step,
+            last_step=step,
+            message=f"{bad[0]}{more} became NaN or Inf in the update of step {step} itself ({how}): loss, gradients "
+            "and weights were finite before it, so the last good state is the one that the script began with",
+            signals=("tensors.weight_nonfinite",),
+            tensors=tuple(bad[:NAMES_MAX]),
+            stream=stream.name,
+        )
+        run.recorder.report(stream, symptom)
+        run.recorder.tell_symptoms([symptom])
+        run.instruments(stream).raised([symptom], step)
+        run.symptom_incidents.looked(stream, [symptom])
 
     def _finish(self, stream: Stream) -> None:
         run = self._run
@@ -191,6 +225,9 @@ class OptimizerSteps:
         run.symptom_incidents.looked(stream, found)
         if stream.own_steps == 1:
             run.modules.settle()
+            norm = measured.record.scalars.get("parameter_norm")
+            if not measured.record.skipped and norm is not None and math.isfinite(norm) and not measured.is_incident:
+                self._first = stream
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
         if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
             self._told_precision = True

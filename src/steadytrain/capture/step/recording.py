@@ -59,6 +59,13 @@ class Recorder(Protocol):
     def detector_names(self) -> list[str]:
         """The detectors that have found something to look at."""
 
+    def too_short_for(self, steps: int) -> dict[str, int]:
+        """The detectors that need more than ``steps`` steps, and how many."""
+
+    @property
+    def idle_detectors(self) -> list[str]:
+        """The others."""
+
     @property
     def machine_samples(self) -> list[Sample]:
         """The last readings of the machine, oldest first."""

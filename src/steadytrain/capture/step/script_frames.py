@@ -58,7 +58,7 @@ class LossVariable:
 
 def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without torch's frames and ours."""
-    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if _is_user(frame))
+    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if is_user(frame))
     return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
 
 
@@ -120,5 +120,6 @@ def running_frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_user(frame: FrameType) -> bool:
+def is_user(frame: FrameType) -> bool:
+    """Whether it is the script's, and not torch's or ours."""
     return not frame.f_code.co_filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen"))

@@ -125,7 +125,7 @@ class ScriptGuards:
         self._newest = -1
         self._looks = 0
         self._zeroed = 0
-        self._raised = 0
+        self._raised: list[int] = []
         self._over = False
         self._bad_root: Tensor | None = None
 
@@ -138,9 +138,9 @@ class ScriptGuards:
             loop = next((line for line in call.frames if line.code in codes), *call.frames[:1] or (None,))
             self._frame = frame_of(loop) if loop is not None else None
 
-    def call_raised(self) -> None:
-        """A call of the model with gradients on gave nothing: it has raised."""
-        self._raised += 1
+    def call_raised(self, call: MicroBatch) -> None:
+        """A call of the model with gradients on has raised."""
+        self._raised.append(id(call))
 
     def backward_begins(self, term: LossTerm | None) -> None:
         """What was called is used; ``term`` is the loss, where it is known."""
@@ -201,6 +201,9 @@ class ScriptGuards:
         if self._over:
             return
         self._over = True
+        calls = self._run.seen.micro_batches
+        if error is not None and calls and self._raised[-1:] == [id(calls[-1])]:
+            self._raised.pop()  # the one that ends the script
         if self._follows() and not (error is not None and _OF_THE_DEVICE.search(f"{type(error).__name__} {error}")):
             seen = self._run.seen
             with self._run.guard.part("looking at the last batch"):
@@ -223,7 +226,10 @@ class ScriptGuards:
 
     def told(self) -> list[str]:
         """A line for each kind."""
-        return [let.symptom().message for let in self._let_go.values()]
+        calls = len(self._raised)
+        went_on = "call of the model raised" if calls == 1 else "calls of the model raised"
+        found = [let.symptom().message for let in self._let_go.values()]
+        return [*found, *([f"{calls} {went_on}, and the script went on"] if calls else [])]
 
     # -- how -------------------------------------------------------------------------------------------------------
 
@@ -274,7 +280,7 @@ class ScriptGuards:
     def _judge_backward(self, text: str) -> None:
         seen = self._run.seen
         losses = tuple(float(term.root.item()) for term in seen.losses)
-        what = f"autograd's anomaly mode raised: {text}"
+        what = f"autograd's anomaly mode raised: {text.rstrip('.')}"
         self._judge(_Case("nonfinite-gradient", what, seen.micro_batches, seen.losses, losses, finding=seen.early))
 
     def _judge(self, case: _Case) -> None:

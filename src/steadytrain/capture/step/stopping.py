@@ -19,7 +19,8 @@ from torch import Tensor
 
 from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehearsal
 from steadytrain.capture.incident.incident import Account, freeze_incident
-from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, stop_message
+from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, damaged_state, stop_message
+from steadytrain.capture.snapshots.good_state import last_good_snapshot, nonfinite_parameters
 from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.incident_contexts import at_gate, before_backward
 from steadytrain.capture.step.live_run import LiveRun
@@ -99,7 +100,7 @@ class Stopping:
         frozen = self._record_refused(stream, measured)
 
         def finish(finding: Finding) -> RunStopped:
-            return self._finish(measured, frozen, finding)
+            return self._finish(stream, measured, frozen, finding)
 
         answer: Finding | LoopRerun = Finding(None, "no search for the first bad operation was made")
         if self._investigator is not None:
@@ -132,7 +133,18 @@ class Stopping:
             run.recorder.open(stream).add_action(action)
         return frozen
 
-    def _finish(self, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding) -> RunStopped:
+    def _state(self, stream: Stream, step: int, frozen: tuple[Path, Incident] | None) -> str:
+        """What the weights are worth where the update was refused."""
+        bad = nonfinite_parameters(stream)
+        if not bad:
+            return UNTOUCHED
+        symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
+        since = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
+        return damaged_state(bad, step, since, last_good_snapshot(frozen[0]) if frozen is not None else None)
+
+    def _finish(
+        self, stream: Stream, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding
+    ) -> RunStopped:
         run, step = self._run, measured.record.step
         run.stopped = RunStopped(f"steadytrain refused the update of step {step}")
         if frozen is not None:
@@ -142,7 +154,7 @@ class Stopping:
                 run.recorder.add_incident(frozen[0], complete)
         with self._guard.part("telling of the incident"):
             why = reason(measured)
-            state = PARTLY_APPLIED if run.seen.moved_weights else UNTOUCHED
+            state = PARTLY_APPLIED if run.seen.moved_weights else self._state(stream, step, frozen)
             path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
             run.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
             run.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")

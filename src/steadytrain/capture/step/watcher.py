@@ -30,7 +30,7 @@ from steadytrain.capture.hooks.model_discovery import find_model, name_parameter
 from steadytrain.capture.hooks.patches import Patches
 from steadytrain.capture.incident.context import Investigator, Rehearsal
 from steadytrain.capture.incident.incident import script_facts
-from steadytrain.capture.incident.script_failure import keep_evidence
+from steadytrain.capture.incident.script_failure import how_it_ended, keep_evidence
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
@@ -167,6 +167,8 @@ class Watcher:
         if self._run.is_over() or not self._run.recorder.recording:
             return
         if not isinstance(error, RunStopped):
+            with self._run.guard.part("naming what ended the script"):
+                self._run.failure = how_it_ended(self._run, error)
             self._guards.script_ends(error)
         with self._run.guard.part("keeping evidence of the failure"):
             keep_evidence(self._run, error)
@@ -243,6 +245,16 @@ class Watcher:
     def notes(self) -> list[str]:
         """What the user was told once."""
         return self._run.notes
+
+    @property
+    def failure(self) -> str | None:
+        """What ended the script, in a line, where it was no end of its own."""
+        return self._run.failure
+
+    @property
+    def let_go(self) -> list[str]:
+        """What the script itself made no update with, a line for each kind."""
+        return self._guards.told()
 
     @property
     def incidents(self) -> list[Path]:

@@ -1,0 +1,171 @@
+"""The last lines of a run: what ended it, what was looked for, what could not be, and one next command."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from scripts import Ended, bare, finished, run_script, write_script
+
+LOOP = """
+import os, signal, sys
+import torch
+from torch import nn
+signal_before = signal.getsignal(signal.SIGTERM)
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+    def forward(self, x):
+        if x.shape[0] > 100:
+            raise MemoryError("too long")
+        return self.inner(x)
+net = Net()
+optimizer = {optimizer}
+for step in range(1, 9):
+    x, y = torch.randn(200 if step == {long} else 8, 4), torch.zeros(8, dtype=torch.long)
+    if step == {label}:
+        y[5] = 3
+    loss = nn.functional.cross_entropy(net(x), y)
+    if step == {skip}:
+        loss = loss * torch.nan
+    if not torch.isfinite(loss):
+        continue
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 6:
+        {then}
+"""
+
+
+def ended(folder: Path, *options: str, then: str = "pass", fails: bool = False, **how: object) -> Ended:
+    optimizer = "torch.optim.SGD(net.parameters(), lr=0.1)"
+    parts = {"optimizer": optimizer, "long": 0, "label": 0, "skip": 0, **how}
+    return run_script(folder, LOOP.format(then=then, **parts), *options, fails=fails)
+
+
+def last(run: Ended) -> str:
+    return run.told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "words"),
+    [
+        ({"label": 4}, 1, ["IndexError in step 4 at train.py:", "of 3 classes; row 5 has label 3"]),
+        ({"long": 3}, 1, ["MemoryError in step 3 at train.py:", "in Net", "[200, 4]", "too long"]),
+        ({"then": "raise ValueError('enough')"}, 1, ["ValueError after step 6", "enough"]),
+        ({"then": "sys.exit(5)"}, 5, ["SystemExit(5) after step 6"]),
+        ({"then": "os.kill(os.getpid(), signal.SIGINT)"}, -signal.SIGINT, ["interrupted", "after step 6"]),
+        ({"then": "os.kill(os.getpid(), signal.SIGTERM)"}, -signal.SIGTERM, ["ended by SIGTERM after step 6"]),
+    ],
+    ids=["index", "memory", "value", "exit", "interrupt", "terminate"],
+)
+def test_the_last_line_names_what_ended_the_script(
+    how: dict[str, object], status: int, words: list[str], tmp_path: Path
+) -> None:
+    run = ended(tmp_path, **how)  # type: ignore[arg-type]
+    assert run.status == status, run.err
+    assert "no symptom" not in run.told
+    for word in [*words, "look: steadytrain show"]:
+        assert word in last(run)
+
+
+def test_a_handler_of_ours_is_not_there_for_the_script(tmp_path: Path) -> None:
+    then = "assert signal_before is signal.SIG_DFL is signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); "
+    run = ended(tmp_path, then=then + "os.kill(os.getpid(), signal.SIGTERM)")
+    assert run.status == 9
+    assert "SystemExit(9)" in last(run)
+
+
+def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
+    run = ended(tmp_path)
+    assert "8 steps seen; no symptom from" in run.told
+    assert "could not be looked for: frozen-parameters needs 100 steps" in run.told
+    assert "look: steadytrain show" in last(run)
+
+
+@pytest.mark.parametrize(
+    ("how", "fail_on", "status"),
+    [
+        ({"skip": 3}, "warning", 1),
+        ({"skip": 3}, "critical", 0),
+        ({}, "warning", 0),
+        ({"skip": 3, "then": "sys.exit(4)"}, "warning", 4),
+    ],
+)
+def test_fail_on(how: dict[str, object], fail_on: str, status: int, tmp_path: Path) -> None:
+    run = ended(tmp_path, "--fail-on", fail_on, **how)  # type: ignore[arg-type]
+    assert run.status == status, run.err
+    if "skip" in how:
+        assert "symptoms: nonfinite-loss (1 warning)" in run.told
+
+
+def test_a_note_is_not_contradicted(tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import nn
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(4):
+        scaler.scale(net(torch.randn(8, 4)).pow(2).mean()).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    """
+    run = run_script(tmp_path, source)
+    assert "call scaler.unscale_(optimizer) before clipping" in run.told
+    assert "; 1 note above" in run.told
+
+
+def test_an_update_that_breaks_the_weights_is_named_and_no_good_state_is_claimed(tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    table, head = nn.Embedding(20, 4), nn.Linear(4, 2)
+    optimizer = torch.optim.Adam([*table.parameters(), *head.parameters()], eps=0.0)
+    for step in range(4):
+        rows = torch.randint(0, 10 if step < 2 else 20, (64,))
+        loss = nn.functional.cross_entropy(head(table(rows)), rows % 2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    run = run_script(tmp_path, source)
+    assert run.status == 70
+    assert "Embedding.weight became NaN or Inf in the update of step 1 itself (Adam, eps=0)" in run.told
+    assert "weights, optimizer state and buffers are as they were" not in run.told
+    assert "Embedding.weight held NaN or Inf already, since the update of step 1; no good state is kept" in run.told
+    assert any(symptom.name == "nonfinite-weight" and symptom.first_step == 1 for symptom in run.run.symptoms)
+
+
+def test_the_status_of_a_script_that_is_ended_is_that_of_the_bare_one(tmp_path: Path) -> None:
+    parts = {"optimizer": "torch.optim.SGD(net.parameters(), lr=0.1)", "long": 0, "label": 0, "skip": 0}
+    script = write_script(tmp_path, LOOP.format(then="os.kill(os.getpid(), signal.SIGTERM)", **parts))
+    assert finished(bare(script)).returncode == -signal.SIGTERM
+
+
+def test_calls_that_raise_are_counted_where_the_script_goes_on(tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import nn
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(6):
+        try:
+            loss = net(torch.randn(8, 3 if step in (2, 4) else 4)).pow(2).mean()
+        except RuntimeError:
+            continue
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    run = run_script(tmp_path, source)
+    assert run.status == 0
+    assert "2 calls of the model raised, and the script went on" in run.told
