@@ -24,30 +24,36 @@ def window(rate: Sequence[float], update: float | None = STILL, *, first: int = 
     return steps(learning_rate=list(rate), tables=tables, first_step=first)
 
 
-HEALTHY = {
-    "a constant rate": window([1e-3] * 200, MOVING),
-    "a warm-up from zero": window(WARM_UP + [1e-3] * 50, MOVING),
-    "a decay to zero": window(COSINE, MOVING),
-    "restarts at zero": window(([*COSINE[::4]] * 3) + [1e-3], MOVING),
-    "a short run at zero": window([0.0] * 15),
-    "zero for a few steps": window([1e-3] * 50 + [0.0] * 15 + [1e-3] * 20, MOVING),
-}
+QUIET = (
+    window([1e-3] * 200, MOVING),
+    window(WARM_UP + [1e-3] * 50, MOVING),
+    window(COSINE, MOVING),
+    window(([*COSINE[::4]] * 3) + [1e-3], MOVING),  # restarts
+    window([0.0] * 15),  # too few steps to say
+    window([1e-3] * 50 + [0.0] * 15 + [1e-3] * 20, MOVING),
+)
+HEALTHY = (
+    *QUIET,
+    window(COSINE + [0.0] * 32),  # the schedule has ended
+    window([0.0] * 40, MOVING),  # another group has a rate
+    window([0.0] * 40, None),
+)
+SICK = (window([0.0] * 40), window([1e-3] * 60 + [0.0] * 32))
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_quiet(name: str) -> None:
-    assert ZeroLearningRate().check(HEALTHY[name]) == ()
+def test_quiet() -> None:
+    assert [ZeroLearningRate().check(sight) for sight in QUIET] == [()] * len(QUIET)
 
 
 def test_from_the_first_step() -> None:
-    symptom = newest(ZeroLearningRate(), window([0.0] * 40))
+    symptom = newest(ZeroLearningRate(), SICK[0])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1, 40)
     assert symptom.message == "the learning rate is 0 at 40 steps from the first step on: no weight moves"
 
 
 def test_from_one_step_to_the_next() -> None:
-    symptom = newest(ZeroLearningRate(), window([1e-3] * 60 + [0.0] * 32))
+    symptom = newest(ZeroLearningRate(), SICK[1])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 61)
     assert "after 0.001 at step 60" in symptom.message
