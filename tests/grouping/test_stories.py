@@ -274,7 +274,8 @@ def test_what_stood_higher_for_long_and_is_back_stays_at_no_new_level(height: fl
     [
         ("divergence", "warning", "note"),
         ("second-moment-lag", "warning", "note"),
-        ("divergence", "critical", "critical"),
+        ("divergence", "critical", "note"),
+        ("dead-units", "critical", "critical"),
         ("loss-spike", "warning", "warning"),
         ("dead-units", "warning", "warning"),
     ],

@@ -1,8 +1,8 @@
 """Whose turn it is to look: the detectors beside training, spread over the steps so that none waits for all of them.
 
 A look is at the steps up to the last multiple of 16, and its detectors take turns in the 16 steps after it, two or so a
-step. All see the same window, so what one works out of a signal the next one finds ready. Not here: what becomes of a
-symptom (``run_recorder``).
+step. All see the same window, so what one works out of a signal the next one finds ready. The hasty ones look at
+everything every 8 steps while the run is young. Not here: what becomes of a symptom (``run_recorder``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from steadytrain.capture.step.optimizer_streams import Stream
 
 LOOK_STEPS = 16
+HASTY_STEPS, YOUNG_STEPS = 8, 512
 
 
 class DetectorSchedule:
@@ -45,7 +46,14 @@ class DetectorSchedule:
         scalars = self._windows.get(stream.name)
         if scalars is None or not len(scalars) or int(scalars.steps[-1]) != until:
             scalars = self._windows[stream.name] = stream.history.window(until=until)
-        return scalars, self._ask(stream, self._detectors[first:last], scalars)
+        asked = self._detectors[first:last]
+        if stream.step > YOUNG_STEPS:
+            return scalars, self._ask(stream, asked, scalars)
+        found = self._ask(stream, [detector for detector in asked if not detector.hasty], scalars)
+        if stream.step % HASTY_STEPS == 0:
+            hasty = [detector for detector in self._detectors if detector.hasty]
+            found += self._ask(stream, hasty, stream.history.window())
+        return scalars, found
 
     def all(self, stream: Stream) -> tuple[Window, list[Symptom]]:
         """What every detector sees now."""

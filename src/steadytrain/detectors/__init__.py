@@ -68,6 +68,9 @@ class Detector(ABC):
     keeps_incident: ClassVar[bool] = True
     """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
 
+    hasty: ClassVar[bool] = False
+    """Whether it looks more often in the first steps of a run. Its look has to be cheap."""
+
     waits_for: ClassVar[str] = ""
     """The threshold that says how many steps it needs at least; none where it can speak from the first steps on."""
 

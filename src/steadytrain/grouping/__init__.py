@@ -17,7 +17,7 @@ from steadytrain.core.model import FloatArray, Symptom, Window, worst
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import declared, detector_name
 from steadytrain.grouping.courses import course_of
-from steadytrain.grouping.harmless import explained_by_columns, is_benign
+from steadytrain.grouping.harmless import explained_by_columns, is_benign, is_by_design
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
@@ -107,8 +107,8 @@ def classified(window: Window, symptom: Symptom) -> Symptom:
     """``symptom`` with its course. A symptom that is known to be harmless becomes a note, and its message says why."""
     known = replace(symptom, course=course_of(window, symptom))
     reason = explained_by_columns(window, known)
-    if symptom.severity != "critical":
-        reason = reason or is_benign(window, known)
+    if not reason and symptom.severity != "note":
+        reason = (is_by_design if symptom.severity == "critical" else is_benign)(window, known)
     if symptom.severity != "note" and reason:
         return replace(known, severity="note", message=f"{symptom.message} ({reason})")
     return known

@@ -1,6 +1,7 @@
 """Why a symptom does no harm, by its course or by the way to train.
 
-What is critical is excused only by a column of the log that says so, and what is excused says why.
+What is critical is excused only by the way to train (:func:`is_by_design`) or by a column of the log that says so; what
+is excused says why.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ STAGE_STRIDES = 3
 """A column of stages may change so many rows before the loss is seen to rise."""
 
 
+def is_by_design(window: Window, symptom: Symptom) -> str:
+    """Why the way to train explains a symptom, however grave it looks, or ""."""
+    if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
+        return "several optimizers take turns, and the loss of one rises where another learns"
+    if symptom.course == RESTART:
+        return f"{told(symptom)}, and comes back down"
+    return ""
+
+
 def is_benign(window: Window, symptom: Symptom) -> str:
     """Why a symptom with this course does no harm, or ""."""
     course = symptom.course
-    if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
-        return "several optimizers take turns, and the loss of one rises where another learns"
-    if course == RESTART:
-        return f"{told(symptom)}, and comes back down"
+    if reason := is_by_design(window, symptom):
+        return reason
     if course == RESUME:
         return f"{told(symptom)}, and is gone again"
     if course == EPOCH:

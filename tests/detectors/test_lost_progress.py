@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from steadytrain.core.model import FloatArray
+from steadytrain.detectors.lost_progress import LostProgress
+from steadytrain.grouping import classified
+from steadytrain.testing import healthy_loss, steps
+
+FINE = healthy_loss(400, decay_steps=80.0)
+WANDERING = 0.5 + 0.2 * np.random.default_rng(1).standard_normal(400)
+
+
+def raised(loss: FloatArray, at: int, by: FloatArray | float, *, until: int | None = None) -> FloatArray:
+    """``loss`` with ``by`` added from step ``at`` on, up to and without ``until``."""
+    sick = loss.copy()
+    sick[at - 1 : None if until is None else until - 1] += by
+    return sick
+
+
+PEAK = raised(FINE, 120, 8.0 * np.exp(-np.arange(281) / 10.0) + 1.5)
+EXPLODING = raised(FINE, 120, np.minimum(np.exp(np.arange(281) / 10.0) - 1.0, 1e6))
+
+HEALTHY = (
+    steps(loss=FINE),
+    steps(loss=FINE[:6]),
+    steps(loss=WANDERING),
+    steps(loss=-FINE),  # it rises for ever, and slowly: a loss that is a return
+    steps(loss=FINE + np.linspace(0.0, 1.0, 400)),  # an annealed term
+    steps(loss=np.full(400, 2.0)),
+    steps(loss=FINE, first_step=5_000),
+    steps(gradient_norm=FINE),
+    steps(loss=np.concatenate([healthy_loss(2_000), 4.0 + np.zeros(200)]), first_step=9_000),  # it has slid
+)
+SICK = (
+    steps(loss=PEAK[:200]),
+    steps(loss=EXPLODING),
+    steps(loss=raised(FINE, 20, 2.0)),
+    steps(loss=raised(FINE - 10.0, 120, 1.5)),
+    steps(loss=1e-6 * raised(FINE, 120, 1.5)),
+)
+SPIKE = steps(loss=raised(FINE, 120, 6.0, until=125))
+
+
+def test_a_rate_a_hundred_times_too_high_at_step_120_of_200() -> None:
+    (symptom,) = LostProgress().check(SICK[0])
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("critical", 120, 200)
+    assert symptom.numbers["alarm_step"] <= 132
+    assert "loses" in symptom.message
+
+
+@pytest.mark.parametrize("at", [20, 60, 120, 300])
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e6])
+def test_what_stays_is_a_warning_within_sixteen_steps(at: int, scale: float) -> None:
+    (symptom,) = LostProgress().check(steps(loss=scale * raised(FINE, at, 3.0)[: at + 15]))
+    assert (symptom.severity, symptom.first_step) == ("warning", at)
+
+
+def test_what_comes_back_in_a_few_steps_is_a_note() -> None:
+    (symptom,) = LostProgress().check(SPIKE)
+    assert symptom.severity == "note"
+    assert 118 <= symptom.first_step <= symptom.last_step <= 130
+
+
+def test_what_stays_for_64_steps_and_costs_most_is_critical() -> None:
+    sick = steps(loss=raised(FINE, 120, 1.5))
+    severities = [LostProgress().check(sick.slice(0, stop))[0].severity for stop in (145, 175, 190, 400)]
+    assert severities == ["warning", "warning", "critical", "critical"]
+
+
+def test_its_first_step_is_the_same_in_every_window() -> None:
+    sick = steps(loss=PEAK)
+    assert {one.first_step for stop in range(130, 400, 9) for one in LostProgress().check(sick.slice(0, stop))} == {120}
+
+
+def test_before_anything_was_learned_it_has_to_rise_far_above_the_start() -> None:
+    early = np.full(60, 2.0) + 0.05 * np.random.default_rng(0).standard_normal(60)
+    slow = LostProgress().check(steps(loss=raised(early, 8, np.linspace(0.0, 0.5, 53))))
+    assert {symptom.severity for symptom in slow} <= {"note"}
+    (symptom,) = LostProgress().check(steps(loss=raised(early, 8, 20.0)))
+    assert symptom.severity in ("warning", "critical")
+    assert "before anything was learned" in symptom.message
+
+
+def test_a_rate_that_is_restarted_explains_it() -> None:
+    rate = np.where(np.arange(400) < 100, 1.0, 0.01)
+    rate[299:] = 1.0
+    (symptom,) = LostProgress().check(steps(loss=raised(FINE, 300, 3.0), learning_rate=rate))
+    assert symptom.severity == "note"
+    assert "the learning rate rose" in symptom.message
+
+
+def test_optimizers_that_take_turns_explain_even_what_is_critical() -> None:
+    sick = SICK[0]
+    alone, in_turn = sick, replace(sick, facts={"optimizers_in_turn": 2.0})
+    assert classified(alone, LostProgress().check(alone)[0]).severity == "critical"
+    assert classified(in_turn, LostProgress().check(in_turn)[0]).severity == "note"
