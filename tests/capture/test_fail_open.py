@@ -28,8 +28,10 @@ from steadytrain.capture.step import gate, input_recorder, model_calls, stopping
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.step.stream_assignment import StreamAssignment
+from steadytrain.core.model import Symptom
 from steadytrain.detection.run_recorder import RunRecorder
 from steadytrain.detection.step_history import StepHistory
+from steadytrain.detectors import Detector
 from steadytrain.detectors.loss_spike import LossSpike
 from steadytrain.grouping import catalog
 from steadytrain.storage.bundle import open_bundle
@@ -63,7 +65,8 @@ def train(*, runs_dir: Path | None, bad_step: int = 0) -> tuple[list[bytes], Bas
     """A loop that passes every kind of hook: a loader, accumulation, a scaler, clipping. Its bad step needs a lap."""
     torch.manual_seed(1)
     ending: BaseException | None = None
-    data = torch.utils.data.DataLoader([torch.full((4,), number / 99.0) for number in range(10 * STEPS)], batch_size=5)
+    rows = [torch.full((4,), number % 10 / 9.0) for number in range(10 * STEPS)]  # each step gets the same ten
+    data = torch.utils.data.DataLoader(rows, batch_size=5)
     model = Net()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
@@ -372,12 +375,10 @@ def test_a_folder_that_cannot_be_made_does_not_stop_the_run(bad_step: int, tmp_p
 # -- plug-ins ----------------------------------------------------------------------------------------------------------
 
 
-class Raises:
+class Raises(Detector):
     """Not one of ours: a detector that a plug-in brings along."""
 
-    needs: tuple[str, ...] = ()
-
-    def check(self, window: Any) -> None:
+    def check(self, window: Any) -> tuple[Symptom, ...]:
         raise KeyError("no such signal")
 
 

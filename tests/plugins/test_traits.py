@@ -42,7 +42,7 @@ ONCE = [
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
         *(DETECTORS, "bursts", True),
-        "loss-spike divergence gradient-norm-spike exploding-gradients update-norm-spike",
+        "loss-spike divergence gradient-norm-spike exploding-gradients update-norm-spike lost-progress",
     ),
     (DETECTORS, "quantity", "gradient_norm", "exploding-gradients gradient-norm-spike"),
     (DETECTORS, "quantity", "update_ratio", "update-norm-spike second-moment-lag"),
