@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing.util
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options
 from steadytrain.attach.process_watch import attach, attached, finish, tell_unwatched
-from steadytrain.attach.termination import name_termination
 from steadytrain.attach.watched_run import WatchedRun, begin_run
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
@@ -49,7 +47,6 @@ def run_target(
     run = begin_run(target.name, target.stem, target.command, options, is_module=target.is_module)
     arm_children(run.to_json(), _START_FOLDER)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
-    name_termination(lambda: _killed(Path(run.run_dir)))
     after_import("torch", lambda: _arm(run, guest))
 
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
@@ -98,13 +95,6 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
         tell(line)
     give_back(run_dir)
     return 70 if stopped else None
-
-
-def _killed(run_dir: Path) -> str:
-    """The last line of a run that SIGTERM ends."""
-    own = attached()
-    steps = max((stream.step for stream in own.watcher.streams), default=0) if own is not None else 0
-    return f"ended by SIGTERM after step {steps}; look: steadytrain show {shlex.quote(str(run_dir))}"
 
 
 def _reaches(run_dir: Path, severity: Severity) -> bool:
