@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,17 +38,17 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     seen = f"{steps} steps seen"
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     told += [line for line in watcher.let_go if line not in " ".join(told)]
-    names = watcher.detector_names
-    which = ", ".join(names) if 0 < len(names) <= NAMES_MAX else f"{len(names) or 'no'} detectors"
+    waiting, idle = _unable(watcher, steps)
+    which = _which(watcher.detector_names, {*waiting, *idle})
     if raised:
         verdict = f"symptoms: {', '.join(raised)} ({_counts(watcher)})"
     elif watcher.failure is not None:
         verdict = f"nothing was wrong with the numbers until then, as far as {which} could look"
     else:
-        verdict = f"no symptom from {which} (everything it checks for)"
+        verdict = f"no symptom from {which}"
     if watcher.notes:
         verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
-    lines = [f"{seen}; {verdict}", *told, *_not_looked(watcher, steps)]
+    lines = [f"{seen}; {verdict}", *told, *_not_looked(waiting, idle)]
     ended = [watcher.failure] if watcher.failure is not None else []
     last = "; ".join([*ended, f"look: {look}"] if recorded else ended)
     return [*lines, last] if last else lines
@@ -60,10 +60,21 @@ def _counts(watcher: Watcher) -> str:
     return ", ".join(f"{found.count(one)} {one}" for one in reversed(SEVERITIES) if one in found)
 
 
-def _not_looked(watcher: Watcher, steps: int) -> list[str]:
-    """The detectors that could not speak: too few steps, a table that was not measured, a signal that the run lacks."""
+def _unable(watcher: Watcher, steps: int) -> tuple[Mapping[str, int], list[str]]:
+    """The detectors that could not look: those with too few steps, and those whose signals the run lacks."""
     waiting = watcher.recorder.too_short_for(steps)
-    idle = [name for name in watcher.recorder.idle_detectors if name not in waiting]
+    return waiting, [name for name in watcher.recorder.idle_detectors if name not in waiting]
+
+
+def _which(names: Sequence[str], unable: Collection[str]) -> str:
+    """The detectors that looked, by name where they are few; of how many, where some could not."""
+    looked = [name for name in names if name not in unable]
+    if 0 < len(looked) <= NAMES_MAX:
+        return ", ".join(looked)
+    return f"{len(looked) or 'no'} {f'of {len(names)} ' if len(looked) < len(names) else ''}detectors"
+
+
+def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
     parts = [f"{name} needs {needed:,} steps" for name, needed in waiting.items()]
     parts += [f"nothing was measured for {', '.join(idle)}"] if idle else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
