@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steadytrain.capture.step.loss import is_accumulation, larger_than_counted, loss_of_step, unscaled
+from steadytrain.capture.step.loss import loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.ranks import JointSteps, largest
 from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
@@ -79,7 +79,7 @@ def measure(
     """
     look = _Look(stream, optimizer, seen, scaling, weigh=weigh)
     before, applied = look.norms()
-    losses = look.losses()
+    losses, loss = look.losses()
     skipped = skipped or any(value > 0 for value in look.found_inf())
     norms = {position: before.get(position, norm) for position, norm in applied.items()}
     bad = _exact_look(stream, seen, look.gradients, applied, norms) if not skipped else ()
@@ -92,7 +92,7 @@ def measure(
         step=stream.step + 1,
         time=time_s,
         scalars={
-            "loss": look.loss(losses),
+            "loss": loss,
             "gradient_norm": global_norm(list(norms.values())) if norms else None,
             "gradient_norm_applied": global_norm(list(applied.values())) if applied else None,
             "parameter_norm": global_norm(look.weights()) if weigh else None,
@@ -183,32 +183,15 @@ class _Look:
             applied = {at: norm / scale for (at, _), norm in zip(self.gradients, norms_now, strict=True)}
         return before, applied
 
-    def losses(self) -> tuple[float, ...]:
-        """Each backward's loss, without loss scale and accumulation."""
-        roots, scales = self._roots(), set(self._scales())
-        return tuple(
+    def losses(self) -> tuple[tuple[float, ...], float | None]:
+        """Each backward's loss, without loss scale and accumulation, and the loss of the step."""
+        terms, roots, scales, values = self._seen.losses, self._roots(), set(self._scales()), iter(self._factors())
+        factors = [[(next(values), factor.power) for factor in term.factors] for term in terms]
+        losses = tuple(
             unscaled(root, found, scales=scales, backward_calls=len(roots))
-            for root, found in zip(roots, self._factor_values(), strict=True)
+            for root, found in zip(roots, factors, strict=True)
         )
-
-    def loss(self, losses: Sequence[float]) -> float | None:
-        """The step's loss from its ``losses``."""
-        terms = self._seen.losses
-        if len(terms) < 2:
-            return losses[0] if losses else None
-        counts, factors, calls = iter(self._counts()), self._factor_values(), len(terms)
-        counted = [next(counts) if isinstance(term.counted, Tensor) else term.counted for term in terms]
-
-        def divided_by_total(at: int) -> bool:
-            if any(is_accumulation(value, power, calls) for value, power in factors[at]):
-                return False  # by the number of micro-batches, which is taken off already
-            return terms[at].of_total or larger_than_counted(factors[at], counted[at])
-
-        return loss_of_step(losses, terms, divided_by_total)
-
-    def _factor_values(self) -> list[list[tuple[float, int]]]:
-        values = iter(self._factors())
-        return [[(next(values), factor.power) for factor in term.factors] for term in self._seen.losses]
+        return losses, loss_of_step(losses, terms, factors, iter(self._counts()))
 
     def is_elsewhere(self, is_bad: bool) -> bool:
         """Whether another rank, and not this one, has a value that is not finite.

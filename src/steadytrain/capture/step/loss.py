@@ -12,7 +12,7 @@ a mean, or a sum where each is divided by what belongs to the whole step; differ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -106,22 +106,36 @@ def loss_term(root: Tensor, call: tuple[int, Lines] | None = None) -> LossTerm:
 def loss_of_step(
     losses: Sequence[float],
     terms: Sequence[LossTerm],
-    divided_by_total: Callable[[int], bool],
+    factors: Sequence[Sequence[tuple[float, int]]],
+    counts: Iterator[float],
 ) -> float | None:
     """The loss of a step from those of its backward calls, None where it had none.
 
-    Calls from one line of the script, or after one line that calls the model, are micro-batches of one loss. They
-    give their mean, or their sum where ``divided_by_total(position)`` says of each that it is divided by a count of
-    the whole step. Different losses (two halves of a discriminator's batch, a penalty) are added, as their gradients
-    are.
+    ``factors`` are the values of each term's factors with their powers, ``counts`` those of the terms whose count is
+    a tensor. Calls from one line of the script, or after one line that calls the model, are micro-batches of one
+    loss. They give their mean, or their sum where each is divided by a count of the whole step. Different losses (two
+    halves of a discriminator's batch, a penalty) are added, as their gradients are.
     """
-    if not losses:
-        return None
+    if len(losses) < 2:
+        return losses[0] if losses else None
+    calls = len(terms)
+    of_total = [_divided_by_total(*one, counts, calls) for one in zip(terms, factors, strict=True)]
     of_all = 0.0
     for group in _same_loss(terms):
         part = math.fsum(losses[at] for at in group)
-        of_all += part if all(divided_by_total(at) for at in group) else part / len(group)
+        of_all += part if all(of_total[at] for at in group) else part / len(group)
     return of_all
+
+
+def _divided_by_total(
+    term: LossTerm, factors: Sequence[tuple[float, int]], counts: Iterator[float], calls: int
+) -> bool:
+    """Whether a micro-batch is divided by a count of the whole step, and not by the number of micro-batches."""
+    counted = next(counts) if isinstance(term.counted, Tensor) else term.counted
+    if any(_is_accumulation(value, power, calls) for value, power in factors):
+        return False  # by their number, which is taken off already
+    divisors = [value for value, power in factors if power == -1]
+    return term.of_total or (counted is not None and any(value > counted * COUNT_EXCESS for value in divisors))
 
 
 def _same_loss(terms: Sequence[LossTerm]) -> list[list[int]]:
@@ -149,7 +163,7 @@ def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[f
     for factor, power in factors:
         if power == 1 and factor in scales:
             value /= factor
-        elif accumulation_left and is_accumulation(factor, power, backward_calls):
+        elif accumulation_left and _is_accumulation(factor, power, backward_calls):
             value *= backward_calls
             accumulation_left = False
         else:
@@ -157,12 +171,7 @@ def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[f
     return value
 
 
-def larger_than_counted(factors: Iterable[tuple[float, int]], counted: float | None) -> bool:
-    """Whether one of ``factors`` divides by more than the ``counted`` elements of the part's own sum."""
-    return counted is not None and any(power == -1 and value > counted * COUNT_EXCESS for value, power in factors)
-
-
-def is_accumulation(factor: float, power: int, backward_calls: int) -> bool:
+def _is_accumulation(factor: float, power: int, backward_calls: int) -> bool:
     """Whether a factor takes the mean over ``backward_calls`` micro-batches."""
     divided_by = factor if power == -1 else (1.0 / factor if factor else 0.0)
     return abs(divided_by - backward_calls) < 1e-3
