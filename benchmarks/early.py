@@ -1,4 +1,4 @@
-"""How soon a planted fault that costs progress is told of in the first steps of a run, and how often a healthy run is.
+"""How soon the detectors report a planted fault in the first steps of a run, and how often a healthy run alarms them.
 
 Trainings are run bare and once; what a watched run would record of each step (loss, gradient norm, learning rate) is
 replayed through all detectors as they would look at it. Own families (``early_runs``) were in sight when the
@@ -102,7 +102,7 @@ def row(kind: str, name: str, fault: str, onset: int, seed: int, curves: Iterabl
     return {"key": [kind, name, fault, onset, seed], "streams": [one.to_json() for one in curves]}
 
 
-# What is told of it.
+# What the detectors report.
 
 
 def heard(run: Row, looking: Sequence[Detector]) -> Heard:

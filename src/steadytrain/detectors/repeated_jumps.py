@@ -42,7 +42,7 @@ class RepeatedJumps(Detector):
     of_logs: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
-    stride_steps: int = threshold(10, "steps between two rows; in denser logs single batches are told apart otherwise")
+    stride_steps: int = threshold(10, "steps between two rows; in denser logs other detectors judge single batches")
     jump_ratio: float = threshold(1.8, "a row over the median of those around it")
     undone_share: float = threshold(0.5, "of the progress made before, and that must be half of the start")
     noise_scales: float = threshold(3.5, "in standard deviations of a row, in logarithms")

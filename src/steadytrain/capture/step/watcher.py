@@ -243,7 +243,7 @@ class Watcher:
 
     @property
     def notes(self) -> list[str]:
-        """What the user was told once."""
+        """The notes that this run has printed."""
         return self._run.notes
 
     @property
