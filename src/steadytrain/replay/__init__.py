@@ -1,5 +1,5 @@
-"""Replays recorded steps in a new process and compares them bit for bit; launches, feeds, restores and sandboxes the
+"""Replays recorded steps in a new process and compares them bit for bit. Launches, feeds, restores and sandboxes the
 script.
 
-It changes nothing in a step: changes belong to ``trial_runs``.
+Replays change nothing in a step. Changed replays belong to ``trial_runs``.
 """

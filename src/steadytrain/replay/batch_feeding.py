@@ -1,4 +1,4 @@
-"""What every process that does recorded steps again needs: recorded inputs in the form of the script's own; norms."""
+"""Helpers of every replaying process: merge recorded inputs into the script's own, and compare gradient norms."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NAMES_MAX = 3
 
 
 def evaluated_between(last: RecordedStep, following: RecordedStep) -> bool:
-    """Whether the recorded run called its model between the two steps (an evaluation), which this one need not do."""
+    """Whether the recorded run called its model between the two steps, for example to evaluate."""
     calls, then = last.calls[-1:], following.calls[:1]
     return not calls or not then or calls[0]["random_after"] != then[0]["random_before"]
 
 
 class Merging:
-    """Recorded inputs over the script's own: each tensor with the layout and device that the script gave it."""
+    """Merges recorded inputs into the script's own. Each tensor gets the layout and device of the script's tensor."""
 
     def __init__(self) -> None:
         self.same = True
@@ -68,11 +68,11 @@ def _overlaps(tensor: Tensor) -> bool:
 def _rebuilt(own: Any, merged: dict[str, Any]) -> Any:
     try:
         return type(own)(merged)
-    except Exception:  # a mapping of the script's own kind
+    except Exception:  # a mapping type of the script
         return merged
 
 
 def norms_of(measured: Measurement) -> dict[str, str]:
-    """Norm of each gradient by tensor name, exactly, as text: what a tape says of a step."""
+    """The norm of each gradient by tensor name, as exact hex text, in the form of the tape."""
     values: Sequence[float] = measured.record.gradient_norms.tolist()
     return {name: float(norm).hex() for name, norm in zip(measured.tensor_names, values, strict=True)}

@@ -1,8 +1,8 @@
-"""Find the commit that brought a symptom: ``git bisect run`` with a replay at each commit, in a work tree of its own.
+"""Finds the commit that introduced a symptom: ``git bisect run`` replays the incident at each commit.
 
-The repository's own work tree, index and branches are not touched: a second work tree (``git worktree``) is made in a
-temporary folder, and taken away at the end, whatever happens. Run as ``python -m steadytrain.replay.bisection`` it is
-what ``git bisect run`` calls at each commit.
+The bisection uses a temporary second work tree (``git worktree``), which is removed at the end in every case. The
+repository's own work tree, index and branches stay untouched. ``git bisect run`` calls
+``python -m steadytrain.replay.bisection`` at each commit.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from steadytrain.replay.verdict import CANNOT_TELL_STATUS, CLEAN_STATUS, SYMPTOM
 
 GIT_WAIT_S = 120.0
 GRACE_S = 10.0
-"""For a replay that is ended from outside to take its temporary folder away."""
+"""Time for an interrupted replay to remove its temporary folder."""
 
 LINKS_MAX = 500
-"""Files and folders that git does not track (data, outputs) and that are lent to the work tree as links."""
+"""At most this many untracked files and folders (data, outputs) are linked into the work tree."""
 
 ABORT_STATUS = 128
-"""From 128 on ``git bisect run`` gives up instead of taking the commit for a bad one."""
+"""With a status from 128 on, ``git bisect run`` aborts instead of marking the commit as bad."""
 
 INTERRUPTED_STATUS = 130
 
 
 @dataclass(frozen=True)
 class Bisected:
-    """``first_bad`` is the commit; where commits could not be told, ``candidates`` are those it may be."""
+    """``first_bad`` is the commit. If some commits could not be tested, ``candidates`` lists the possible first bad
+    ones."""
 
     first_bad: str | None
     candidates: tuple[str, ...]
@@ -46,10 +47,10 @@ class Bisected:
 
 
 def repository_of(environment: Mapping[str, Any]) -> Path:
-    """The work tree that the recorded script (or the folder it ran in) belongs to.
+    """The root of the git repository that contains the recorded script, or the folder in which it ran.
 
     Raises:
-        UsageError: it is gone, or in no repository.
+        UsageError: the folder is gone, or is in no repository.
     """
     script, folder = environment.get("script"), environment.get("cwd")
     place = Path(script).parent if script else Path(folder or ".")
@@ -62,10 +63,10 @@ def repository_of(environment: Mapping[str, Any]) -> Path:
 
 
 def commit_of(repository: Path, revision: str) -> str:
-    """The commit that ``revision`` names.
+    """The full hash of the commit that ``revision`` names.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: no such commit exists.
     """
     if revision.startswith("-"):
         raise UsageError(f"{revision!r}: no revision begins with a dash")
@@ -76,13 +77,13 @@ def commit_of(repository: Path, revision: str) -> str:
 
 
 def bisect(repository: Path, *, good: str, bad: str, command: Sequence[str]) -> Bisected:
-    """Bisect from ``good`` to ``bad`` (commits); ``command`` is run with the work tree's path as its last argument.
+    """Bisects from the commit ``good`` to the commit ``bad``. ``command`` gets the work tree's path as its last
+    argument.
 
-    Both ends are tested first: a symptom that comes at the good commit, or does not at the bad one, has no first commit
-    between them.
+    Both ends are tested first: the symptom must be absent at ``good`` and present at ``bad``.
 
     Raises:
-        UsageError: an end is not what it was said to be, or git cannot do it.
+        UsageError: one end fails its test, or git fails.
     """
     if git(repository, "merge-base", "--is-ancestor", good, bad).returncode != 0:
         raise UsageError(f"{good[:12]} is no ancestor of {bad[:12]}: there is no way from good to bad to search")
@@ -102,7 +103,7 @@ def bisect(repository: Path, *, good: str, bad: str, command: Sequence[str]) -> 
 
 @contextmanager
 def work_tree(repository: Path, commit: str) -> Iterator[Path]:
-    """A work tree of its own at ``commit``, gone afterwards."""
+    """A temporary work tree at ``commit``, removed at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="steadytrain-bisect-"))
     tree = folder / (repository.name or "tree")
     try:
@@ -116,7 +117,7 @@ def work_tree(repository: Path, commit: str) -> Iterator[Path]:
 
 @contextmanager
 def lent(repository: Path, tree: Path) -> Iterator[None]:
-    """What git does not track, as links in ``tree``, so that a script finds its data; gone afterwards."""
+    """Links untracked files of ``repository`` into ``tree`` during the block, so that a script finds its data."""
     listed = git(repository, "ls-files", "--others", "--directory", "--no-empty-directory", "-z").stdout
     links = []
     try:
@@ -133,10 +134,10 @@ def lent(repository: Path, tree: Path) -> Iterator[None]:
 
 
 def git(folder: Path, *arguments: str, wait_s: float = GIT_WAIT_S) -> subprocess.CompletedProcess[str]:
-    """Git, whatever repository the calling process stands in.
+    """Runs git in ``folder``, independent of the repository of the calling process.
 
     Raises:
-        UsageError: git is not there, or does not answer.
+        UsageError: git is not installed, or does not finish within ``wait_s`` seconds.
     """
     try:
         return subprocess.run(
@@ -162,7 +163,7 @@ def _git_environment() -> dict[str, str]:
 def _run(
     command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What launches replays; where this process is ended they are asked to tidy up and end as well."""
+    """Runs a command that launches replays. If this process is interrupted, the replays get time to clean up."""
     pipe = subprocess.PIPE
     with process_group(
         command, folder=folder, environment=environment, stdout=pipe, stderr=pipe, grace_s=GRACE_S
@@ -205,13 +206,13 @@ def _must(done: subprocess.CompletedProcess[str], doing: str) -> None:
 
 
 def main(repository: str, wait_s: str, incident: str, tree: str) -> int:
-    """One commit: replay the incident with the script of ``tree``; the status is what ``git bisect run`` wants."""
+    """Replays the incident with the script of ``tree``. Returns the exit status that ``git bisect run`` expects."""
     with lent(Path(repository), Path(tree)):
         command = [sys.executable, "-m", "steadytrain", "replay", incident, "--tree", f"{repository}={tree}"]
         done = subprocess.run([*command, "--wait-s", wait_s, "--once"], stdin=subprocess.DEVNULL, check=False)
     if done.returncode in (CLEAN_STATUS, SYMPTOM_STATUS):
         return done.returncode
-    # A commit that cannot be replayed is passed over, whatever the reason; an interruption ends it all.
+    # A commit that cannot be replayed is skipped for any reason; an interruption aborts the bisection.
     return ABORT_STATUS + 1 if done.returncode < 0 or done.returncode == INTERRUPTED_STATUS else CANNOT_TELL_STATUS
 
 

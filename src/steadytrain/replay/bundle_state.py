@@ -1,4 +1,4 @@
-"""Put a bundle's state into a freshly launched model, and give the lap that does the failing step again."""
+"""Loads a bundle's state into a freshly launched model and prepares the loop rerun of the failing step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEW_PROCESS = "the recorded command was launched again and did the step over, in
 
 
 class BundleRehearsal(Rehearsal):
-    """The step of a bundle, with its weights, random state and batches."""
+    """Rehearses the step of a bundle with its weights, random state and batches."""
 
     def __init__(
         self,
@@ -70,10 +70,11 @@ class BundleRehearsal(Rehearsal):
 
 
 def lead_in_steps(bundle: Bundle) -> int:
-    """How many of its own steps the launched script makes before the recorded one.
+    """The number of steps that the launched script computes itself before the recorded one.
 
-    All of them where they fit into ``LEAD_IN_S_MAX``: what the script decides by its own counters (schedules, phases
-    of the data) is then as it was. Else one: the recorded weights, random state and batch are all that is the same.
+    If all of them fit into ``LEAD_IN_S_MAX``, it computes all, so that the script's own counters (schedules, data
+    phases)
+    match the recorded run. Otherwise it computes one, and only the recorded weights, random state and batch match.
     """
     seconds = bundle.window.series("step_s").values
     step_s = float(np.median(seconds)) if len(seconds) else float("inf")
@@ -82,7 +83,7 @@ def lead_in_steps(bundle: Bundle) -> int:
 
 
 def load_weights(roots: Sequence[nn.Module], tensors: Mapping[str, Tensor]) -> str | None:
-    """Overwrite parameters and buffers by name; returns what does not fit, None when all do."""
+    """Overwrites parameters and buffers by name. Returns a description of the first mismatch, None if all fit."""
     places = named_state(roots)
     for name in sorted(places.keys() ^ tensors.keys()):
         return f"{name} is only in the {'script' if name in places else 'bundle'}"
@@ -96,7 +97,8 @@ def load_weights(roots: Sequence[nn.Module], tensors: Mapping[str, Tensor]) -> s
 
 
 def read_batches(path: Path, step: int, device: torch.device) -> tuple[list[dict[str, Any]], list[tuple[int, Any]]]:
-    """The model calls of ``step`` and what data loaders gave for it. Tensors of calls are on ``device``."""
+    """The model calls of ``step`` with their tensors on ``device``, and the loader batches as (data set, batch)
+    pairs."""
     document = json.loads((path / "batches.json").read_text(encoding="utf-8"))
     tensors = load_file(path / "batches.safetensors")
     calls = []
@@ -113,14 +115,14 @@ def read_batches(path: Path, step: int, device: torch.device) -> tuple[list[dict
 
 
 def read_random(path: Path) -> RandomState | None:
-    """The random state at the last forward end before the step, None where the bundle has none."""
+    """The random state at the end of the last forward before the step; None if the bundle has none."""
     tree = json.loads((path / "rng.json").read_text(encoding="utf-8"))
     states = decode(tree, load_file(path / "rng.safetensors"))
     return random_state(states["before_step"]) if "before_step" in states else None
 
 
 def micro_batch(call: Mapping[str, Any], module: nn.Module, before: RandomState | None) -> MicroBatch:
-    """A recorded call as if it had just been made to ``module``."""
+    """A recorded call in the form of a live call to ``module``."""
     autocast = call["autocast"]
     return MicroBatch(
         module=module,

@@ -1,8 +1,8 @@
-"""Processes that commands launch, and their end: whatever ends the command, nothing of what it launched goes on.
+"""Launched process groups and their end: when a command ends, everything that it launched ends too.
 
-A launched process leads a group of its own, so that what it has started (loader workers, servers, a compiler) ends with
-it. An interruption or a signal that asks the command to end becomes an exception in it, so that temporary folders are
-taken away on the way out. A command that is killed outright takes the launched process with it, on Linux.
+A launched process leads its own process group, so its children (loader workers, servers, a compiler) end with it. A
+termination signal becomes an exception in the command, so temporary folders are removed. On Linux, a command that is
+killed takes its launched processes with it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import IO, Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""`timeout`, a batch system or a closed terminal sends these; Ctrl-C is an exception already."""
+"""Sent by `timeout`, batch systems and closed terminals. Ctrl-C is an exception already."""
 
 SIGNAL_STATUS = 128
-"""A shell says so: a process that a signal ended has this status and the signal's number."""
+"""Shell convention: a process that a signal ended has the status 128 plus the signal's number."""
 
 LOOK_S = 0.05
 
@@ -39,9 +39,9 @@ def process_group(
     stderr: int | IO[Any] | None = None,
     grace_s: float = 0.0,
 ) -> Iterator[subprocess.Popen[str]]:
-    """``command``, leading a group of its own without input; at the end of the block the whole group is ended.
+    """Runs ``command`` as leader of a new process group without stdin. The whole group ends with the block.
 
-    ``grace_s``: for so long what is left is asked to end by itself, for one that has to tidy up. Else it is killed.
+    With ``grace_s`` the group first gets SIGTERM and up to ``grace_s`` seconds to clean up. Then it is killed.
     """
     child = subprocess.Popen(
         command,
@@ -64,13 +64,13 @@ def process_group(
 
 
 def _end_group(child: subprocess.Popen[str], grace_s: float) -> None:
-    """A group lives as long as one of it does, also where its leader is gone."""
+    """Ends the group, also if its leader is already gone."""
     with suppress(ProcessLookupError):
         if grace_s:
             os.killpg(child.pid, signal.SIGTERM)
             until = time.monotonic() + grace_s
             while time.monotonic() < until:
-                child.poll()  # a leader that has ended and was not asked for still counts
+                child.poll()  # reap a leader that has ended: it still counts as a group member
                 os.killpg(child.pid, 0)
                 time.sleep(LOOK_S)
         os.killpg(child.pid, signal.SIGKILL)
@@ -79,9 +79,9 @@ def _end_group(child: subprocess.Popen[str], grace_s: float) -> None:
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """A signal that asks this process to end is raised as ``SystemExit`` in this block, so that it is tidied up.
+    """Raises SIGTERM and SIGHUP as ``SystemExit`` in this block, so that cleanup code runs.
 
-    A signal that is ignored (``nohup``), or that somebody else handles, stays as it is.
+    Ignored signals (``nohup``) and signals with another handler stay as they are.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can handle signals
@@ -97,12 +97,12 @@ def ending_in_order() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    for other in ENDING_SIGNALS:  # a second one must not interrupt the tidying up
+    for other in ENDING_SIGNALS:  # a second signal must not interrupt the cleanup
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(SIGNAL_STATUS + number)
 
 
 def die_with_parent() -> None:
-    """Let this process be killed when the one that made it is gone (Linux; elsewhere the bound of time has to do)."""
+    """Makes the kernel kill this process when its parent ends (Linux only; elsewhere time limits apply)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

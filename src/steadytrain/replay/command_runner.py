@@ -1,8 +1,7 @@
-"""The launched side: the recorded command in this process, under a follower or a rehearsal of ours, and its end.
+"""The launched side: runs the recorded command in this process under an observer or a rehearsal, until its end.
 
-What a launched process is for stands in the module that is its program (``replay``, ``locate``, ``survey``,
-``onset.launched``, ``repro.stepping``, ...); how one is launched stands in ``relaunch``. Nothing here imports torch
-before the script does.
+The modules that run as programs (``replay.from_script``, ``survey.launch``, ``onset.measured_replay``, ...) define
+what a launched process does. Nothing here imports torch before the script does.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Launchable(Protocol):
-    """What knows the command that was run: a bundle, or a run."""
+    """A bundle or a run: anything that knows the recorded command."""
 
     @property
     def environment(self) -> Mapping[str, Any]: ...
@@ -34,7 +33,7 @@ _exit = os._exit
 
 
 def goes_on(how: str, status: int | None, error: BaseException | None) -> None:
-    """The script ends as it does."""
+    """The default for ``ended``: the script ends as usual."""
 
 
 def run_recorded(
@@ -44,9 +43,9 @@ def run_recorded(
     scratch: Path,
     ended: Finish = goes_on,
 ) -> int:
-    """Run the recorded command in this process, call ``attach`` once it has imported torch and ``ended`` at its end.
+    """Runs the recorded command in this process. Calls ``attach`` once torch is imported and ``ended`` at the end.
 
-    What the script writes goes below ``scratch``, and the user's files stay as they are.
+    The script's file writes go below ``scratch``. The user's files stay unchanged.
     """
     from steadytrain.capture.hooks.import_hook import after_import
     from steadytrain.capture.hooks.launch import execute, module_target, script_target
@@ -74,12 +73,12 @@ def run_followed(
     is_guest: bool = False,
     ended: Finish = goes_on,
 ) -> int:
-    """Run the recorded command in this process under a follower, which is made once torch is imported.
+    """Runs the recorded command in this process under an observer, which is created once torch is imported.
 
     Args:
-        scratch: where the script's files go, and a watcher's run folder would be.
-        is_guest: an error of the follower's does not end the script. Else it does: a replay that went on after one
-            would give a wrong answer.
+        scratch: folder for the files that the script writes, and for the watcher's unused run folder.
+        is_guest: an error of the observer does not end the script. By default it does, because a replay that
+            continued after an error would give a wrong answer.
         ended: see :func:`run_recorded`.
     """
 
@@ -94,7 +93,7 @@ def run_followed(
 
 
 def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:
-    """Watch this process with ``parts`` of ours, a follower or a rehearsal, and record nothing."""
+    """Watches this process with ``parts`` (an observer or a rehearsal) and records nothing."""
     from steadytrain.capture.settings import Settings
     from steadytrain.capture.step import watcher as watchers
     from steadytrain.detection.run_recorder import recording
@@ -104,14 +103,15 @@ def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT]
 
 
 def leave() -> NoReturn:
-    """End this process, past the script's own exit code: it may save, and these are not the run's weights to save."""
+    """Ends this process without the script's exit code, which might save the wrong weights."""
     sys.stdout.flush()
     sys.stderr.flush()
     _exit(0)
 
 
 def hear_of_exit(ended: Finish) -> None:
-    """Call ``ended`` as well where this process, and no copy of it, leaves by ``os._exit``: that passes all else by."""
+    """Calls ``ended`` also if this process leaves by ``os._exit``, which skips all other exit code. A forked copy does
+    not call it."""
     own = os.getpid()
 
     def leaving(status: int) -> NoReturn:
@@ -123,12 +123,12 @@ def hear_of_exit(ended: Finish) -> None:
 
 
 def tell(text: str) -> None:
-    """A line of ours among what the script prints."""
+    """Prints a steadytrain message to stderr, among the script's output."""
     print(f"steadytrain: {text}", file=sys.stderr, flush=True)
 
 
 def as_program(main: Callable[..., int]) -> NoReturn:
-    """Call ``main`` with the arguments of the command line; an error that is meant for the user is one line."""
+    """Calls ``main`` with the command-line arguments. Prints a usage error as one line and exits with status 2."""
     try:
         sys.exit(main(*sys.argv[1:]))
     except UsageError as error:

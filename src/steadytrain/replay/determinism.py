@@ -1,7 +1,7 @@
-"""The switch that makes a nondeterministic operation repeatable, by the operation's name and its device.
+"""Maps an operation and its device to the setting that makes it deterministic.
 
-The names are those of the note on ``torch.use_deterministic_algorithms`` (torch 2.13), in the words that the dispatcher
-has for them. Not here: finding out that an operation was nondeterministic, which only two runs of it can show.
+The lists follow the note on ``torch.use_deterministic_algorithms`` (torch 2.13), in dispatcher names. Only two runs
+of an operation can show that it is nondeterministic; this module does not test that.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ FROM_MEMORY = _names("empty empty_like empty_strided empty_permuted new_empty ne
 
 
 def base_name(operation: str) -> str:
-    """``index_put_`` of ``aten.index_put_.default``."""
+    """The bare name: ``index_put_`` for ``aten.index_put_.default``."""
     parts = operation.split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
 
 def switch_for(operation: str, device: str) -> str:
-    """What to set so that ``operation`` (as the dispatcher names it) gives the same bits again on ``device``.
+    """The setting that makes ``operation`` (a dispatcher name) repeat its bits on ``device``.
 
-    A sentence in every case: also where torch has no such switch.
+    Returns a sentence in every case, also if torch has no such setting.
     """
     namespace, name, on_cpu = operation.split(".")[0], base_name(operation), device == "cpu"
     if namespace in ("c10d", "_c10d_functional", "c10d_functional"):

@@ -1,12 +1,13 @@
-"""Do recorded steps again inside a freshly launched script, and compare every one with the tape.
+"""Replays recorded steps inside a freshly launched script and compares each with the tape.
 
-The script makes steps by itself: all up to the snapshot, so that its own counters stand where they stood, or only its
-first, after which model, optimizer and loaders are there. At the first call of its next step the snapshot takes the
-place of its state. From the end of its own steps on, loaders give the recorded batches, the model gets the recorded
-arguments and random states, and at each gate the hyper-parameters are set; forward, loss, backward and update are the
+The script first computes its own steps: all up to the snapshot, so that its counters match the recorded run, or only
+the first, which creates model, optimizer and loaders. At the first model call of the next step the snapshot
+overwrites the script's state. From then on loaders return the recorded batches, the model gets the recorded arguments
+and random states, and each gate sets the recorded hyper-parameters. Forward, loss, backward and update remain the
 script's own.
 
-What the script itself came with is looked at before it is replaced: other batches are told, but are no difference.
+The script's own batches are compared before they are replaced. Different ones are reported, but do not count as a
+difference.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
 
 
 class Replayer(StepObserver):
-    """``done`` gets what came out, or in words why nothing could; it does not return.
+    """Replays from a snapshot to a last step and passes the result to ``done``, which does not return.
 
     Args:
-        recording: what to replay from.
-        snapshot: where to begin.
+        recording: the tape and its snapshots.
+        snapshot: the state to start from.
         until: the last step.
-        own_steps: steps that the script makes by itself.
-        final: weights as they were recorded at the gate of ``until``, None where that is not known.
-        done: called at the gate of ``until``, before its update.
-        trace_step: a step of which every operation is written down.
-        came_again: whether a symptom of finite values came, by the steps that were done again; without it what is
-            looked for is a loss or gradient that is not finite.
+        own_steps: steps that the script computes itself first.
+        final: the recorded weights at the gate of ``until``; None if unknown.
+        done: called at the gate of ``until``, before its update, with the result, or with the reason why there is none.
+        trace_step: a step whose operations are all traced.
+        came_again: decides from the replayed numbers whether a finite symptom recurred. Without it, a non-finite
+            loss or gradient is the symptom.
     """
 
     replays = True
@@ -103,20 +104,19 @@ class Replayer(StepObserver):
 
     @property
     def step_now(self) -> int | None:
-        """The recorded step that is being done again, None before the first of them."""
+        """The recorded step that is being replayed; None before the first one."""
         return self._now if self._jumped else None
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:
-        """The recorded batch that belongs here.
+        """The recorded batch for this fetch.
 
-        Where steps are left out, what loaders gave before is fed as well, as far as the tape has it: a loader that
-        fetches ahead holds a batch of the next step by then.
+        If steps are skipped, the tape also supplies the batches that loaders prefetched before the first replayed step.
         """
         given, ahead = self._given.get(dataset, 0) + 1, self._first_fetched.get(dataset, 0)
         if not self._skips_steps or (not self._jumped and given > ahead):
-            return MISSING  # the script's own loader goes on, and its epochs end where they did: see fetched
+            return MISSING  # the script's own loader continues, so its epochs end as recorded: see fetched
         batch = self._recorded_batch(dataset, self._recorded_base(dataset) - ahead + given)
         if batch is not MISSING:
             self._given[dataset] = given
@@ -124,7 +124,8 @@ class Replayer(StepObserver):
         return batch
 
     def fetched(self, dataset: int, batch: Any) -> Any:
-        """As ``fetch_begins``, where the script's own loader has given ``batch``; a fetch that fails is not counted."""
+        """Like ``fetch_begins``, after the script's own loader returned ``batch``. A fetch that fails is not
+        counted."""
         given = self._given[dataset] = self._given.get(dataset, 0) + 1
         if not self._jumped or self._skips_steps:
             return MISSING
@@ -145,7 +146,7 @@ class Replayer(StepObserver):
         return step.value(fetch["batch"])
 
     def _recorded_base(self, dataset: int) -> int:
-        """How many batches the data set had given at the last gate before the first replayed step."""
+        """How many batches the data set had returned at the last gate before the first replayed step."""
         if dataset not in self._base:
             before, first = self._steps.step(self._first - 1), self._steps.step(self._first)
             if before is not None:
@@ -192,7 +193,7 @@ class Replayer(StepObserver):
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
             if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
-                self._prepare_random()  # what the script draws after a forward is drawn from here in its last own step
+                self._prepare_random()  # the random draws after the forward of the last own step start from here
             return
         step, number = self._recorded(), self._call - 1
         if call is None or not 0 <= number < len(step.calls):
@@ -224,7 +225,7 @@ class Replayer(StepObserver):
         if not self._jumped:
             return
         if self._call == 0:
-            self._step_begins()  # no call of a module marked the beginning of the step
+            self._step_begins()  # no module call marked the start of the step
         if self._trace is not None and self._now == self._until:
             self._trace.end()
         step = self._recorded()
@@ -275,7 +276,7 @@ class Replayer(StepObserver):
         return step
 
     def _prepare_random(self) -> None:
-        """Between two calls: the state in which the script came from its last forward to the next training call."""
+        """Restores the random state that the recorded run had between its last forward and the next training call."""
         step = self._recorded()
         state = step.random(self._call, "random_before") if self._call < len(step.calls) else None
         if state is not None:
@@ -335,7 +336,7 @@ class Replayer(StepObserver):
             break
 
     def _symptom_came(self, measured: Measurement) -> bool | None:
-        """The same bits have the same symptom; other ones may have it all the same."""
+        """An exact replay has the symptom by definition. An inexact one may have it too."""
         if self._came_again is None:
             return measured.is_incident
         return self._difference is None or self._came_again(self._numbers)
@@ -363,7 +364,7 @@ class Replayer(StepObserver):
             steps=self._compared,
             first_difference=self._difference,
             symptom=self._symptom,
-            # A loader that was not asked may have had others.
+            # A loader that was not asked may have had other batches.
             script_batches_equal=None if self._unasked and self._same_batches else self._same_batches,
             notes=tuple(self._notes),
         )
@@ -377,7 +378,7 @@ class Replayer(StepObserver):
 
 
 def _number(text: str) -> str:
-    """A number as Python writes it, exact; a NaN is a NaN."""
+    """The exact decimal form of a hex number. All NaNs are equal."""
     if text == "absent":
         return text
     value = float.fromhex(text)
@@ -385,9 +386,9 @@ def _number(text: str) -> str:
 
 
 def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:
-    """Whether the forward that ended is of the last step that the script makes by itself, or follows it.
+    """Whether the forward belongs to the script's last own step, or follows it.
 
-    One of an evaluation right before that step (``call`` is None) is neither: an epoch begins between the two, and the
-    order of its batches is drawn from the script's own random state.
+    An evaluation forward (``call`` is None) right before that step does not count: an epoch starts between the two, and
+    the order of its batches comes from the script's own random state.
     """
     return own_steps >= wanted if call is None else own_steps + 1 >= wanted

@@ -1,7 +1,7 @@
-"""What is different about the machine, the libraries and the script between the recorded run and now, in words.
+"""Lists the differences in machine, libraries and script between the recorded run and now, as text.
 
-Only what can change a bit of the result is compared: where the files lie, who started the process and how many
-processors there are does not. Torch-free: both sides are documents.
+Only differences that can change the bits of a result are compared. File locations, users and the number of processors
+are not. Both sides are documents; no torch is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEVICE_FACTS = {
     "cpu_capability": "CPU capability",
 }
 NOT_COMPARED = frozenset({"steadytrain", "wandb", "mlflow", "tensorboard"})
-"""They look on; what is computed does not go through them."""
+"""Observing libraries, which take no part in the computation."""
 
 PLACES = ("_DIR", "_PATH", "_HOME")
 
@@ -34,10 +34,11 @@ NUMERIC_VARIABLES = (
 def changes(
     recorded: Mapping[str, Any], present: Mapping[str, Any], *, moved: tuple[str, str] | None = None
 ) -> list[str]:
-    """Each change as one line, the likeliest cause first: files, versions, devices, numerics, variables.
+    """One line a change, the likeliest cause first: files, versions, devices, numerics, variables.
 
-    Both are documents as ``environment.json`` in a bundle is one. Files of ``recorded`` under ``moved[0]`` are looked
-    for under ``moved[1]``.
+    Both arguments have the form of a bundle's ``environment.json``. Files of ``recorded`` below ``moved[0]`` are
+    searched
+    below ``moved[1]``.
     """
     found = [
         *_files(recorded, present, moved),
@@ -52,7 +53,7 @@ def changes(
 def _files(recorded: Mapping[str, Any], present: Mapping[str, Any], moved: tuple[str, str] | None) -> Iterator[str]:
     before, now = _mapping(recorded, "sources"), _mapping(present, "sources")
     if not before:
-        return  # a bundle from before sources were recorded says nothing of them
+        return  # bundles from older versions contain no sources
     for path, digest in before.items():
         place = path
         if moved is not None and (path == moved[0] or path.startswith(moved[0].rstrip(os.sep) + os.sep)):
@@ -67,7 +68,7 @@ def _versions(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterat
     yield from _one("Python", recorded.get("python"), present.get("python"))
     before, now = _mapping(recorded, "versions"), _mapping(present, "versions")
     if not before:
-        return  # a run that froze no incident has written none
+        return  # a run without a frozen incident has no versions
     for package in sorted(before.keys() | now.keys()):
         if package not in NOT_COMPARED:
             yield from _one(package, before.get(package, "absent"), now.get(package, "absent"))
@@ -109,6 +110,6 @@ def _gpus(device: Mapping[str, Any]) -> str:
 
 
 def _mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A bundle may come from a stranger: what is not as it should be counts as not there."""
+    """A bundle may be malformed: a value that is no mapping counts as absent."""
     value = document.get(name)
     return value if isinstance(value, Mapping) else {}

@@ -1,9 +1,9 @@
-"""Do the failing step of an incident again in a new process.
+"""Reruns the failing step of an incident in a new process.
 
-The recorded command is launched once more under a watcher of its own. It makes its own steps up to the one before (or,
-if that takes too long, only its first); then the recorded weights, random state and batch take the place of its own,
-and it goes round its loop once under the tracer. The process ends right there, without running the script's exit code,
-so nothing is saved over what the real run saved.
+The recorded command is launched again under a watcher. It computes its own steps up to the one before (or only the
+first, if that takes too long). Then the recorded weights, random state and batch are put in place, and the script's
+loop runs once under the tracer. The process ends right there, without the script's exit code, so it overwrites nothing
+that the real run saved.
 
 Run as ``python -m steadytrain.replay.failing_step BUNDLE RESULT.json``; :func:`locate_again` does that.
 """
@@ -34,16 +34,16 @@ RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a chec
 FORBIDDEN = ("Permission denied", "Operation not permitted")
 FORBIDDEN_HINT = ", where it was not allowed to write: your files are protected while it is launched again"
 MARKS = "^~ "
-"""Under the lines of a traceback: they say nothing in another place."""
+"""The marker lines under a traceback line. They are dropped from the message."""
 
 
 def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | None]:
-    """Launch the recorded command again and search the failing step; takes at most ``wait_s`` seconds.
+    """Launches the recorded command again and searches the failing step for at most ``wait_s`` seconds.
 
-    Beside the finding comes what else was looked at, None where the script did not come to its step.
+    Returns the finding and the second looks at the step; None for the looks if the script did not reach its step.
 
     Raises:
-        UsageError: the bundle does not hold what is needed, or the script is gone.
+        UsageError: the bundle is incomplete, or the script is gone.
     """
     with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
         result = Path(scratch) / "result.json"
@@ -56,12 +56,12 @@ def locate_again(bundle: Bundle, *, wait_s: float) -> tuple[Finding, StepLook | 
 
 
 def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: Path, *, wait_s: float) -> str | None:
-    """Run ``python -m module BUNDLE arguments...`` where the recorded command ran, until it has written ``result``.
+    """Runs ``python -m module BUNDLE arguments...`` in the recorded folder until it has written ``result``.
 
-    Returns None when it has, else why not.
+    Returns None on success, else the reason.
 
     Raises:
-        UsageError: the bundle does not hold what is needed, or the script is gone.
+        UsageError: the bundle is incomplete, or the script is gone.
     """
     folder = folder_to_run_in(bundle.path, bundle.environment)
     if not (bundle.path / "model.safetensors").is_file():
@@ -74,9 +74,10 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
 def launch(
     arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float, until: str = "step"
 ) -> str | None:
-    """Run Python with ``arguments`` in ``folder`` until it has written ``result``; None when it has, else why not.
+    """Runs Python with ``arguments`` in ``folder`` until it has written ``result``. Returns None on success, else the
+    reason.
 
-    ``until`` says in the message what the script was to come to.
+    The message names ``until`` as what the script did not reach.
     """
     ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s)
     if ended is None:
@@ -86,15 +87,15 @@ def launch(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a launched process ended, and the last lines that it printed."""
+    """How a launched process ended, and the last lines of its output."""
 
     status: int
     said: tuple[str, ...]
     was_forbidden: bool
-    """Whether it printed that something is not permitted."""
+    """The output contains a permission error."""
 
     def before(self, until: str) -> str:
-        """In words, of one that did not come to its ``until``."""
+        """A message for a script that ended before it reached ``until``."""
         said = f"; it said: {' | '.join(self.said)}" if self.said else ""
         hint = RESUMED_HINT if self.status == 0 else ""
         if self.was_forbidden:
@@ -103,7 +104,7 @@ class Ended:
 
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
-    """Run Python with ``arguments`` in ``folder``, all that it prints into ``log``; None where it took too long."""
+    """Runs Python with ``arguments`` in ``folder`` with all output in ``log``. Returns None on timeout."""
     with (
         log.open("wb") as output,
         process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
@@ -128,10 +129,10 @@ def check_launch(
     script_hint: str = MOVED_HINT,
     folder_hint: str = MOVED_HINT,
 ) -> None:
-    """Whether the recorded command can be launched again; the texts say what is missing, and what to do.
+    """Checks that the recorded command can be launched again. The texts go into the error messages.
 
     Raises:
-        UsageError: it is not known, or its script or folder is gone.
+        UsageError: the command is unknown, or its script or folder is gone.
     """
     script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
     if not script and not module:
@@ -143,10 +144,10 @@ def check_launch(
 
 
 def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
-    """Where the recorded command ran.
+    """The folder in which the recorded command ran; None if unknown.
 
     Raises:
-        UsageError: it is not known what was run, or it is gone.
+        UsageError: the command is unknown, or its script or folder is gone.
     """
     unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
     shown = "; put it back for this, or see `steadytrain replay --tree OLD=NEW`, which takes it from elsewhere"
@@ -155,7 +156,7 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
 
 
 def main(bundle_path: str, result_path: str) -> int:
-    """The launched side: run the recorded command with its step rehearsed."""
+    """The launched side: runs the recorded command with the failing step rehearsed."""
     bundle = open_bundle(Path(bundle_path))
     return run_recorded(bundle, lambda: _attach(bundle, Path(result_path)), scratch=Path(result_path).parent)
 
@@ -181,7 +182,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:
-    """Put ``finding`` into the bundle when it names an operation and the bundle has none; tells whether it did."""
+    """Stores ``finding`` in the bundle if it names an operation and the bundle has none. Returns whether it did."""
     from steadytrain.storage.bundle import update_incident
 
     if finding.located is None or bundle.incident.finding.located is not None:
@@ -191,12 +192,12 @@ def keep_better(bundle: Bundle, finding: Finding) -> bool:
 
 
 def is_named_input(finding: Finding) -> bool:
-    """No operation is to blame, but what came into the step broken is named."""
+    """Whether the finding blames no operation, but names an input that was already non-finite."""
     return "already h" in finding.why and not finding.why.startswith("not searched")
 
 
 def verdict(recorded: Finding, again: Finding) -> str:
-    """In words: what the new search says about the one at the moment of the incident."""
+    """One phrase that compares the new search with the one at the incident."""
     one, other = recorded.located, again.located
     if one is None and other is None:
         return "neither search named an operation"
@@ -209,7 +210,7 @@ def verdict(recorded: Finding, again: Finding) -> str:
 
 
 def best(recorded: Finding, again: Finding) -> Finding:
-    """The search that names an operation, the newer one where both do."""
+    """The search that names an operation; the newer one if both do."""
     return again if again.located is not None or recorded.located is None else recorded
 
 

@@ -1,7 +1,7 @@
-"""A tree in which what a script changes lies, and what the script sees: that tree over the files as they are.
+"""A mirror folder for the files that a script changes, and the script's view: the mirror laid over the real files.
 
-A path of the script has the same path once more below the mirror. What is there hides what lies outside. What
-the script has removed is hidden too, and a file that is changed in part is copied first.
+Each path of the script also exists below the mirror. A file in the mirror hides the real one. Files that the script
+removed are hidden too. A file is copied to the mirror before it is changed in part.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 WRITTEN_BYTES_MAX = 16 << 30
-"""What a script may write before its writes fail as on a full disk."""
+"""Bound on the script's writes. Beyond it they fail as on a full disk."""
 
 LINKS_MAX = 40
-"""As the kernel does: more links in one path are a circle."""
+"""The kernel's limit: a path with more links is a circle."""
 
 WRITES_BETWEEN_CHECKS = 64
-"""The size of the mirror is summed up so rarely: that takes a call of the system a file."""
+"""The size of the mirror is checked once in this many writes, because it needs a system call a file."""
 
 
 class FileMirror:
-    """Paths as a script sees them, and where what it means lies.
+    """Maps the paths that a script uses to the places of the files.
 
     Args:
-        mirror: where changed files lie.
-        writable: folders in which the script writes as usual, resolved.
+        mirror: folder for changed files.
+        writable: resolved folders that the script writes directly.
     """
 
     def __init__(self, mirror: Path, *, writable: tuple[Path, ...]) -> None:
@@ -48,7 +48,7 @@ class FileMirror:
     # -- where a path leads ----------------------------------------------------------------------------------------
 
     def named(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> str:
-        """The path as the script means it: absolute, links in it resolved (the last one only with ``follow``)."""
+        """The absolute path from the script's view, with links resolved (the last one only with ``follow``)."""
         text = os.fsdecode(path)
         if dir_fd is not None:
             text = os.path.join(self.real.readlink(f"/proc/self/fd/{dir_fd}"), text)
@@ -57,7 +57,7 @@ class FileMirror:
         return self._resolved(self.outside(text), follow=follow, links=0)
 
     def outside(self, text: str) -> str:
-        """A path in the mirror (a working directory that the script has made) as the script means it."""
+        """Maps a path in the mirror, such as a working directory that the script created, to the script's view."""
         if text == self._mirror or text.startswith(self._mirror + os.sep):
             return text[len(self._mirror) :] or os.sep
         return text
@@ -86,7 +86,7 @@ class FileMirror:
             return None
 
     def lies(self, named: str) -> str:
-        """Where a resolved path lies: in the mirror (where nothing may be), or where it is."""
+        """The place of a resolved path: in the mirror (also if nothing exists there), or the real one."""
         if not self.is_used or named.startswith(self.passed):
             return named
         mirrored = self._mirror + named
@@ -100,13 +100,13 @@ class FileMirror:
         return False
 
     def reading(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> Any:
-        """Where to look for a path."""
+        """The place from which to read a path."""
         if isinstance(path, int) or not self.is_used:
             return path
         return self.lies(self.named(path, dir_fd, follow=follow))
 
     def writing(self, path: Any, dir_fd: int | None = None, *, keep: bool = True, follow: bool = True) -> Any:
-        """Where to write what the script writes to a path; with ``keep`` what is there already is copied first."""
+        """The place to which to write a path. With ``keep`` an existing file is copied there first."""
         if isinstance(path, int):
             return path
         named = self.named(path, dir_fd, follow=follow)
@@ -126,7 +126,7 @@ class FileMirror:
         return mirrored
 
     def _is_special(self, place: str) -> bool:
-        """A pipe, a socket or a device is no file that could be changed."""
+        """Whether the place is a pipe, socket or device, which is never mirrored."""
         try:
             mode = self.real.stat(place).st_mode
         except OSError:
@@ -140,15 +140,15 @@ class FileMirror:
             raise OSError(errno.ENOSPC, bound)
 
     def keep(self, folder: Path) -> None:
-        """Copy what was written so far, for :meth:`restore`."""
+        """Copies all files written so far into ``folder``, for :meth:`restore`."""
         self._kept, self._kept_states = str(folder), self.real.states(self._mirror)
         if self.real.isdir(self._mirror):
             self.real.copytree(self._mirror, self._kept)
 
     def restore(self) -> None:
-        """Undo what a copy of this process wrote since :meth:`keep`.
+        """Undoes what a forked copy of this process wrote since :meth:`keep`.
 
-        A changed file is overwritten in place: this process may have it open.
+        Changed files are overwritten in place, because this process may have them open.
         """
         now = self.real.states(self._mirror)
         for path in sorted(now.keys() - self._kept_states.keys(), reverse=True):
@@ -166,7 +166,8 @@ class FileMirror:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(path))
 
     def entries(self, path: Any) -> list[Entry]:
-        """What lies in a folder: in the mirror, and where it is, unless it was removed or is in the mirror too."""
+        """The entries of a folder from the script's view: those of the mirror and the real ones that were not
+        removed."""
         named, shown = self.named(path), os.fsdecode(path)
         names: dict[str, None] = {}
         mirrored = self._mirror + named
@@ -176,7 +177,7 @@ class FileMirror:
             real = (name for name in self.real.listdir(named) if os.path.join(named, name) not in self._gone)
             names.update(dict.fromkeys(real))
         elif not self.real.isdir(mirrored):
-            self.real.listdir(self.lies(named))  # raises what it is
+            self.real.listdir(self.lies(named))  # raises the fitting error
         return [Entry(name, os.path.join(shown, name)) for name in names]
 
     def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
@@ -231,7 +232,7 @@ class FileMirror:
         target = self.writing(new, keep=False, follow=False)
         if not self.real.isdir(lies) or self.real.islink(lies):
             if self.real.lexists(target):
-                self.real.remove(target)  # another file from now on: who has it open keeps the old one
+                self.real.remove(target)  # a new file: a process that has the old one open keeps it
             self.real.copy(lies, target)
             return
         for entry in self.entries(old):
@@ -242,7 +243,7 @@ class FileMirror:
 
 @contextmanager
 def own_words(*paths: Any) -> Iterator[None]:
-    """An error in this block names the paths that the script gave, and not where they lead."""
+    """Errors in this block name the paths that the script gave, not their places in the mirror."""
     try:
         yield
     except OSError as error:
@@ -253,7 +254,7 @@ def own_words(*paths: Any) -> Iterator[None]:
 
 
 class Entry:
-    """As ``os.DirEntry``, of which only ``os.scandir`` makes any."""
+    """Stands in for ``os.DirEntry``, which cannot be constructed."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.path = name, path
@@ -281,7 +282,7 @@ class Entry:
 
 
 class Entries:
-    """As what ``os.scandir`` gives."""
+    """Stands in for the result of ``os.scandir``."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = iter(entries)
@@ -303,7 +304,7 @@ class Entries:
 
 
 class OriginalFunctions:
-    """The functions of Python as they were before they are replaced."""
+    """Python's file functions before their replacement."""
 
     def __init__(self) -> None:
         self.open, self.os_open = builtins.open, os.open
@@ -353,7 +354,7 @@ class OriginalFunctions:
         if not self.isfile(source):
             if stat.S_ISFIFO(self._mode(source)) and not self.lexists(target):
                 self.mkfifo(target)
-            return  # reading a pipe, or a socket, would wait for its writer
+            return  # reading a pipe or socket would block
         with self.open(source, "rb") as given, self.open(target, "wb") as taken:
             shutil.copyfileobj(given, taken, 1 << 20)
 
@@ -377,7 +378,8 @@ class OriginalFunctions:
             self.rmdir(path)
 
     def states(self, path: str) -> dict[str, tuple[int, ...]]:
-        """Everything below a folder: mode, size in bytes and time of change, of a folder only its mode."""
+        """The state of everything below a folder: mode, size in bytes and modification time in ns; for folders only the
+        mode."""
         found: dict[str, tuple[int, ...]] = {}
         for name in self.listdir(path) if self.isdir(path) else ():
             below = os.path.join(path, name)

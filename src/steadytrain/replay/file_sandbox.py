@@ -1,12 +1,12 @@
-"""What a launched script writes goes into a folder of ours, and the user's files stay as they are.
+"""Redirects the file writes of a launched script to a scratch folder, so that the user's files stay unchanged.
 
-A script that is launched again does all that it did before: it saves over its checkpoint, removes old ones, opens its
-log anew. Here each of these lands in a :class:`FileMirror`. What the script has written it reads back from there, what
-it has removed is gone for it.
+A relaunched script repeats its file operations: it overwrites its checkpoint, removes old ones and reopens its log.
+Here each of these goes to a :class:`FileMirror`. The script reads back what it wrote and no longer sees what it
+removed.
 
-The functions of Python that take a path are replaced for that (``os``, ``open``, and the writers in other languages
-that training scripts use: torch, safetensors, sqlite3). What passes these by is forbidden by the kernel where it can do
-so (``landlock``): such a write then fails in the script.
+The sandbox replaces Python's path functions (``os``, ``open``) and the native writers that training scripts use (torch,
+safetensors, sqlite3). Where the kernel supports it, ``landlock`` forbids all other writes, which then fail in the
+script.
 """
 
 from __future__ import annotations
@@ -43,16 +43,20 @@ COMPILER_CACHES = {
     "NUMBA_CACHE_DIR": "",
     "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
 }
-"""Folders of compilers and drivers, by variable, with their defaults: written as usual, since speed depends on them."""
+"""Cache folders of compilers and drivers, by variable, with their defaults. They stay writable, because speed depends
+on
+them.
+"""
 
 LIBRARY_CACHES = {"XDG_CACHE_HOME": "~/.cache", "HF_HOME": "", "TORCH_HOME": "", "MPLCONFIGDIR": "~/.config/matplotlib"}
-"""Redirected as everything else; only what passes the redirection by is allowed here."""
+"""Redirected like all else. Only native writes that bypass the redirection are allowed here."""
 
 WRITES = ("w", "a", "x", "+")
 
 
 def protect_files(scratch: Path) -> None:
-    """Send what this process writes from now on below ``scratch``, which itself is written as usual."""
+    """Redirects all later file writes of this process below ``scratch``. The script may write to ``scratch``
+    directly."""
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     _keep_compiler_cache()
@@ -69,19 +73,20 @@ _installed: list[FileSandbox] = []
 
 
 def keep_files(folder: Path) -> None:
-    """Before this process makes copies of itself: keep what was written, for :func:`restore_files`."""
+    """Copies the written files before this process forks, for :func:`restore_files`."""
     for sandbox in _installed:
         sandbox.mirror.keep(folder)
 
 
 def restore_files() -> None:
-    """After a copy of this process has ended: what was written is as :func:`keep_files` found it."""
+    """Restores the written files to their state at :func:`keep_files`, after a forked copy has ended."""
     for sandbox in _installed:
         sandbox.mirror.restore()
 
 
 def _keep_compiler_cache() -> None:
-    """It lies in the temporary folder by default, which is another one for the script: graphs would compile anew."""
+    """Fixes the compiler cache to its default place, before the temporary folder moves. Otherwise graphs would
+    recompile."""
     if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
         with suppress(OSError, KeyError):
             user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
@@ -99,13 +104,13 @@ def _folders(variables: Mapping[str, str]) -> Iterator[Path]:
 
 
 class FileSandbox:
-    """Functions of Python, and of libraries in other languages, that go by a mirror."""
+    """Replaces the file functions of Python and of native libraries with versions that use a mirror."""
 
     def __init__(self, mirror: FileMirror) -> None:
         self.mirror = mirror
 
     def install(self) -> None:
-        """Replace them in this process; there is no way back."""
+        """Replaces them in this process for good."""
         shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree by paths
         self._replace(os, "open", self._os_open)
         for module in (builtins, io):
@@ -145,7 +150,7 @@ class FileSandbox:
         after_import("torch", self._torch_imported)
 
     def _torch_imported(self) -> None:
-        """Replace the functions of torch that open files in C++."""
+        """Replaces the functions of torch that open files in C++."""
         import torch
 
         for name, redirect in ((FILE_WRITER, self.mirror.writing), (FILE_READER, self.mirror.reading)):
@@ -194,7 +199,7 @@ class FileSandbox:
         return ours
 
     def _first_written(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        """Of a writer in another language: its first argument is a path, or something to write to."""
+        """Wraps a native writer whose first argument is a path or a file object."""
 
         def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
             return theirs(self.mirror.writing(path) if _is_path(path) and path != ":memory:" else path, *args, **kwargs)
@@ -202,7 +207,7 @@ class FileSandbox:
         return ours
 
     def _database(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        """``sqlite3.connect``: its first argument is a path, or with ``uri`` the address of one."""
+        """Wraps ``sqlite3.connect``, whose first argument is a path, or with ``uri`` a file URI."""
         by_path = self._first_written(theirs)
 
         def ours(database: Any, *args: Any, **kwargs: Any) -> Any:
@@ -280,7 +285,7 @@ class FileSandbox:
             self.mirror.real.symlink(os.fsdecode(src), self.mirror.writing(dst, dir_fd, keep=False, follow=False))
 
     def _mend_pathlib(self) -> None:
-        """Python 3.10 keeps the functions of ``os`` in an accessor of its own."""
+        """Redirects pathlib in Python 3.10, which keeps its own references to the functions of ``os``."""
         accessor = getattr(pathlib, "_NormalAccessor", None)
         for name in vars(accessor) if accessor is not None else ():
             ours = io.open if name == "open" else getattr(os, name, None)
@@ -309,7 +314,7 @@ def _is_path(value: object) -> bool:
 
 
 def _redirected(theirs: type[Any], redirect: Callable[[Any], Any]) -> type[Any]:
-    """A class whose first argument is a path, or something that is read and written itself."""
+    """A subclass whose first argument, if it is a path, is redirected."""
 
     def begin(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
         theirs.__init__(self, str(redirect(path)) if _is_path(path) else path, *args, **kwargs)

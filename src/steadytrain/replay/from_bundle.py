@@ -1,8 +1,8 @@
-"""Replay the step of an incident from its bundle alone, in a new process: what can be done where there is no tape.
+"""Replays the step of an incident in a new process from its bundle alone, for incidents without a tape.
 
-The launched script makes steps of its own; then the bundle's weights, random state and batches take the place of its
-own, and it goes round its loop once, up to the optimizer. Loss and gradients are compared with what the incident
-recorded. The process ends right there, without the script's own exit code.
+The launched script computes its own first steps. Then the bundle's weights, random state and batches are put in place,
+and the script's loop runs once, up to the optimizer. Loss and gradients are compared with the incident's. The process
+ends right there, without the script's exit code.
 
 Run as ``python -m steadytrain.replay.from_bundle BUNDLE RESULT.json OLD=NEW|- trace|plain``.
 """
@@ -37,7 +37,8 @@ ONE_STEP = "only the incident's own step was replayed: no snapshot with a tape a
 
 
 class StepReplay:
-    """The step of a bundle; ``done`` gets what came out, or why nothing could, and the trace where one was wanted."""
+    """Replays the step of a bundle. ``done`` gets the result, or the reason why there is none, and the trace if
+    requested."""
 
     def __init__(
         self, bundle: Bundle, done: Callable[[Replayed | str, StepTrace | None], None], *, traced: bool
@@ -60,7 +61,7 @@ class StepReplay:
 
 
 class BundleRerun(LoopRerun):
-    """One round of the script's own loop with the recorded batch and random state, up to the optimizer."""
+    """Runs the script's own loop once with the recorded batch and random state, up to the optimizer."""
 
     def __init__(self, incident_context: IncidentContext, incident: Incident, *, traced: bool) -> None:
         self.result: Replayed | None = None
@@ -142,7 +143,7 @@ def _value(term: LossTerm, scales: set[float], backward_calls: int) -> float:
 
 
 def _compare(recorded: Incident, losses: list[float], bad: set[str]) -> Difference | None:
-    """Losses to the last bit; of the gradients only whether those that were not finite are so again."""
+    """Compares losses bit for bit. Of the gradients, those recorded as non-finite must be non-finite again."""
     if len(losses) != len(recorded.losses):
         return Difference(recorded.step, "forward", "number of losses", str(len(recorded.losses)), str(len(losses)))
     for number, (then, now) in enumerate(zip(recorded.losses, losses, strict=True)):
@@ -156,12 +157,11 @@ def _compare(recorded: Incident, losses: list[float], bad: set[str]) -> Differen
 
 
 def _bits(value: float) -> str:
-    """A NaN is a NaN: its sign and its payload say nothing."""
+    """The exact text of a value. All NaNs are equal, whatever their sign and payload."""
     return "nan" if value != value else float(value).hex() if abs(value) == float("inf") else f"{value!r}"
 
 
 def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
-    """The launched side."""
     place = Moved.parse(moved)
     bundle = moved_bundle(open_bundle(Path(bundle_path)), place)
     place.put_on_path()

@@ -1,9 +1,9 @@
-"""Replay without the recorded script: a model and an optimizer from one function, the loss from another.
+"""Replays without the recorded script: one function builds model and optimizer, another computes the loss.
 
-For loops that cannot be launched again (a notebook, a service). ``build()`` gives the model and the optimizer, and as a
-third thing, where the loop does more than ``optimizer.step()`` after backward (it clips, say), what does that;
-``step_fn(model, batch)`` gives the loss. The loop here does what every loop does, under the same follower as a replay
-of a script; the batches are those that the run gave to its step function (``watch(..., step_fn=f)``).
+For loops that cannot be launched again (a notebook, a service). ``build()`` returns the model and the optimizer. It may
+return a third value: a function that replaces ``optimizer.step()``, for example to clip gradients first.
+``step_fn(model, batch)`` returns the loss. This module supplies the loop, under the same observer as the replay of a
+script. The batches are those that the run passed to its step function (``watch(..., step_fn=f)``).
 
 Run as ``python -m steadytrain.replay.from_functions SOURCE RESULT.json FROM|- UNTIL|- STEP|- STEP_FN BUILD``.
 """
@@ -68,7 +68,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
         raise UsageError(f"{build}: a model and an optimizer are wanted, got {type(model)} and {type(optimizer)}")
     watcher.watch_model(model, optimizer)
     update = more[0] if more else optimizer.step
-    # Once for the step that a launched script would make by itself, then for each recorded one.
+    # One extra step first, for the step that a launched script would compute itself.
     for step in (snapshot.step + 1, *range(snapshot.step + 1, last + 1)):
         for batch in batches(RecordedSteps(opened.recording), step):
             loss = loss_of(model, batch)
@@ -79,10 +79,10 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
 
 
 def batches(recorded: RecordedSteps, number: int) -> list[Any]:
-    """What the step function got in a step.
+    """The batches that the step function got in step ``number``.
 
     Raises:
-        UsageError: it is not on the tape.
+        UsageError: they are not on the tape.
     """
     step = recorded.step(number)
     fetches = [fetch for fetch in step.document["fetches"] if fetch["dataset"] == STEP_BATCHES] if step else []
@@ -100,7 +100,7 @@ def named(text: str) -> Callable[..., Any]:
     """The function that ``module:name`` names.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no such function exists.
     """
     module, separator, name = text.partition(":")
     if not separator or not module or not name:

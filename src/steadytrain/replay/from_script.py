@@ -1,9 +1,10 @@
-"""The launched side of a replay: the recorded command under a follower that does recorded steps again.
+"""The launched side of a replay: runs the recorded command under an observer that replays recorded steps.
 
-The process ends at the gate of the last step, without the script's own exit code, so nothing is saved over what the
-real run saved. Run as ``python -m steadytrain.replay.from_script SOURCE RESULT.json OLD=NEW|- FROM|- UNTIL|- STEP|-
-LEAD_S``: a bundle or a run folder, the first and the last step, the step of which every operation is written down, and
-how many seconds the script's own steps before the first one may take (beyond that it makes only one).
+The process ends at the gate of the last step, without the script's exit code, so it overwrites nothing that the real
+run saved. Run as ``python -m steadytrain.replay.from_script SOURCE RESULT.json OLD=NEW|- FROM|- UNTIL|- STEP|-
+LEAD_S``:
+a bundle or a run folder, the moved folder, the first and the last step, the step to trace, and the time in seconds for
+the script's own steps (if they need more, it computes only one).
 """
 
 from __future__ import annotations
@@ -46,22 +47,23 @@ class Source:
     recording: Recording
     incident: Incident | None
     came_again: CameAgain | None
-    """Of a symptom of finite values: whether it came, by the steps that were done again."""
+    """For a finite symptom: decides from the replayed numbers whether it recurred."""
 
     step_s: float
-    """Time of a step of the recorded run, infinite where that is not known."""
+    """Median step time of the recorded run in seconds; infinite if unknown."""
 
     @property
     def incident_step(self) -> int | None:
         return self.incident.step if self.incident is not None else None
 
     def own_steps(self, until: int, lead_s: float) -> OwnSteps:
-        """The steps that the launched script makes by itself: all up to ``until``, if they fit into ``lead_s``."""
+        """The steps that the launched script computes itself: all up to ``until``, if they fit into ``lead_s``
+        seconds."""
         return own_steps(until - steps_before(self.environment), step_s=self.step_s, lead_s=lead_s)
 
 
 def open_source(path: Path, moved: Moved) -> Source:
-    """Open a bundle or a run folder.
+    """Opens a bundle or a run folder.
 
     Raises:
         UsageError: it is neither, or damaged.

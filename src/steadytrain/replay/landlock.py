@@ -1,7 +1,7 @@
-"""Writing outside some folders, forbidden to this process and its children by the kernel (Linux 5.13 and newer).
+"""Forbids this process and its children, through the kernel, to write outside some folders (Linux 5.13 and newer).
 
-Landlock needs no privilege and cannot be taken back. It holds for libraries in C, C++ and Rust and for programs that
-are started, where patches of Python do not reach. Reading stays as it is.
+Landlock needs no privilege and cannot be undone. It also covers C, C++ and Rust libraries and child programs, which
+Python patches do not reach. Reading stays allowed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from contextlib import suppress
 from pathlib import Path
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-"""Numbers of the system calls, the same on every architecture that Python runs on."""
+"""System call numbers, the same on every architecture that Python supports."""
 
 VERSION_FLAG = 1
 RULE_PATH_BENEATH = 1
 SET_NO_NEW_PRIVILEGES = 38
 
 WRITING = sum(1 << bit for bit in (1, *range(4, 13)))
-"""Write to a file, remove a file or folder, make a file, folder, device, socket, pipe or link."""
+"""Write to a file, remove a file or folder, create a file, folder, device, socket, pipe or link."""
 
 RENAME_ACROSS = 1 << 13
-"""Between folders; from the second version of the interface on."""
+"""Renaming between folders, from version 2 of the interface on."""
 
 TRUNCATE = 1 << 14
-"""From the third version on."""
+"""From version 3 on."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -40,9 +40,9 @@ class _PathBeneath(ctypes.Structure):
 
 
 def forbid_writing(allowed: Iterable[Path]) -> bool:
-    """Forbid this thread, and all that it starts from now on, to write anywhere but below ``allowed``.
+    """Forbids this thread and everything that it starts later to write outside ``allowed``.
 
-    Returns whether the kernel does so; where it cannot, nothing has changed.
+    Returns whether the kernel enforces it. If not, nothing has changed.
     """
     version = kernel_version()
     if version < 1:
@@ -55,7 +55,7 @@ def forbid_writing(allowed: Iterable[Path]) -> bool:
         return False
     try:
         for folder in allowed:
-            with suppress(OSError):  # one that is not there can stay so
+            with suppress(OSError):  # a folder that does not exist needs no rule
                 _allow(libc, ruleset, folder, access)
         libc.prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         return bool(libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
@@ -64,7 +64,7 @@ def forbid_writing(allowed: Iterable[Path]) -> bool:
 
 
 def kernel_version() -> int:
-    """The version of the interface that this kernel has, below 1 for none."""
+    """The version of the Landlock interface of this kernel, below 1 if there is none."""
     if not sys.platform.startswith("linux"):
         return 0
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,7 @@
-"""Launch replays, and as many more as it takes to say of what kind a difference is.
+"""Launches replays, and as many more as it takes to classify a difference.
 
-One replay that is exact is the answer. Else a second one is made; where the two differ, or nothing about the
-environment explains them, more of them write down every operation of the first step that differs, until two of these
-part. Torch-free: all that runs the script does so in processes of their own.
+One exact replay is the answer. Otherwise a second one runs. If the two differ, or the environment is unchanged, further
+replays trace the first differing step, until two traces diverge. Torch-free: replays run in their own processes.
 """
 
 from __future__ import annotations
@@ -29,25 +28,28 @@ LOOP_MODULE = "steadytrain.replay.from_functions"
 ONE_STEP_MODULE = "steadytrain.replay.from_bundle"
 NOT_GIVEN = "-"
 TRACES_MAX = 4
-"""Replays that are looked at operation by operation, until two of them part: what comes and goes may take some."""
+"""Bound on traced replays. An intermittent difference may need several until two traces diverge."""
 
 TRACE_BYTES_MAX = 1 << 30
 USAGE_STATUS, OURS = 2, "steadytrain: "
-"""How a launched side of ours ends, and what its last line begins with, where it was asked for what cannot be."""
+"""Exit status and prefix of the last line of a launched process that got an impossible request."""
 
 
 class CannotReplayError(Exception):
-    """The recorded command was launched, but could not be brought to its step; the text says why."""
+    """The launched command did not reach the requested step; the text says why."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is replayed, and how the command is launched again.
+    """What to replay, and how to launch the command.
 
-    ``environment`` is the document of the recorded run. ``first`` is None where only the incident's own step is done
-    again, from its bundle. ``incident_step`` is None for a run. ``wait_s`` is for each launch. The launched
-    script makes the steps before ``first`` by itself, as the recorded one did, where they take no more than ``lead_s``;
-    else only its first. ``loop`` names a step function and what builds model and optimizer, in place of the script.
+    ``environment`` is the document of the recorded run. ``first`` is None if only the incident's own step is replayed
+    from
+    its bundle. ``incident_step`` is None for a run. ``wait_s`` bounds each launch. The launched script computes the
+    steps
+    before ``first`` itself if they need at most ``lead_s`` seconds, else only its first. ``loop`` names a step function
+    and
+    a build function that replace the script.
     """
 
     source: Path
@@ -62,13 +64,13 @@ class Plan:
 
     @property
     def looked_for(self) -> bool:
-        """Whether the replay comes to the step that has a symptom."""
+        """Whether the replay reaches the step of the symptom."""
         return self.until == self.incident_step
 
 
 @dataclass(frozen=True)
 class Output:
-    """What one launch left."""
+    """The output of one launch."""
 
     replayed: Replayed
     environment: dict[str, Any]
@@ -86,12 +88,12 @@ def plan(
     lead_s: float,
     loop: tuple[str, str] | None,
 ) -> Plan:
-    """Choose the steps, and see that the command can be launched.
+    """Chooses the steps and checks that the command can be launched.
 
-    A bundle without a tape can still have its own step done again.
+    A bundle without a tape can still replay its own step.
 
     Raises:
-        UsageError: no such steps, nothing to begin from, or the script is gone.
+        UsageError: the steps do not exist, no snapshot precedes them, or the script is gone.
     """
     recording = find_recording(source)
     check = _check_launch if loop is None else _anything
@@ -114,15 +116,15 @@ def plan(
 
 
 def starts(source: Path) -> list[int]:
-    """The steps that a replay can begin with."""
+    """The steps from which a replay can start."""
     return find_recording(source).starts()
 
 
 def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], Judgement]:
-    """Replay ``times`` times; where ``explain``, make those that it takes to name the kind of a difference, too.
+    """Replays ``times`` times. With ``explain``, adds the replays that classify a difference.
 
     Raises:
-        CannotReplayError: the launched script did not come to the step.
+        CannotReplayError: the launched script did not reach the step.
     """
     outputs = [_once(asked, trace_step=None) for _ in range(times)]
     replays = [output.replayed for output in outputs]
@@ -177,7 +179,7 @@ def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
 
 
 def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
-    """Where the traces of ``step`` in more replays part; and whether there are two at least."""
+    """The point where two traces of ``step`` diverge, and whether there were at least two traces."""
     traces: list[tuple[TracedOperation, ...]] = []
     while len(traces) < TRACES_MAX:
         try:
@@ -202,7 +204,7 @@ def _check_one_step(source: Path, state_note: str, recording: Recording) -> None
 
 
 def _anything(environment: Mapping[str, Any]) -> None:
-    """The recorded command is not needed."""
+    """A loop from functions does not need the recorded command."""
 
 
 def _check_launch(environment: Mapping[str, Any]) -> None:

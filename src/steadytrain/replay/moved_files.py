@@ -1,4 +1,4 @@
-"""A recorded command whose files now lie elsewhere: another work tree of the same repository. Torch-free."""
+"""A recorded command whose files moved, for example to another work tree of the same repository. Torch-free."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NOT_MOVED = "-"
 
 @dataclass(frozen=True)
 class Moved:
-    """Paths under ``old`` are looked for under ``new``; both None where nothing was moved."""
+    """Maps paths below ``old`` to ``new``. Both are None if nothing moved."""
 
     old: str | None
     new: str | None
 
     @staticmethod
     def parse(text: str) -> Moved:
-        """``OLD=NEW``, or ``-`` for nothing.
+        """Parses ``OLD=NEW``, or ``-`` for nothing moved.
 
         Raises:
-            UsageError: neither, or NEW is no folder.
+            UsageError: the text is neither, or NEW is no folder.
         """
         if text == NOT_MOVED:
             return Moved(None, None)
@@ -46,7 +46,7 @@ class Moved:
         return None if self.old is None or self.new is None else (self.old, self.new)
 
     def path(self, path: str) -> str:
-        """``path`` as it is now; one that lies elsewhere stays."""
+        """The present path of ``path``. A path outside ``old`` stays."""
         if self.old is None or self.new is None:
             return path
         if path == self.old:
@@ -55,20 +55,20 @@ class Moved:
         return self.new + path[len(self.old) :] if inside else path
 
     def put_on_path(self) -> None:
-        """Let what is imported from the old folder (a package that is installed from there) come from the new one."""
+        """Makes imports from the old folder (an editable install, for example) come from the new one."""
         moved = [self.path(entry) for entry in sys.path if entry and self.path(entry) != entry]
         sys.path[1:1] = moved
 
 
 def moved_bundle(bundle: Bundle, moved: Moved) -> Bundle:
-    """The bundle with its script, its folder and the paths among its arguments where they are now."""
+    """The bundle with the present paths of its script, folder and arguments."""
     if moved.pair is None:
         return bundle
     return replace(bundle, environment=moved_environment(bundle.environment, moved))
 
 
 def moved_environment(recorded: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
-    """What a bundle or a run says of its command, with the paths as they are now."""
+    """The environment of a bundle or run with the present paths of its command."""
     environment: dict[str, Any] = dict(recorded)
     for name in ("script", "cwd"):
         if isinstance(environment.get(name), str):

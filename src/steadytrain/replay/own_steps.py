@@ -1,4 +1,4 @@
-"""How many steps a launched script makes by itself before recorded ones take their place."""
+"""The number of steps that a launched script computes itself before the recorded ones are fed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OwnSteps:
-    """``wanted`` steps of the script itself, at least one; ``skips``: it leaves out steps before the recorded ones."""
+    """``wanted`` is at least one. ``skips`` says whether the script leaves out steps before the recorded ones."""
 
     wanted: int
     skips: bool
 
 
 def own_steps(before: int, *, step_s: float, lead_s: float) -> OwnSteps:
-    """All ``before``, where they fit into ``lead_s`` seconds at ``step_s`` each; else only the first."""
+    """All ``before`` if they fit into ``lead_s`` seconds at ``step_s`` each; else only the first."""
     if before * step_s <= lead_s:
         return OwnSteps(max(1, before), skips=False)
     return OwnSteps(1, skips=before > 1)
 
 
 def steps_before(environment: Mapping[str, Any]) -> int:
-    """Steps of the run that the recorded one went on from: the launched script makes none of them."""
+    """The number of steps of the continued run. The launched script repeats none of them."""
     if "steps_before" in environment:
         return int(environment["steps_before"])
     continues = environment.get("continues")

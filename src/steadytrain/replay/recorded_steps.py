@@ -1,6 +1,6 @@
-"""A recording as the replaying process needs it: steps, batches, random states and snapshots, as live values.
+"""A recording as live values for the replaying process: steps, batches, random states and snapshots.
 
-Documents are read once, tensors one by one when they are asked for.
+Documents are read once, tensors one by one on access.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ NOT_AS_WRITTEN = (
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a safetensors file, read when they are asked for. ``places`` are other names for them.
+    """The tensors of a safetensors file, read on access. ``places`` maps further names to keys.
 
     Raises:
-        UsageError: on construction: the file is damaged.
+        UsageError: on construction, if the file is damaged.
     """
 
     def __init__(self, path: Path, places: Mapping[str, str]) -> None:
         try:
             self._file = safe_open(path, framework="pt")
-        except Exception as error:  # safetensors has an error type of its own
+        except Exception as error:  # safetensors raises its own error type
             raise UsageError(f"{path}: not readable ({error})") from None
         self._keys: set[str] = set(self._file.keys())  # type: ignore[no-untyped-call]
         self._places = places
@@ -57,8 +57,6 @@ class Tensors(Mapping[str, Tensor]):
 
 
 class RecordedStep:
-    """One step of the tape."""
-
     def __init__(self, document: Mapping[str, Any], chunk: OpenChunk) -> None:
         self.document = document
         self._chunk = chunk
@@ -69,27 +67,28 @@ class RecordedStep:
         return calls
 
     def value(self, tree: Any) -> Any:
-        """A tree of this step with its tensors; what was not kept is :class:`~steadytrain.storage.tree.Opaque`."""
+        """Decodes a tree with this step's tensors. Values that were not kept become
+        :class:`~steadytrain.storage.tree.Opaque`."""
         return decode(tree, self._chunk.tensors)
 
     def digest(self, place: str) -> str:
-        """The digest of the tensor at ``place`` of a tree."""
         return self._chunk.places[place]
 
     def random(self, call: int, moment: str) -> RandomState | None:
-        """The random state of a call: ``random_before``, ``random`` (as it begins) or ``random_after``."""
+        """The random state of a call at ``moment``: ``random_before``, ``random`` (at its start) or
+        ``random_after``."""
         keys = self.calls[call][moment]
         return None if keys is None else self._chunk.random(keys)
 
     @property
     def gradient_norms(self) -> dict[str, str]:
-        """Norm of each gradient by tensor name, exactly, as text."""
+        """The norm of each gradient by tensor name, as exact hex text."""
         value = self.value(self.document["gradient_norms"])
         return {name: float(norm).hex() for name, norm in zip(value["names"], value["norms"].tolist(), strict=True)}
 
 
 class OpenChunk:
-    """A chunk with its document read."""
+    """A chunk of the tape with its parsed document."""
 
     def __init__(self, chunk: Chunk) -> None:
         document = read_chunk(chunk)
@@ -105,7 +104,7 @@ class OpenChunk:
 
 
 class RecordedSteps:
-    """The tape of a recording, chunk by chunk as it is needed."""
+    """The tape of a recording. Chunks are opened on access."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -116,13 +115,13 @@ class RecordedSteps:
         return None if chunk is None else self._opened(chunk).steps.get(number)
 
     def first_fetched(self, number: int) -> dict[int, int]:
-        """How many batches each data set had given at the gate of the run's first step."""
+        """How many batches each data set had returned at the gate of the run's first step."""
         chunk = self._recording.chunk_of(number)
         counts = self._opened(chunk).first_fetched if chunk is not None else {}
         return {int(dataset): count for dataset, count in counts.items()}
 
     def fetch(self, dataset: int, number: int, *, near: int) -> tuple[RecordedStep, dict[str, Any]] | None:
-        """The ``number``-th batch of ``dataset``, None where it is not on the tape. ``near`` is a step close to it."""
+        """The ``number``-th batch of ``dataset``; None if it is not on the tape. The search starts at step ``near``."""
         at = near
         while (step := self.step(at)) is not None and int(step.document["fetched"].get(str(dataset), 0)) >= number:
             at -= 1
@@ -136,7 +135,8 @@ class RecordedSteps:
         return None
 
     def damaged(self, first: int, last: int) -> str | None:
-        """A tensor of the chunks with these steps that is not what was written, in words; its key is its digest."""
+        """Describes a damaged chunk among those of the steps; None if every tensor matches its key, which is its
+        digest."""
         for chunk in self._recording.chunks:
             if chunk.first <= last and first <= chunk.last:
                 tensors = self._opened(chunk).tensors
@@ -151,7 +151,7 @@ class RecordedSteps:
 
 
 class RecordedState:
-    """A snapshot with its document read."""
+    """A snapshot with its parsed document."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.step = snapshot.step
@@ -164,13 +164,13 @@ class RecordedState:
 
     @property
     def model(self) -> dict[str, str]:
-        """Digest of each parameter and buffer by name; tied ones under each of their names."""
+        """The digest of each parameter and buffer by name. Tied ones appear under each name."""
         own = {name: value for name, value in self.digests.items() if name.startswith(MODEL_LEAD)}
         tied = {name: self.digests[other] for name, other in self.aliases.items() if name.startswith(MODEL_LEAD)}
         return {name.removeprefix(MODEL_LEAD): value for name, value in {**own, **tied}.items()}
 
     def damaged(self) -> str | None:
-        """A tensor that is not what was written, in words; None where all are."""
+        """Describes the first damaged tensor; None if all are intact."""
         for key in sorted(self.tensors):
             if key in self.digests and digest(self.tensors[key]) != self.digests[key]:
                 return f"the snapshot of step {self.step} is damaged ({key}): {NOT_AS_WRITTEN}"
@@ -185,7 +185,7 @@ class RecordedState:
 
     @property
     def optimizer_digests(self) -> list[Any]:
-        """As ``optimizers``, with the digest of each tensor in its place."""
+        """Like ``optimizers``, with digests instead of tensors."""
         digests = {**self.digests, **{name: self.digests[other] for name, other in self.aliases.items()}}
         return [decode(tree, digests) for tree in self._document["optimizers"]]
 

@@ -1,6 +1,6 @@
-"""What a replaying process leaves for the one that launched it: the result, its environment, and a trace if asked for.
+"""The files that a replaying process leaves for its launcher: result, environment and, if requested, trace.
 
-Three documents beside each other; the result is written last, so that where it is the others are whole.
+The result is written last: if it exists, the others are complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRACE_FILE = "trace.json"
 
 
 def write_output(result_path: Path, result: Replayed | str, trace: StepTrace | None) -> None:
-    """``result`` is the text why there is none where it could not be replayed."""
+    """Writes the files. ``result`` is a text if the step could not be replayed: the reason."""
     write_json(result_path.parent / ENVIRONMENT_FILE, present())
     if trace is not None:
         operations = [operation.to_json() for operation in trace.operations]
@@ -29,7 +29,7 @@ def write_output(result_path: Path, result: Replayed | str, trace: StepTrace | N
 
 
 def present() -> dict[str, Any]:
-    """This process as an incident's ``environment.json`` describes one."""
+    """This process in the form of an incident's ``environment.json``."""
     return {
         **environment.command_facts(),
         "versions": environment.versions(),

@@ -1,4 +1,4 @@
-"""Put a recorded state into a freshly launched process: weights, buffers, optimizer state, scalers; and compare it."""
+"""Restores weights, buffers, optimizer state and scalers in a freshly launched process, and compares them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steadytrain.storage.tree import Opaque
 
 @torch.no_grad()
 def restore_state(state: RecordedState, stream: Stream, scalers: Sequence[Any]) -> tuple[str | None, list[str]]:
-    """Everything in its place; returns what does not fit (then nothing may be concluded), and notes."""
+    """Restores everything. Returns a mismatch (then the replay must stop) or None, and notes."""
     notes = [f"not in the snapshot: {name}" for name in state.not_kept]
     wrong = state.damaged() or _restore_model(state, stream) or _restore_optimizers(state, stream)
     recorded = state.scalers
@@ -89,7 +89,7 @@ def _restore_entries(
 
 
 def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) -> Tensor:
-    """An entry that the launched optimizer has not made yet; where torch's own optimizers put it."""
+    """Creates an entry that the launched optimizer does not have yet, on the device that torch's optimizers use."""
     if value.dim() == 0 and parameter.dim() > 0:
         return value.to(parameter.device if counters_on_device else "cpu", copy=True)
     if value.shape == parameter.shape:
@@ -98,7 +98,7 @@ def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) ->
 
 
 def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream) -> None:
-    """Hyper-parameters as they stood at the gate of the recorded step."""
+    """Sets the hyper-parameters to their values at the gate of the recorded step."""
     for optimizer, recorded in zip(stream.optimizers, groups, strict=False):
         for group, values in zip(optimizer.param_groups, recorded, strict=False):
             for key, value in values.items():
@@ -112,7 +112,7 @@ def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream
 
 
 def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[str, str, str]]:
-    """Tensors of model and optimizers that are not as in ``state``: name, digest there, digest here."""
+    """Tensors of model and optimizers that differ from ``state``: name, recorded digest, present digest."""
     yield from differences(state.model, named_state(list(stream.roots())))
     names = {name: id_ for id_, name in (stream.model.names if stream.model else {}).items()}
     for optimizer, recorded in zip(stream.optimizers, state.optimizer_digests, strict=False):
@@ -128,7 +128,7 @@ def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[st
 
 
 def differences(recorded: Mapping[str, str], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str, str]]:
-    """Those of ``tensors`` whose digest is not the recorded one."""
+    """The tensors whose digest differs from the recorded one."""
     for name, tensor in tensors.items():
         if name in recorded and (now := digest(tensor)) != recorded[name]:
             yield name, recorded[name], now

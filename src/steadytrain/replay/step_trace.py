@@ -1,10 +1,9 @@
-"""Write down every operation of one step: what went in and what came out, as digests of the bits.
+"""Traces one step: the inputs and outputs of every operation, as digests of their bits.
 
-Two such traces, made in two processes, show which operation gave other bits from the same input
-(``replay/trace_comparison.py``). Results, gradients and random numbers are the same bits as without it. What runs as
-one compiled kernel is run eagerly instead, and may so differ from the compiled step in its last bits
-(``StepTrace.compiled`` tells). A kernel that is called past torch's dispatcher (Triton, a C extension) leaves no line;
-what it wrote shows as a tensor that no operation made different.
+Two traces from two processes show which operation gave other bits for the same input
+(``replay/trace_comparison.py``). Tracing does not change results, gradients or random numbers. Compiled code runs
+eagerly instead, and may differ from the compiled step in its last bits (see ``StepTrace.compiled``). A kernel outside
+torch's dispatcher (Triton, a C extension) leaves no entry. Its output shows as a tensor that no operation changed.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from steadytrain.tracing.places import ModuleCalls, code_at, place_here
 from steadytrain.tracing.tensor_summary import storage_of, unseen
 
 OPERATIONS_MAX = 200_000
-"""About a hundred times what a step of a 12-layer model has; a longer step is traced up to here."""
+"""About a hundred times the operations of a step of a 12-layer model. Tracing stops there."""
 
 TEXT_CHARACTERS_MAX = 200
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _PATCHES = frozenset({patches.__file__, module_hooks.__file__})
-"""Between the script and what it calls: backward runs under one of these."""
+"""The frames between the script and the function that it calls: backward runs under one of these."""
 
 LOOKED_PAST = ("profiler", "prim")
-"""Operations of these name spaces compute nothing."""
+"""Operations of these namespaces compute nothing."""
 
 TAKES_IN = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
-"""By these a tensor made of plain Python numbers comes in: they read their argument, whatever else they are."""
+"""They create a tensor from Python numbers: they read their argument, whatever their schema says."""
 
 PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 
 
 class StepTrace:
-    """Traces from :meth:`begin` to :meth:`end`, both on the training thread; ``modules`` maps modules to their path."""
+    """Traces the training thread from :meth:`begin` to :meth:`end`. ``modules`` maps modules to their paths."""
 
     def __init__(self, modules: Mapping[torch.nn.Module, str]) -> None:
         self.operations: list[TracedOperation] = []
@@ -68,7 +67,7 @@ class StepTrace:
     def begin(self) -> None:
         self._backwards = 0
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
-        # For the stacks that it stores in backward nodes, so that what runs in a backward has its line.
+        # Anomaly mode stores stacks in backward nodes, so that backward operations have a line.
         torch.set_anomaly_enabled(True, False)
         if compiler_is_loaded():
             self.compiled = any(type(module).__name__ == "OptimizedModule" for module in self._modules) or any(
@@ -81,17 +80,17 @@ class StepTrace:
         self._running = True
 
     def enter_module(self, module: torch.nn.Module) -> None:
-        """Tell that tracing began inside a call of ``module``; without effect where its hooks came in time."""
+        """Registers a call of ``module`` that began before tracing. Does nothing if its hooks saw the call."""
         path = self._modules.get(module)
         if path is not None:
             self._calls.join({module: path})
 
     def backward_begins(self) -> None:
-        """Tell that a backward starts: what runs after it, outside of modules, is no longer the loss."""
+        """Marks the start of a backward. Later operations outside modules no longer belong to the loss."""
         self._backwards += 1
 
     def end(self) -> None:
-        """May be called twice."""
+        """Ends tracing. A second call does nothing."""
         if not self._running:
             return
         self._running = False
@@ -103,7 +102,7 @@ class StepTrace:
             self._calls.unwatch()
 
     def before(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call | None:
-        """What goes into an operation; None for one that only looks at memory in another way."""
+        """Records the inputs of an operation; None for one that only makes a view."""
         operation = operation_of(function)
         if operation.only_a_view or len(self.operations) >= OPERATIONS_MAX or operation.name.startswith(LOOKED_PAST):
             return None
@@ -129,7 +128,7 @@ class StepTrace:
         outputs = []
         for number, tensor in enumerate(made):
             self._remember(tensor, unwritten=from_memory)
-            # What memory happens to hold is nobody's result: it is looked at where somebody reads it.
+            # Uninitialised memory is no result. Its digest is recorded where an operation reads it.
             text = f"{tensor.dtype}{list(tensor.shape)}" if from_memory else _digest(tensor)
             outputs.append(Value(f"result {number}" if len(made) > 1 else "result", "tensor", text))
         place = self._place()
@@ -154,7 +153,7 @@ class StepTrace:
         return known if known is not None and not known.reference.expired() else None
 
     def _remember(self, tensor: torch.Tensor, *, unwritten: bool) -> None:
-        """Memory counts as written with the first operation that writes any part of it."""
+        """Memory counts as written after the first operation that writes any part of it."""
         storage = storage_of(tensor)
         if storage is not None:
             reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -175,7 +174,7 @@ class StepTrace:
 
 
 class _Memory:
-    """A storage that an operation of the trace made or wrote."""
+    """A storage that a traced operation created or wrote."""
 
     def __init__(self, reference: Any, unwritten: bool) -> None:
         self.reference = reference
@@ -201,7 +200,7 @@ class _Call:
 
 
 class _Mode(EachOperation):
-    """Runs each operation as it is, with a look before and after."""
+    """Runs each operation unchanged and records it before and after."""
 
     def __init__(self, trace: StepTrace) -> None:
         super().__init__()
@@ -230,7 +229,7 @@ class _Mode(EachOperation):
 
 
 def _asked_by_us() -> bool:
-    """Whether the operation is one of steadytrain's own looks (at the loss, at the gradients)."""
+    """Whether steadytrain itself runs the operation (to inspect losses or gradients)."""
     frame: FrameType | None = sys._getframe(3)  # above are the mode and its base class
     while frame is not None:
         file = frame.f_code.co_filename
@@ -264,7 +263,7 @@ def _default_generator(device: str) -> str:
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    """The digest of the values; of what has none to read (a meta tensor) what it is."""
+    """The digest of the values; for a tensor without values (meta) its dtype and shape."""
     plain = tensor.detach()
     if storage_of(plain) is None:
         return f"{plain.dtype}{list(plain.shape)}"
@@ -272,7 +271,7 @@ def _digest(tensor: torch.Tensor) -> str:
 
 
 def _text(value: object) -> str:
-    """A number in full: the clock differs in its last digits. Other things by their type: an address says nothing."""
+    """The exact text of a number. Other values by their type, because an address differs between processes."""
     if isinstance(value, (list, tuple)):
         text = f"[{', '.join(_text(entry) for entry in value)}]"
     else:

@@ -1,8 +1,8 @@
-"""Whether a symptom of finite values came again in a replay: the detector that raised it looks at the replayed steps.
+"""Decides whether a symptom of finite values recurred in a replay: its detector checks the replayed steps.
 
-Pure: the recorded window goes in, with the numbers of the replayed steps in the place of those that were recorded. A
-detector that reads tables (weights, updates, outputs of modules) cannot look, because a replay does not measure them;
-where the replay was exact that is no matter, and nobody asks here.
+Pure. The recorded window is the input, with the replayed numbers in place of the recorded ones. Detectors that read
+tables (weights, updates, module outputs) cannot be checked, because a replay does not measure tables. An exact replay
+needs no check.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from steadytrain.grouping.stories import MARGIN_STEPS
 
 @dataclass(frozen=True)
 class StepNumbers:
-    """What a replayed step gave: its scalar signals, and the norm of each gradient by name."""
+    """The numbers of a replayed step: its scalar signals, and the norm of each gradient by name."""
 
     scalars: Mapping[str, float | None]
     gradient_norms: Mapping[str, float]
 
 
 def came_again(symptom: Symptom, recorded: Window, tensors: Window, replayed: Mapping[int, StepNumbers]) -> bool | None:
-    """Whether the detector of ``symptom`` raises it over ``replayed`` too; None where it cannot look.
+    """Whether the detector of ``symptom`` raises it again over ``replayed``; None if it cannot be checked.
 
     Args:
-        symptom: as the incident has it.
-        recorded: the scalars that the detector saw.
-        tensors: the shorter window that has gradient norms as well.
-        replayed: by step.
+        symptom: the incident's symptom.
+        recorded: the scalars that the detector read.
+        tensors: the shorter window that also has gradient norms.
+        replayed: numbers by step.
     """
     detector = next((one for one in detectors() if detector_name(type(one)) == symptom.name), None)
     if detector is None or not replayed:
@@ -50,7 +50,7 @@ def came_again(symptom: Symptom, recorded: Window, tensors: Window, replayed: Ma
 
 
 def _can_look(detector: Detector, window: Window) -> bool:
-    """Whether all that it reads was measured in the replay as well."""
+    """Whether the replay measured everything that the detector reads."""
     return not any(_is_table(need) for need in detector.needs) and any(window.has(need) for need in detector.needs)
 
 
@@ -68,7 +68,7 @@ def _rows_until(window: Window, step: int) -> int:
 
 
 def _with(window: Window, replayed: Mapping[int, StepNumbers]) -> Window:
-    """``window`` with the numbers of the replayed steps; what was measured of them in other ways stays."""
+    """``window`` with the numbers of the replayed steps. Signals that the replay did not measure stay."""
     signals = {name: values.copy() for name, values in window.signals.items()}
     norms = window.gradient_norms.copy()
     column = {name: at for at, name in enumerate(window.tensor_names)}

@@ -1,8 +1,7 @@
-"""Two traces of the same step, operation by operation: where they part, and what that says.
+"""Compares two traces of the same step operation by operation: where they diverge, and what that means.
 
-A trace lists the operations of a step in their order, with digests of all that went in and came out
-(``replay/step_trace.py`` writes one). What differs first is the cause; all that follows from it differs as well.
-Torch-free: the traces come from two other processes.
+A trace lists the operations of a step in order, with digests of all inputs and outputs (from ``replay/step_trace.py``).
+The first difference is the cause; the later ones follow from it. Torch-free: the traces come from two processes.
 """
 
 from __future__ import annotations
@@ -12,24 +11,26 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Parting = Literal["operation", "number", "generator", "outside", "memory", "path"]
-"""What came first: an operation gave other bits from the same input (``operation``); it got another number
-(``number``), another state of a random generator (``generator``) or a tensor that no operation of the step made
-different (``outside``); memory that nobody had written was read (``memory``); or other operations ran (``path``)."""
+"""The kind of the first difference. An operation gave other bits for the same input (``operation``). It got another
+number (``number``), another generator state (``generator``), or a tensor that changed outside the traced operations
+(``outside``). It read uninitialised memory (``memory``). Or other operations ran (``path``).
+"""
 
 LOOK_AHEAD_MAX = 400
-"""How many operations one of two traces may have extra at one place (a print of the loss by the clock) before they are
-taken for two different ways through the script."""
+"""How many extra operations one trace may have at one place (such as a print of the loss by the clock) before the
+traces
+count as different paths through the script.
+"""
 
 SAME_AGAIN = 4
-"""So many operations in a row must be the same again before the traces count as together again."""
+"""The traces count as rejoined after this many equal operations in a row."""
 
 
 @dataclass(frozen=True)
 class Value:
     """An argument or a result: the digest of a tensor or generator, or the text of a number.
 
-    ``known`` tells that the tensor's memory was made by an operation of the same trace; ``unwritten`` that no operation
-    had written it.
+    ``known``: an operation of the same trace created the tensor's memory. ``unwritten``: no operation had written it.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Value:
 
 @dataclass(frozen=True)
 class TracedOperation:
-    """One operation as it ran. ``place`` has phase, module, file, line, code; ``random`` tells that it drew numbers."""
+    """One operation as it ran. ``place`` has phase, module, file, line and code. ``random``: it drew random numbers."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -83,7 +84,7 @@ class TracedOperation:
 
 @dataclass(frozen=True)
 class Part:
-    """The first place at which two traces differ. ``one`` and ``other`` are what stood there, as texts."""
+    """The first place at which two traces differ. ``one`` and ``other`` are the differing texts."""
 
     parting: Parting
     at: int
@@ -95,12 +96,12 @@ class Part:
 
 
 def first_part(one: Sequence[TracedOperation], other: Sequence[TracedOperation]) -> Part | None:
-    """Where the traces part, None where all operations are the same to the last bit.
+    """Where the traces diverge; None if all operations have the same bits.
 
-    Operations that only one trace has are stepped over, as long as the two come together again: what a script prints
-    now and then is no cause. They are the answer only where the next thing that differs has no cause of its own, or
-    where the traces do not come together again. So it is with memory that was read before anybody wrote it: most of
-    the time its values are never used.
+    Operations that only one trace has are skipped if the traces rejoin: an occasional print is no cause. They are the
+    answer only if the next difference has no cause of its own, or if the traces do not rejoin. The same holds for reads
+    of
+    uninitialised memory, whose values are mostly never used.
     """
     at, beside, same = 0, 0, 0
     detour: Part | None = None
@@ -128,7 +129,7 @@ def first_part(one: Sequence[TracedOperation], other: Sequence[TracedOperation])
 
 
 def _difference(mine: TracedOperation, theirs: TracedOperation, at: int, same: int) -> Part | None:
-    """What differs in one operation: numbers and generators first, then tensors that came in, then what came out."""
+    """The difference in one operation: first numbers and generators, then input tensors, then outputs."""
     pairs = list(zip(mine.inputs, theirs.inputs, strict=True))
     different = [(own, their) for own, their in pairs if own.text != their.text]
     for kind in ("number", "generator"):
@@ -145,7 +146,7 @@ def _difference(mine: TracedOperation, theirs: TracedOperation, at: int, same: i
 
 
 def _looks(operation: TracedOperation) -> tuple[Any, ...]:
-    """What makes two operations the same one: its name, its arguments' names and its line."""
+    """The identity of an operation: its name, the names and kinds of its arguments, and its line."""
     inputs = tuple((value.name, value.kind) for value in operation.inputs)
     return operation.name, inputs, len(operation.outputs), operation.place.get("file"), operation.place.get("line")
 
@@ -153,7 +154,8 @@ def _looks(operation: TracedOperation) -> tuple[Any, ...]:
 def _together_again(
     one: Sequence[TracedOperation], other: Sequence[TracedOperation], at: int, beside: int
 ) -> tuple[int, int] | None:
-    """How far to go on in each trace until they run the same operations again; the shortest way, None for no way."""
+    """How far to advance in each trace until they run the same operations again: the shortest way, None if there is
+    none."""
     for extra in range(1, LOOK_AHEAD_MAX + 1):
         for step in ((extra, 0), (0, extra), (extra, extra)):
             mine, theirs = one[at + step[0] :][:SAME_AGAIN], other[beside + step[1] :][:SAME_AGAIN]

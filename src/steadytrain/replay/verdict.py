@@ -1,13 +1,13 @@
-"""What replays of a run say: exact, or the first thing that differs, and of what kind that is.
+"""Judges the replays of a run: exact, or the first difference and its kind.
 
-Works on result documents of replays (``replay/from_script.py`` makes them) and on two traces of the first differing
-step; runs nothing itself and needs no torch. The rule:
+The inputs are result documents of replays (from ``replay/from_script.py``) and two traces of the first differing step.
+Runs nothing and needs no torch. The rule:
 
-- two replays differ from each other: their traces name the first operation that gave other bits from the same input (a
-  nondeterministic operation), or what came in from outside (a clock, a generator, data); where the traces agree, it was
-  transient;
-- both are the same, but not what was recorded: the environment was changed, and the changes are listed; where there is
-  none, the recorded run had something that is neither recorded nor repeatable, and that is said.
+- Two replays differ: their traces name the first operation that gave other bits for the same input (a
+  nondeterministic operation), or the value that came from outside (a clock, a generator, data). If the traces agree,
+  the difference was transient.
+- Both agree, but differ from the recording: the environment changed, and the changes are listed. Without changes,
+  the recorded run contained something that was not recorded or is not repeatable.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SCHEMA = "steadytrain.replay/1"
 Kind = Literal["transient", "nondeterministic-operation", "environment-changed", "outside-value", "unknown"]
 
 CLEAN_STATUS, SYMPTOM_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
-"""As ``git bisect run`` wants them."""
+"""The exit statuses that ``git bisect run`` expects."""
 
 SEED = "give the generator a fixed seed before training: generator.manual_seed(...)"
 
 
 @dataclass(frozen=True)
 class Difference(JsonValue):
-    """The first thing that differs: ``phase`` is batch, random, forward, backward, communication or optimizer."""
+    """The first difference. ``phase`` is batch, random, forward, backward, communication or optimizer."""
 
     step: int
     phase: str
@@ -44,7 +44,7 @@ class Difference(JsonValue):
 
 @dataclass(frozen=True)
 class Replayed(JsonValue):
-    """What one replay gave. ``symptom`` is None where it could not be looked at (or there is none to look for)."""
+    """The result of one replay. ``symptom`` is None if it could not be checked, or if there is none to check."""
 
     from_step: int
     until_step: int
@@ -60,10 +60,10 @@ class Replayed(JsonValue):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Replayed:
-        """The value of a result document.
+        """Reads a result document.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the document is malformed.
         """
         try:
             return super().from_json(data)
@@ -73,7 +73,7 @@ class Replayed(JsonValue):
 
 @dataclass(frozen=True)
 class Judgement:
-    """``kind`` is None where all replays were exact. ``why`` says in one sentence what the kind rests on."""
+    """``kind`` is None if all replays were exact. ``why`` gives the reason in one sentence."""
 
     kind: Kind | None
     why: str
@@ -85,7 +85,7 @@ class Judgement:
 def judge(
     replays: Sequence[Replayed], *, changed: Sequence[str], traced: bool = False, part: Part | None = None
 ) -> Judgement:
-    """The kind of what differs. ``part`` is where two traces of that step part; ``traced`` whether there are two."""
+    """The kind of the difference. ``part`` is where two traces of that step diverge; ``traced``: two traces exist."""
     changed = tuple(changed)
     if all(replay.exact for replay in replays):
         return Judgement(None, "every replayed step was the same to the last bit", changed=changed)
@@ -109,20 +109,20 @@ def judge(
 
 
 def differ(replays: Sequence[Replayed]) -> bool:
-    """Whether the replays came to different bits. Each is compared with the recording, and so with the others."""
+    """Whether the replays got different bits. Each is compared with the recording, and thus with the others."""
     return len({_came_to(replay) for replay in replays}) > 1
 
 
 def earliest(replays: Sequence[Replayed]) -> Difference | None:
-    """The first difference of all replays."""
+    """The earliest of all first differences; None if all replays were exact."""
     found = [replay.first_difference for replay in replays if replay.first_difference is not None]
     return min(found, key=lambda difference: difference.step, default=None)
 
 
 def status(replays: Sequence[Replayed], *, looked_for: bool) -> int:
-    """The exit status: 1 the symptom came (in any replay), 0 it did not, 125 it cannot be told.
+    """The exit status: 1 if the symptom came in any replay, 0 if not, 125 if unknown.
 
-    Where there is no symptom to look for (a run without an incident) a step that differs is what is looked for.
+    If there is no symptom to check (a run without an incident), any difference counts as the symptom.
     """
     if not looked_for:
         return CLEAN_STATUS if all(replay.exact for replay in replays) else SYMPTOM_STATUS
@@ -134,7 +134,6 @@ def status(replays: Sequence[Replayed], *, looked_for: bool) -> int:
 def document(
     incident: str, replays: Sequence[Replayed], judgement: Judgement, *, looked_for: bool = True
 ) -> dict[str, Any]:
-    """The ``steadytrain.replay/1`` document."""
     first = earliest(replays)
     symptoms = [replay.symptom if looked_for else None for replay in replays]
     batches = [replay.script_batches_equal for replay in replays if replay.script_batches_equal is not None]
@@ -159,7 +158,7 @@ def document(
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """A result document for a person."""
+    """Formats a result document for the terminal, one string a line."""
     first, count = result["first_difference"], result["steps"]
     asked = result["until_step"] - result["from_step"] + 1
     times = f", {result['times']} times" if result["times"] > 1 else ""

@@ -1,4 +1,4 @@
-"""Runs one step operation by operation and finds which operation made the first bad value, on which line.
+"""Traces one step operation by operation and finds the operation, and its line, that made the first non-finite value.
 
-It works on one given step; finding, launching and restoring that step is ``replay``.
+It works on a given step; ``replay`` finds, launches and restores that step.
 """

@@ -1,6 +1,6 @@
-"""The ladder: the largest absolute value of every module's output in one step, in the order of the forward.
+"""The largest absolute value of every module's output in one step, in forward order.
 
-By hooks that read and change nothing. One reduction for each output, and one fetch from the device at the end.
+The hooks only read. They cost one reduction an output, and one transfer from the device at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from steadytrain.storage.step_look import ActivationMaxima, ModuleMaximum
 from steadytrain.tracing.tensor_summary import largest_absolute, unseen
 
 RUNGS_MAX = 2000
-"""Modules in a ladder; of a larger model the first ones that run."""
+"""Bound on recorded modules. In a larger model the first ones that run are recorded."""
 
 
 CALLS_MAX = 4
-"""Calls of one module in a forward that have a rung each; the later ones share the last."""
+"""Calls of one module in a forward that are recorded apart. Later calls share the last entry."""
 
 
 @dataclass
@@ -35,14 +35,14 @@ class _Seen:
 
 @dataclass(frozen=True)
 class StepRungs:
-    """One step: for each module in order its class, dtype and largest absolute value."""
+    """One step: each module's class, dtype and largest absolute value, in order."""
 
     step: int
     values: Mapping[str, tuple[str, torch.dtype, float]]
 
 
 class ActivationMaximaTaker:
-    """Watches the modules between :meth:`begin` and :meth:`end`. They are in the order in which their calls ended."""
+    """Records module outputs between :meth:`begin` and :meth:`end`, in the order in which the calls end."""
 
     def __init__(self, modules: Mapping[nn.Module, str]) -> None:
         self._modules = dict(modules)
@@ -56,11 +56,11 @@ class ActivationMaximaTaker:
         for module, path in self._modules.items():
             try:
                 self._handles.append(module.register_forward_hook(self._hook(path)))
-            except (RuntimeError, AttributeError):  # a scripted module takes no hooks
+            except (RuntimeError, AttributeError):  # scripted modules take no hooks
                 continue
 
     def end(self, step: int) -> StepRungs:
-        """Takes the hooks out; may be called twice, the second time there is nothing."""
+        """Removes the hooks and returns the maxima. A second call returns none."""
         while self._handles:
             self._handles.pop().remove()
         seen, self._seen = self._seen, {}
@@ -89,14 +89,14 @@ class ActivationMaximaTaker:
         if known is None:
             if len(self._seen) < RUNGS_MAX:
                 self._seen[path] = _Seen(kind, tensor.dtype, largest)
-        elif torch.finfo(tensor.dtype).max <= torch.finfo(known.dtype).max:  # of several outputs the narrowest counts
+        elif torch.finfo(tensor.dtype).max <= torch.finfo(known.dtype).max:  # the narrowest dtype of several outputs
             same = tensor.dtype == known.dtype
             known.dtype = tensor.dtype
             known.largest = torch.maximum(known.largest, largest.to(known.largest.device)) if same else largest
 
 
 def ladder_of(steps: Sequence[StepRungs]) -> ActivationMaxima | None:
-    """The ladder over ``steps``, the last of which is the one looked at; None where no module was seen in it."""
+    """The maxima over ``steps``, for the modules of the last step; None if that step has none."""
     last = steps[-1] if steps else None
     if last is None or not last.values:
         return None

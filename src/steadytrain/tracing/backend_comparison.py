@@ -1,9 +1,9 @@
-"""The bad step by eager, aot_eager and the script's own backend, from the same state: who differs, and where first.
+"""Compares the failing step between eager, aot_eager and the script's own backend, from the same state.
 
-The step is done again with each of them (the model alone where it returns its loss, else the script's lines). Then
-every compiled graph of the step is run by itself on the inputs that it had, and its outputs and gradients are compared
-with eager's; the tolerance is ten times eager's own distance from float64. A value that is not finite with a backend
-and finite in eager is called compiled-only, and searched for in the graph (``graph_search``).
+Each backend reruns the step: the model alone if it returns its loss, else the script's lines. Then every compiled graph
+of the step runs alone on its recorded inputs, and its outputs and gradients are compared with eager. The tolerance is
+ten times eager's own distance from float64. A value that is non-finite with a backend and finite in eager is called
+compiled-only; ``graph_search`` then looks for the operation.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, r
 from steadytrain.tracing.places import code_at
 
 BACKENDS_S_MAX = 240.0
-"""Time for all of it; the search for the operation stops there. A compilation takes 5 to 60 s on a CPU."""
+"""Time limit in seconds, after which the search for the operation stops. A compilation takes 5 to 60 s on a CPU."""
 
 METHOD = "compiled graphs were run by themselves and cut shorter, against eager, on the inputs of the step"
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The step by one backend."""
+    """The step with one backend."""
 
     loss: float | None
     gradient_norm: float | None
@@ -59,7 +59,7 @@ class _Step:
 
 
 def compare_backends(incident_context: IncidentContext) -> tuple[Backends | None, Finding | None]:
-    """The table, and the operation where one is to blame; None where the step runs no compiled code."""
+    """The table, and the finding if an operation is to blame. Both are None if the step runs no compiled code."""
     if not is_used():
         return None, None
     deadline = time.monotonic() + BACKENDS_S_MAX
@@ -91,7 +91,7 @@ def compare_backends(incident_context: IncidentContext) -> tuple[Backends | None
 
 @dataclass(frozen=True)
 class _Place:
-    """The first difference: in which call, and what is apart there."""
+    """The graph call with the first difference, and that difference."""
 
     call: GraphCall
     apart: Apart
@@ -99,7 +99,7 @@ class _Place:
 
 
 def _do(incident_context: IncidentContext) -> _Step:
-    """The step once more with what is compiled as it is: losses and gradients."""
+    """Reruns the step with the current backend and measures losses and gradients."""
     losses: list[float] = []
     try:
         with untouched(incident_context), torch.enable_grad():
@@ -109,14 +109,14 @@ def _do(incident_context: IncidentContext) -> _Step:
             gradients = {name: p.grad for name, p in incident_context.parameters.items() if p.grad is not None}
             bad = tuple(name for name, gradient in gradients.items() if not bool(torch.isfinite(gradient).all()))
             total = math.sqrt(sum(float(gradient.to(torch.float64).square().sum()) for gradient in gradients.values()))
-    except Exception as error:  # a backend that cannot do it, or lines that cannot be run twice
+    except Exception as error:  # a backend that fails, or lines that cannot run twice
         return _Step(None, None, (), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     mean = math.fsum(losses) / len(losses) if losses else None
     return _Step(mean, total if gradients else None, bad, None)
 
 
 def _losses(incident_context: IncidentContext) -> Any:
-    """Each loss of the step, computed again when it is asked for, with the factor that stands in front of it."""
+    """Yields each recomputed loss of the step, with the factor that multiplies it."""
     roots = loss_places(incident_context.micro_batches, incident_context.losses)
     if roots is not None:
         for batch, term, place in roots:
@@ -147,7 +147,7 @@ def _feeding(batch: MicroBatch) -> Any:
 
 
 def _call(batch: MicroBatch) -> Any:
-    """As the script called it, compiled code included."""
+    """Calls the module as the script did, compiled code included."""
     batch.random.restore()
     with autocast_as(batch.autocast):
         return batch.module(*batch.args, **batch.kwargs)
@@ -161,7 +161,7 @@ def _pick(output: Any, place: Sequence[Any]) -> Tensor:
 
 
 def _factor(term: LossTerm) -> float:
-    """What stands in front of the loss (accumulation, loss scale), as one number."""
+    """The product of the loss's factors (accumulation, loss scale)."""
     factor = 1.0
     for one in term.factors:
         factor = factor * one.value.item() if one.power == 1 else factor / one.value.item()
@@ -173,7 +173,7 @@ def _names(incident_context: IncidentContext) -> Mapping[int, str]:
 
 
 def _first_apart(calls: Sequence[GraphCall], backend: str, names: Mapping[int, str]) -> _Place | None:
-    """Outputs in the order of the forward, then gradients in the order of backward."""
+    """The first difference: outputs in forward order, then gradients in backward order."""
     outcomes: list[tuple[GraphCall, Outcome, Outcome, Outcome]] = []
     for call in calls:
         gradients = call.output_gradients

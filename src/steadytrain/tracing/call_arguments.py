@@ -1,8 +1,8 @@
-"""What a running function was called with, where it has deleted or overwritten that since.
+"""Recovers the arguments of a running function that the function has since deleted or overwritten.
 
-A caller cannot change its local variables while it waits, so they are what it passed, as long as its call names them
-plainly: ``step(model, batch)``, ``super().step(*args, **kwargs)``. Anything else is left out. Where what can be
-compared does not fit (something stood between the two that changed the arguments), nothing is given.
+A caller's local variables cannot change while it waits. They are the passed values if the call names them plainly, as
+in ``step(model, batch)`` or ``super().step(*args, **kwargs)``. Other expressions are left out. If the recovered values
+contradict those that still exist (a wrapper changed the arguments), nothing is returned.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 from steadytrain.capture.hooks.patches import MISSING
 
 OWN_NAMES = ("self", "cls")
-"""By which Python's custom calls what a method is bound to; it is not among the arguments of the call."""
+"""By convention, the names of a method's bound object, which is not among the arguments of the call."""
 
 CHANGES_OF_VARIABLES = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")
 
 
 def passed_arguments(frame: FrameType) -> dict[str, Any]:
-    """The arguments of ``frame``'s function by name, as far as its caller still has them in variables."""
+    """The arguments of ``frame``'s function by name, as far as its caller still holds them in variables."""
     caller = frame.f_back
     call = _running_call(caller) if caller is not None else None
     if caller is None or call is None:
@@ -45,7 +45,7 @@ def passed_arguments(frame: FrameType) -> dict[str, Any]:
 
 
 def _running_call(frame: FrameType) -> ast.Call | None:
-    """The one call that ``frame`` waits for, None where it cannot be told from others on its line."""
+    """The call that ``frame`` waits for; None if its line has several candidates."""
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
     try:
         tree = ast.parse(source)
@@ -56,7 +56,7 @@ def _running_call(frame: FrameType) -> ast.Call | None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
     ]
-    if hasattr(frame.f_code, "co_positions"):  # from Python 3.11 on
+    if hasattr(frame.f_code, "co_positions"):  # Python 3.11 and newer
         place = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
         calls = [
             node for node in calls if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == place
@@ -65,9 +65,9 @@ def _running_call(frame: FrameType) -> ast.Call | None:
 
 
 def _values(call: ast.Call, caller: FrameType) -> tuple[list[Any], dict[str, Any]]:
-    """The values of a call's arguments; ``MISSING`` for what is no plain variable of the caller's own."""
+    """The values of a call's arguments; ``MISSING`` for anything but a local variable of the caller."""
     variables = caller.f_locals
-    own = set(caller.f_code.co_varnames)  # others, of a closure or a module, may be changed by whoever has them too
+    own = set(caller.f_code.co_varnames)  # variables of a closure or a module may change while the caller waits
 
     def value(node: ast.expr) -> Any:
         return variables.get(node.id, MISSING) if isinstance(node, ast.Name) and node.id in own else MISSING
@@ -79,7 +79,7 @@ def _values(call: ast.Call, caller: FrameType) -> tuple[list[Any], dict[str, Any
         elif isinstance(several := value(node.value), tuple):
             positional += several
         else:
-            break  # how many they are is not known, so neither is the place of what follows
+            break  # their number is unknown, so the positions of the following arguments are too
     named: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is not None:
@@ -90,7 +90,7 @@ def _values(call: ast.Call, caller: FrameType) -> tuple[list[Any], dict[str, Any
 
 
 def _assigned(code: CodeType) -> set[str]:
-    """The variables that a function gives another value, or deletes."""
+    """The variables that a function reassigns or deletes."""
     return {str(step.argval) for step in dis.get_instructions(code) if step.opname.startswith(CHANGES_OF_VARIABLES)}
 
 

@@ -1,8 +1,8 @@
-"""The graphs that the script's ``torch.compile`` makes, each of which can also be run eagerly or by aot_eager.
+"""Captures the graphs that ``torch.compile`` makes in the script, so that eager or aot_eager can run them too.
 
-In a process that was launched to look at a step, :func:`intercept` puts itself between dynamo and the backends before
-the script compiles anything. The script runs its compiled code as ever; a look may then have the same graphs (the same
-captured operations, graph breaks included) run by another backend with :func:`by_backend`, and keep what went in.
+In a launched process, :func:`intercept` wraps the backends before the script compiles anything. The script still runs
+its own compiled code. :func:`by_backend` runs the same graphs (same operations, same graph breaks) with another
+backend, and can record their inputs.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.core.torch_private import BACKEND_WRAPPER, INDUCTOR_PATCH, INDUCTOR_WRAPPER, LOOKUP_BACKEND
 
 CALLS_MAX = 64
-"""Calls of compiled graphs kept in one step."""
+"""Bound on the recorded calls of compiled graphs in one step."""
 
 CALL_BYTES_MAX = 4 << 30
-"""Inputs of these that are copied, in all."""
+"""Bound on their copied inputs, in total."""
 
 SCRIPT, EAGER, AOT_EAGER = "script", "eager", "aot_eager"
 INDUCTOR = "inductor"
 
 DRAWING = re.compile("drop|rand|bernoulli|normal|multinomial|exponential|rrelu|scaled_dot_product|gumbel")
-"""In the names of operations that draw; the recompilation that one too many costs is harmless."""
+"""Name patterns of operations that draw random numbers. A false match costs one recompilation."""
 
 Run = Callable[..., Any]
 
 
 @dataclass
 class CompiledGraph:
-    """One graph of dynamo's with the function that the script's backend made of it."""
+    """One graph from dynamo, with the function that the script's backend compiled from it."""
 
     number: int
     module: torch.fx.GraphModule
     backend: str
     compiled: Run
     again: Callable[[torch.fx.GraphModule, Sequence[Any]], Run]
-    """The script's own backend with its own options, random numbers as eager draws them."""
+    """The script's own backend with its own options, but with eager's random numbers."""
 
     by_others: dict[str, Run] = field(default_factory=dict)
 
@@ -57,23 +57,23 @@ class CompiledGraph:
 
     @property
     def draws(self) -> bool:
-        """Whether it may draw random numbers, which compiled code does in its own way."""
+        """Whether the graph may draw random numbers, which compiled code does differently."""
         return any(DRAWING.search(str(node.target)) for node in self.module.graph.nodes if node.op.startswith("call"))
 
     def run(self, backend: str, inputs: Sequence[Any]) -> Any:
-        """The graph by ``eager``, ``aot_eager`` or the script's own backend."""
+        """Runs the graph with ``eager``, ``aot_eager`` or the script's own backend."""
         if backend == EAGER:
             return self.module(*inputs)
         if backend == self.backend and not self.draws:
             return self.compiled(*inputs)
         if backend not in self.by_others:
-            random = RandomState.take()  # a compiler may draw for its own ends
+            random = RandomState.take()  # a compiler may draw random numbers itself
             self.by_others[backend] = self.make(backend, self.module, inputs)
             random.restore()
         return self.by_others[backend](*inputs)
 
     def make(self, backend: str, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
-        """``module`` (this graph or a part of it) as ``backend`` compiles it for ``inputs``."""
+        """Compiles ``module`` (this graph or a part of it) with ``backend`` for ``inputs``."""
         if backend == EAGER:
             return module
         if backend == AOT_EAGER:
@@ -84,14 +84,14 @@ class CompiledGraph:
 
 @dataclass(frozen=True)
 class GraphCall:
-    """One call of a graph: its inputs as they were, and by number which are parameters of the model."""
+    """One call of a graph: copies of its inputs, the random state, and the gradients of its outputs by number."""
 
     graph: CompiledGraph
     inputs: tuple[Any, ...]
     random: Tensor
     output_gradients: dict[int, Tensor]
     originals: tuple[int, ...]
-    """Identity of each input."""
+    """The identity (``id``) of each original input, which shows the parameters among them."""
 
 
 @dataclass
@@ -102,16 +102,16 @@ class _Current:
 
 
 _current = _Current()
-"""How compiled code runs now, and whether the script has asked for any."""
+"""The current backend, and whether the script has called ``torch.compile``."""
 
 graphs: list[CompiledGraph] = []
-"""All that the script has compiled so far, in order."""
+"""All graphs that the script has compiled so far, in order."""
 
 
 def intercept() -> Callable[[], None]:
-    """From now on, in this process, every graph that is compiled by a backend is kept beside what it is made into.
+    """Keeps every graph that a backend compiles from now on in this process.
 
-    Returns what puts everything back.
+    Returns a function that undoes the interception.
     """
     inductor = INDUCTOR_WRAPPER.loaded()
     other = BACKEND_WRAPPER.loaded()
@@ -128,13 +128,12 @@ def intercept() -> Callable[[], None]:
 
 
 def is_used() -> bool:
-    """Whether the script has called ``torch.compile``."""
     return _current.asked
 
 
 @contextmanager
 def by_backend(backend: str, keep: list[GraphCall] | None = None) -> Iterator[None]:
-    """Inside, compiled code runs by ``backend``; ``keep`` gets each call with copies of its inputs."""
+    """Runs compiled code with ``backend`` inside the block. ``keep`` collects each call with copies of its inputs."""
     before = (_current.backend, _current.keep)
     _current.backend = backend
     _current.keep = None if keep is None else _keeper(backend, keep)
@@ -202,12 +201,12 @@ def _taker(gradients: dict[int, Tensor], number: int) -> Callable[[Tensor], None
 
 
 def leaf(value: Any) -> Any:
-    """A copy of an input that begins a graph of its own."""
+    """A copy of an input that is a leaf of a new autograd graph."""
     if not isinstance(value, Tensor):
         return value
     return value.detach().clone(memory_format=torch.preserve_format).requires_grad_(value.requires_grad)
 
 
 def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same operations on the same attributes: a backend may rewrite the graph that it is given."""
+    """A copy of the graph on the same attributes, because a backend may rewrite its graph."""
     return torch.fx.GraphModule(module, copy.deepcopy(module.graph))

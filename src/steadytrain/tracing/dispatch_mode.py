@@ -1,4 +1,4 @@
-"""A dispatch mode that sees every operation of torch on plain tensors; what it does with one is for its subclasses."""
+"""A dispatch mode that passes every torch operation on plain tensors to its subclass."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from steadytrain.tracing.tensor_summary import has_own_dispatch
 
 
 class EachOperation(DISPATCH_MODE.get()):  # type: ignore[misc]
-    """Hands each operation to :meth:`operation`, which has to run it, as it is."""
+    """Passes each operation to :meth:`operation`, which must run it."""
 
     supports_higher_order_operators = True
-    """Without this torch refuses flex_attention and its like under any mode."""
+    """Otherwise torch refuses flex_attention and other higher-order operators under any mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class EachOperation(DISPATCH_MODE.get()):  # type: ignore[misc]
         kwargs = kwargs or {}
         foreign = [kind for kind in types if has_own_dispatch(kind)]
         if any(hasattr(kind, "__tensor_flatten__") for kind in foreign):
-            return NotImplemented  # a wrapper takes itself apart, and the plain operations inside come back here
+            return NotImplemented  # a wrapper unwraps itself, and the plain operations inside come back here
         if foreign:
-            return func(*args, **kwargs)  # fake tensors and the like: nothing to look at, nobody else to ask
+            return func(*args, **kwargs)  # fake tensors and similar types: nothing to inspect
         return self.operation(func, args, kwargs)
 
     @abstractmethod
     def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """``func(*args, **kwargs)``, with a look at it."""
+        """Runs and returns ``func(*args, **kwargs)``."""

@@ -1,13 +1,12 @@
-"""The second opinion: beside every operation of a traced run, the same operation in float64.
+"""Float64 shadows: repeats every operation of a traced run in float64.
 
-Each storage of floating-point numbers has a shadow of the same layout in float64, so views and in-place operations
-share it as they share their memory. An operation is done once as it is, by the tracer, and once on the shadows; what
-comes in from outside (parameters, buffers, the batch) has its own value as shadow. So the whole step, the script's own
-loss code and backward included, is there in float64, whatever it casts to on the way: a cast to half changes nothing
-in the shadow. Integers, masks and random numbers are those of the run.
+Each floating-point storage has a float64 shadow of the same layout, which views and in-place operations share as they
+share memory. The tracer runs an operation as it is; this observer runs it once more on the shadows. Values from outside
+(parameters, buffers, the batch) are their own shadow. So the whole step runs in float64 too, with the script's loss
+code and backward. Casts to half have no effect on the shadow. Integers, masks and random numbers are those of the run.
 
-What cannot be done in float64 (a custom kernel, a collective) is taken as the run made it, and named in ``not_cast``.
-Not here: control flow. A script that branches on a value takes the branch of the run.
+If float64 cannot run an operation (a custom kernel, a collective), its result comes from the run, and ``not_cast``
+counts it. Control flow is not repeated: a branch on a value is the branch of the run.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from steadytrain.tracing.tensor_summary import has_own_dispatch, storage_of, uns
 from steadytrain.tracing.tracer import Observer
 
 MEMORY_SHARE = 0.5
-"""Of the memory that is free when it begins, what shadows may take: beyond it there is no second opinion."""
+"""Share of the memory that is free at the start. If shadows need more, the float64 comparison stops."""
 
 FALLBACK_BYTES_MAX = 8 << 30
 PRUNE_FROM = 512
 NAMES_MAX = 8
 _CANNOT = object()
-"""Told from None, which in-place operations on lists return."""
+"""Differs from None, which in-place operations on lists return."""
 
 OWN_NAMESPACES = ("aten.", "prims.")
 HALF_TO_FLOAT = ("aten._softmax.default", "aten._log_softmax.default")
 UNSCALE = "aten._amp_foreach_non_finite_check_and_unscale_.default"
-"""Of the gradient scaler; it wants its scale in float32."""
+"""Of the gradient scaler, which requires a float32 scale."""
 
 DROPOUT = "aten.native_dropout.default"
 
@@ -51,7 +50,7 @@ class _Float64Shadow:
 
 
 class Float64Shadows(Observer):
-    """The observer of a tracer. Ask :meth:`value` while the tensor is alive."""
+    """The observer of a tracer. Call :meth:`value` while the tensor is alive."""
 
     def __init__(self, *, bytes_max: int | None = None) -> None:
         self.not_cast: Counter[str] = Counter()
@@ -76,7 +75,7 @@ class Float64Shadows(Observer):
         written = written_by(operation, operands)
         into = [operand.value for operand in operands if operand.argument in written]
         if any(isinstance(value, Tensor) and not _has_shadow(value) for value in into):
-            return  # numbers without a shadow are written: the run does that once
+            return  # the operation writes values without a shadow, and the run does that once
         with unseen():
             if self._bytes_max is None:
                 self._bytes_max = _free_bytes(tensors[0].device)
@@ -103,26 +102,26 @@ class Float64Shadows(Observer):
                     self._put(tensor, shadow)
 
     def value(self, tensor: Tensor) -> Tensor | None:
-        """What ``tensor`` is in float64; None for what has no such thing."""
+        """The float64 shadow of ``tensor``; None if it can have none."""
         if not _has_shadow(tensor):
             return None
         with unseen():
             return self._of(tensor)
 
     def close(self) -> None:
-        """Let go of all memory."""
+        """Frees all shadows."""
         self._by_storage.clear()
         self._waiting = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was not done in float64, the most frequent first."""
+        """The operations that did not run in float64, the most frequent first."""
         return tuple(name for name, _ in self.not_cast.most_common(NAMES_MAX))
 
     def _do(self, operation: Operation, function: Any, args: Any, kwargs: Any, result: object) -> object:
-        """The operation on the shadows; ``_CANNOT`` where float64 cannot do it."""
+        """Runs the operation on the shadows. Returns ``_CANNOT`` if float64 does not support it."""
         if operation.name == DROPOUT and isinstance(result, tuple):
-            # The same draw: the mask is the run's.
+            # Reuse the run's dropout mask.
             keep = 1.0 - float(args[1])
             return args[0] * result[1] / keep if keep else args[0] * 0.0, result[1]
         if operation.name == UNSCALE:
@@ -134,12 +133,12 @@ class Float64Shadows(Observer):
             return _CANNOT
         try:
             outcome: object = function(*args, **kwargs)
-        except Exception:  # no kernel for float64, or one that wants to know the number format
+        except Exception:  # no float64 kernel, or one that checks the dtype
             return _CANNOT
         return outcome
 
     def _forget(self, operation: Operation, function: Any, made: Sequence[Tensor], args: Any) -> None:
-        """The results' values are the run's own from here on."""
+        """From here on the results' shadows are the run's own values."""
         drawn = torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
         if not drawn:
             self.not_cast[operation.name] += 1

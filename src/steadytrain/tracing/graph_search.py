@@ -1,8 +1,8 @@
-"""The first operation of a compiled graph that a backend does differently than eager, by cutting the graph shorter.
+"""Finds the first operation of a compiled graph that a backend computes differently from eager, by bisecting the graph.
 
-The graph up to an operation is compiled for itself, with that operation as its output, and compared with the same part
-run eagerly, on the inputs that the script's step had. Halving finds the first operation whose part differs. What only
-the fusion with later operations breaks does not show in a part, and is then not named.
+The graph is cut after an operation, compiled, and compared with an eager run of the same part on the recorded inputs.
+Bisection finds the first operation whose part differs. A fault that only the fusion with later operations causes does
+not appear in a part, and is not named.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from steadytrain.tracing.tensor_summary import summarize
 from steadytrain.tracing.tracer import OperationTracer
 
 TOLERANCE = 10.0
-"""A backend differs where it is further from eager than this many times eager's own distance from float64."""
+"""A difference is reported if it exceeds this many times eager's own distance from float64."""
 
 INPUTS_MAX = 4
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a graph, or a part of it, gave: outputs, and gradients of its inputs (None where there is none)."""
+    """The outputs of a graph or a part of it, and the gradients of its inputs (None if there is none)."""
 
     outputs: tuple[Any, ...]
     gradients: tuple[Tensor | None, ...]
@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Apart:
-    """Where two outcomes part. ``number`` of the output, or of the input whose gradient it is."""
+    """Where two outcomes differ. ``number`` is that of the output, or of the input whose gradient differs."""
 
     what: str
     number: int
@@ -49,7 +49,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class FirstOperation:
-    """An operation of the captured graph."""
+    """The first differing operation of the captured graph."""
 
     name: str
     module: str
@@ -62,7 +62,7 @@ class FirstOperation:
 def outcome_of(
     run: Callable[..., Any], call: GraphCall, gradients: Mapping[int, Tensor] | None, *, inputs: Sequence[Any]
 ) -> Outcome:
-    """Run on copies of ``inputs``, from the recorded random state; backward where there are gradients of outputs."""
+    """Runs on copies of ``inputs`` from the recorded random state, with backward if output gradients are given."""
     torch.set_rng_state(call.random)
     leaves = [leaf(value) for value in inputs]
     with torch.enable_grad():
@@ -82,7 +82,7 @@ def outcome_of(
 
 
 def in_float64(run: Callable[..., Any], call: GraphCall, gradients: Mapping[int, Tensor] | None) -> Outcome:
-    """The outcome of an eager run with each tensor as float64 has it (as it is, where float64 could not do it)."""
+    """The outcome of an eager run in float64 shadows. Where a tensor has no shadow, its own value."""
     shadows = Float64Shadows()
     tracer = OperationTracer(parameters={}, method="", observer=shadows)
     with tracer:
@@ -110,7 +110,7 @@ def apart(eager: Outcome, exact: Outcome, other: Outcome) -> Apart | None:
 def first_operation(
     call: GraphCall, backend: str, found: Apart, gradients: Mapping[int, Tensor], *, deadline: float
 ) -> FirstOperation | None:
-    """Halve the graph until the first operation whose part differs is found; None where no part does, or time is up."""
+    """Bisects the graph for the first operation whose part differs. Returns None if no part does, or time is up."""
     nodes = [node for node in call.graph.module.graph.nodes if node.op.startswith("call")]
     values = _values(call, gradients)
     nodes = [node for node in nodes if isinstance(values.get(node.name, (None, None))[0], Tensor)]
@@ -158,7 +158,7 @@ def first_operation(
 
 
 def name_of(node: torch.fx.Node) -> str:
-    """An operation of dynamo's graph as Python knows it: ``torch.log``, ``Tensor.float``."""
+    """The Python name of a dynamo operation: ``torch.log``, ``Tensor.float``."""
     if node.op == "call_method":
         return f"Tensor.{node.target}"
     if node.op == "call_module" or isinstance(node.target, str):
@@ -170,7 +170,7 @@ def name_of(node: torch.fx.Node) -> str:
 
 
 def module_of(node: torch.fx.Node) -> str:
-    """The path of the module whose forward asked for the operation, below the one that was compiled."""
+    """The path, below the compiled module, of the module whose forward called the operation."""
     stack = node.meta.get("nn_module_stack") or {}
     path = str(next(reversed(stack.values()))[0]) if stack else ""
     _, _, rest = path.replace("._modules", "").partition("]")
@@ -193,7 +193,7 @@ def _up_to(module: torch.fx.GraphModule, last: torch.fx.Node) -> torch.fx.GraphM
 
 
 def _values(call: GraphCall, gradients: Mapping[int, Tensor]) -> dict[str, tuple[Any, Tensor | None]]:
-    """The result of every operation in an eager run, and its gradient where backward came by."""
+    """The result of every operation in an eager run, and its gradient if backward reached it."""
     values: dict[str, Any] = {}
 
     class Keeping(torch.fx.Interpreter):

@@ -1,15 +1,15 @@
-"""At the moment of an incident: do the failing step again and find the first bad operation.
+"""Reruns a failing step at the incident and finds the first bad operation.
 
-Three ways, the one with the least side effects first:
+There are three ways, tried in order of their side effects:
 
-1. **The model alone.** Where the model returns the loss itself, each recorded micro-batch is put through it again and
-   backward runs from that loss. No user code but the model's is called.
-2. **The script's own lines.** Where the loss is computed in the script, the statements from the model's call to
-   backward are run again on a copy of their variables, if the function is still running.
-3. **One more lap.** Else only the script knows how. The update has been refused, so the script is let round its own
-   loop once more, with the recorded batch and random state, under the tracer.
+1. **The model alone.** If the model returns the loss, each recorded micro-batch runs through it again, with backward
+  from that loss. Only the model's code runs.
+2. **The script's own lines.** If the script computes the loss and its function is still running, the statements from
+  the model call to backward run again on a copy of their variables.
+3. **One loop rerun.** Otherwise the script goes through its own loop once more, with the recorded batch and random
+  state, under the tracer. The update was refused before.
 
-A re-run that comes out finite says so: it is a finding, not a failure.
+A rerun that comes out finite is reported as such: it is a finding, not a failure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
 
 
 class StepInvestigator(Investigator):
-    """Runs the model again where that is enough, and asks for a lap where it is not."""
+    """Reruns the model if that is enough, and otherwise asks for a loop rerun."""
 
     def look_at_loss(self, incident_context: IncidentContext) -> Finding | None:
         if rerun_obstacle(incident_context) is not None or not incident_context.alone:
@@ -85,7 +85,7 @@ class StepInvestigator(Investigator):
 
 
 class ScriptLoopRerun(LoopRerun):
-    """The tracer, spread over the script's own loop: in at the model's call, out at the optimizer."""
+    """Traces one turn of the script's own loop, from the model call to the optimizer."""
 
     def __init__(
         self, incident_context: IncidentContext, *, method: str = LOOP_RERUN, observer: Observer | None = None
@@ -102,7 +102,7 @@ class ScriptLoopRerun(LoopRerun):
         self._other_inputs = False
         self._restore_random()
         if not incident_context.micro_batches:
-            self._start()  # no call of a module marks the beginning: everything from here on is looked at
+            self._start()  # no module call marks the start, so tracing starts here
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if not self._calls:
@@ -142,7 +142,7 @@ class ScriptLoopRerun(LoopRerun):
         return finding
 
     def culprit(self) -> Record | None:
-        """What the tracer blames, once the lap is over."""
+        """The record that the tracer blames, after the loop rerun."""
         return self._tracer.culprit() if self._tracer is not None else None
 
     def abandon(self, why: str) -> Finding:
@@ -166,14 +166,15 @@ class ScriptLoopRerun(LoopRerun):
 
 
 def is_answer(finding: Finding) -> bool:
-    """Whether the fault showed again: an operation is named, or what came in broken is."""
+    """Whether the rerun reproduced the fault: it names an operation or a non-finite input."""
     return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT))
 
 
 def loss_places(
     micro_batches: Sequence[MicroBatch], losses: Sequence[LossTerm]
 ) -> list[tuple[MicroBatch, LossTerm, tuple[Any, ...]]] | None:
-    """For each backward the model call whose output was that loss, and where in the output; None where one is not."""
+    """For each backward: the model call that returned the loss, and the loss's position in the output. None if any is
+    missing."""
     found = []
     for term in losses:
         for batch in micro_batches:
@@ -187,7 +188,7 @@ def loss_places(
 
 
 def rerun_obstacle(incident_context: IncidentContext) -> str | None:
-    """Why the model cannot be run again by itself, None when it can."""
+    """Why the model cannot run again alone; None if it can."""
     if not incident_context.micro_batches:
         return "no call of a model with gradients was seen in this step"
     if any(batch.changed_since() for batch in incident_context.micro_batches):
@@ -202,7 +203,7 @@ def rerun_model(
     roots: Sequence[tuple[MicroBatch, LossTerm, tuple[Any, ...]]],
     then: Callable[[Tensor], None],
 ) -> Finding:
-    """The model on every micro-batch again and ``then`` (backward) on each loss, under the tracer."""
+    """Reruns the model on every micro-batch under the tracer and calls ``then`` (backward) on each loss."""
     tracer = _tracer(incident_context, MODEL_RERUN)
     with untouched(incident_context), torch.enable_grad(), tracer:
         for batch, term, place in roots:
@@ -216,7 +217,8 @@ def rerun_model(
 
 
 def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
-    """The script's lines for the last micro-batch again, the model getting its recorded inputs, ``then`` backward."""
+    """Reruns the script's lines for the last micro-batch with recorded model inputs, then calls ``then`` on the
+    loss."""
     batch = incident_context.micro_batches[-1]
     tracer = _tracer(incident_context, LINES_RERUN)
     fed = []
@@ -229,7 +231,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
 
     try:
         lines = compile_lines(loop)
-        # The lines may have stood inside an autocast that is closed by now; where they open their own, that one counts.
+        # The lines may have run inside an autocast that is closed by now. If they open their own, use that one.
         context = contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast)
         with untouched(incident_context), torch.enable_grad(), context:
             if lines.from_further_up and batch.random_before is not None:
@@ -238,7 +240,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
             try:
                 with tracer:
                     loss = run_lines(loop, lines)
-                    if not fed:  # what was found would be another model's, made by the lines themselves
+                    if not fed:  # the lines created another model, and the findings would concern that one
                         raise CannotRunAgainError("they did not come to the model that was recorded")
                     tracer.mark_loss(loss)
                     then(loss)
@@ -247,12 +249,12 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
                 handle.remove()
     except CannotRunAgainError as refusal:
         return Finding(None, f"{CANNOT}{refusal}")
-    except Exception as error:  # the script's own code may rely on what a second run does not have
+    except Exception as error:  # the script's code may rely on state that a second run does not have
         return Finding(None, f"{CANNOT}{type(error).__name__}: {error}")
 
 
 def rerun_forward(incident_context: IncidentContext) -> Finding:
-    """Only the forward again, up to the model's outputs: all that can be done where the loss is out of reach."""
+    """Reruns only the forward up to the model's outputs, if the loss code cannot run again."""
     tracer = _tracer(incident_context, MODEL_RERUN + " (forward only)")
     with untouched(incident_context), torch.enable_grad(), tracer:
         for batch in incident_context.micro_batches:
@@ -264,10 +266,10 @@ def rerun_forward(incident_context: IncidentContext) -> Finding:
 
 
 def call_again(batch: MicroBatch) -> Any:
-    """Call the module as it was called: same inputs, random state and autocast."""
+    """Calls the module with its recorded inputs, random state and autocast."""
     batch.random.restore()
     module = plain_module(batch.module)
-    # An in-place compiled module is called past its compiled code, which a dispatch mode could not look into.
+    # Bypass the compiled code of an in-place compiled module: a dispatch mode cannot trace it.
     call = CALL.of(module) if COMPILED_CALL.on(module) is not None else module
     with autocast_as(batch.autocast):
         return call(*batch.args, **batch.kwargs)
@@ -275,7 +277,7 @@ def call_again(batch: MicroBatch) -> Any:
 
 @contextlib.contextmanager
 def autocast_as(state: AutocastState) -> Iterator[None]:
-    """Autocast exactly as recorded, also where the caller stands in another one."""
+    """Sets autocast exactly as recorded, whatever is active outside."""
     with contextlib.ExitStack() as stack:
         for device, dtype in state.enabled:
             stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=state.cache))
@@ -287,14 +289,15 @@ def autocast_as(state: AutocastState) -> Iterator[None]:
 
 @contextlib.contextmanager
 def untouched(incident_context: IncidentContext) -> Iterator[None]:
-    """Gradients, random state and buffers are afterwards what they were; inside, buffers are as the step found them."""
+    """Restores gradients, random state and buffers at the end. Inside, buffers hold their values from the start of the
+    step."""
     random = RandomState.take()
     buffers = incident_context.buffers.as_now()
     called = (parameter for batch in incident_context.micro_batches for parameter in batch.module.parameters())
     parameters = {id(parameter): parameter for parameter in [*incident_context.parameters.values(), *called]}.values()
     gradients = [(parameter, parameter.grad) for parameter in parameters]
     with contextlib.ExitStack() as versions:
-        # The script's graph may have saved a buffer for a backward still to come: the same values, the same version.
+        # The script's graph may have saved a buffer for a later backward, so values and versions must stay.
         for kept in buffers:
             versions.enter_context(KEEP_VERSION(kept.buffer))
         try:
@@ -311,7 +314,7 @@ def untouched(incident_context: IncidentContext) -> Iterator[None]:
 
 
 def _no_backward(loss: Tensor) -> None:
-    """The loss itself is not finite: what made it so has run already."""
+    """The loss itself is non-finite, so the bad operation has run already."""
 
 
 def _tracer(incident_context: IncidentContext, method: str, observer: Observer | None = None) -> OperationTracer:
@@ -324,7 +327,7 @@ def _tracer(incident_context: IncidentContext, method: str, observer: Observer |
 
 
 def plain_module(module: nn.Module) -> nn.Module:
-    """The model inside wrappers that compile it or reduce its gradients."""
+    """The model inside wrappers for compilation or gradient reduction."""
     while type(module).__name__ in ("OptimizedModule", "DistributedDataParallel", "DataParallel"):
         inner = ORIGINAL_MODULE.of(module) if type(module).__name__ == "OptimizedModule" else module.module
         assert isinstance(inner, nn.Module)
@@ -340,7 +343,7 @@ def _pick(output: Any, place: tuple[Any, ...]) -> Tensor:
 
 
 def named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a call, by the argument that they stand in."""
+    """The tensors of a call, named after their arguments."""
     named = {}
     for lead, value in [*((f"args[{at}]", arg) for at, arg in enumerate(args)), *kwargs.items()]:
         tensors = list(tensors_in(value))

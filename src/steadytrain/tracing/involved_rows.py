@@ -1,6 +1,6 @@
-"""The rows of the batch that a diagnosis shows, from the facts of the survey. Torch-free.
+"""The batch rows that a diagnosis shows, from the facts of a survey. Torch-free.
 
-A file of facts may come from a stranger, so what does not look like a row is left out and texts are made safe again.
+The facts may come from an untrusted file: malformed rows are dropped and texts are sanitised again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS_MAX, VALUES_MAX, TEXT_MAX = 32, 16, 400
 
 
 def batch_rows(case: Case) -> tuple[BatchRow, ...]:
-    """The rows that the survey found odd, each once for every tensor of the batch; empty where there are none."""
+    """The rows that the survey found odd, one entry for each tensor of the batch."""
     told = case.facts.get("batch_rows")
     entries = told[:ROWS_MAX] if isinstance(told, list) else []
     rows = [row for row in map(_row, entries) if row is not None]
@@ -41,11 +41,11 @@ def _incident(case: Case) -> Incident | None:
 
 
 def _samples(case: Case, incident: Incident | None, step: int) -> Samples | None:
-    """Those of the step's first batch."""
+    """The samples of the step's first batch; None if unknown."""
     try:
         told = incident.samples if incident is not None and incident.step == step else ()
         return next((one for one in told or samples_of_step(find_recording(case.path), step) if one.batch == 0), None)
-    except UsageError:  # what is damaged costs the names of the samples and not the diagnosis
+    except UsageError:  # damaged files cost the sample names, not the diagnosis
         return None
 
 

@@ -1,12 +1,12 @@
-"""Run the script's own lines again, from the model's call to backward, with the variables that they had.
+"""Reruns the script's own lines, from the model call to backward, on a copy of their variables.
 
-At the moment of backward the function that computed the loss is still running, with its batch still in its variables.
-The statements that the loss depends on are cut out of the source and executed on a copy of these variables: new values
-stay in the copy, and what only logs or counts is not executed at all. Where a variable was overwritten by what is to be
-run again (``weights = weights / weights.sum()``) or deleted since (``del batch``), the cut starts further up, at the
-statement that made it, or from the function's arguments as its caller still has them.
+At backward, the function that computed the loss still runs, with the batch in its variables. This module extracts the
+statements that the loss depends on from the source and executes them on a copy of the variables. New values stay in
+the copy. Logging and counting statements are not executed. If the extracted statements overwrite a variable that they
+read (``weights = weights / weights.sum()``), or the script deleted one (``del batch``), the extract starts further up,
+at the statement that made the variable, or from the function's arguments as its caller holds them.
 
-Lines that may do more than compute (they step, save or leave the function) are left alone.
+Lines that may do more than compute (step, save, leave the function) are not rerun.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from steadytrain.capture.step.script_frames import LoopLines
 from steadytrain.tracing.call_arguments import passed_arguments
 
 UNSAFE_METHODS = frozenset({"step", "backward", "save", "update", "barrier", "all_reduce", "exit", "close"})
-"""Methods that change the run, or that other processes wait for: lines that call one are not run again."""
+"""Methods that change the run, or that synchronise ranks. Lines that call one are not rerun."""
 
 UNSAFE_FUNCTIONS = frozenset({"next", "input", "open", "exit", "quit"})
 
 CHANGING_METHODS = frozenset({"append", "extend", "insert", "add", "setdefault", "pop", "remove", "discard", "clear"})
-"""Methods without the underscore of torch's in-place ones that change the object they are called on."""
+"""Methods that change their object, besides torch's in-place methods with an underscore."""
 
 BACKWARD_METHODS = frozenset({"backward", "manual_backward", "_backward_fn"})
-"""Torch's and Accelerate's, Lightning's in manual optimization, and the one inside Lightning's closure."""
+"""Of torch and Accelerate, of Lightning's manual optimization, and of Lightning's closure."""
 
 _LOSS = "__steadytrain_loss"
 
 
 class CannotRunAgainError(Exception):
-    """These lines cannot be run again; the text says why."""
+    """The lines cannot run again; the text says why."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Compiled statements that end in what backward starts from.
+    """Compiled statements that end in the root of backward.
 
-    ``own_context`` tells that they open their own ``with`` around the model's call (autocast, for one);
-    ``from_further_up`` that they start before the model's call, and so may draw random numbers before it;
-    ``arguments`` are variables that the function has no more as it was called with them; ``root`` is the variable that
-    is handed to backward, None where that is an expression.
+    ``own_context``: they open their own ``with`` around the model call (autocast, for example). ``from_further_up``:
+    they
+    start before the model call, and may draw random numbers before it. ``arguments``: call arguments that the function
+    no
+    longer holds. ``root``: the variable on which backward runs, None if that is an expression.
     """
 
     code: CodeType
@@ -61,7 +62,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class _Cut:
-    """Where to start, the statements from there on that the loss depends on, and the arguments that they need."""
+    """The start, the statements from there on which the loss depends, and the arguments that they need."""
 
     start: int
     statements: list[ast.stmt]
@@ -69,10 +70,10 @@ class _Cut:
 
 
 def compile_lines(loop: LoopLines) -> Lines:
-    """Cut the statements out of the source.
+    """Extracts and compiles the statements.
 
     Raises:
-        CannotRunAgainError: the source is not there, or the lines are not of a form that can be run again.
+        CannotRunAgainError: the source is missing, or the lines cannot run again.
     """
     filename = loop.frame.f_code.co_filename
     source = "".join(linecache.getlines(filename, loop.frame.f_globals))
@@ -97,7 +98,7 @@ def compile_lines(loop: LoopLines) -> Lines:
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
     assignment = ast.copy_location(ast.Assign([target], root), root)
-    # A loop of one turn gives `continue` and `break` something to act on; then no loss comes out.
+    # A loop of one turn catches `continue` and `break`; then there is no loss.
     once = ast.copy_location(ast.Tuple([ast.copy_location(ast.Constant(0), root)], ast.Load()), root)
     turn = ast.copy_location(ast.Name("__steadytrain_turn", ast.Store()), root)
     loop_once = ast.copy_location(ast.For(turn, once, [*statements, assignment], []), root)
@@ -113,13 +114,13 @@ def compile_lines(loop: LoopLines) -> Lines:
 
 
 def run_lines(loop: LoopLines, lines: Lines) -> Tensor:
-    """Execute the lines on a copy of the function's variables; returns what backward would start from."""
+    """Executes the lines on a copy of the function's variables. Returns the root of backward."""
     return run_with({**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}, lines)
 
 
 def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
-    """Execute the lines on these variables, which they may change; returns what backward would start from."""
-    # One dictionary for globals and locals: a comprehension inside the lines must see the function's variables.
+    """Executes the lines on ``variables``, which they may change. Returns the root of backward."""
+    # One dictionary serves as globals and locals: a comprehension in the lines must see the function's variables.
     variables.pop(_LOSS, None)
     exec(lines.code, variables)
     loss = variables.get(_LOSS)
@@ -131,7 +132,7 @@ def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
 def _slice(
     block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType, *, is_function: bool
 ) -> _Cut:
-    """Start at the model's call, and further up as long as a variable that goes in is changed on the way or is gone."""
+    """Starts at the model call, and moves up while an input variable is changed on the way or is gone."""
     variables = {**frame.f_globals, **frame.f_locals}
     modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
     deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
@@ -149,10 +150,10 @@ def _slice(
 
 
 def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:
-    """The statements that lead to ``block`` once, outermost first, and whether they begin with their function.
+    """The statements that run once before ``block``, outermost first, and whether they start at their function.
 
-    They stand before it in the ``with``, ``if`` and ``try`` that hold it. What stands before a loop is none of them: it
-    ran before the first turn.
+    They precede it in the enclosing ``with``, ``if`` and ``try`` blocks. Statements before a loop do not count, because
+    they ran before its first turn.
     """
     places = {id(body[0]): (node, body) for node in ast.walk(tree) for body in _blocks(node)}
     held_in = {id(part): body for _, body in places.values() for part in body}
@@ -166,14 +167,14 @@ def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]
 
 
 def _stored_by_header(holder: ast.With | ast.If | ast.Try) -> set[str]:
-    """What ``with f() as x:`` and ``if (x := f()):`` make, which is lost where only the statements inside are taken."""
+    """The names that ``with f() as x:`` and ``if (x := f()):`` bind, which are lost if only the body is extracted."""
     if isinstance(holder, ast.With):
         return {name for item in holder.items for name in _stored(item)}
     return _stored(holder.test) if isinstance(holder, ast.If) else set()
 
 
 def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.stmt], set[str]]:
-    """The statements of ``block`` that ``root`` depends on, and the names that they need from before."""
+    """The statements of ``block`` on which ``root`` depends, and the names that they need from before."""
     needed = _loaded(root)
     statements: list[ast.stmt] = []
     for statement in reversed(block):
@@ -181,20 +182,20 @@ def _dependencies(block: Sequence[ast.stmt], root: ast.expr) -> tuple[list[ast.s
         if not (stored & needed or _touched(statement) & needed):
             continue
         statements.insert(0, statement)
-        # What it stores need not come from before: a branch that is not taken again leaves the variable as it is.
+        # A stored name may still keep its earlier value, if a branch is not taken again.
         needed = (needed - stored) | _loaded(statement)
     return statements, needed - set(dir(builtins))
 
 
 def _loaded(node: ast.AST) -> set[str]:
-    if isinstance(node, ast.With):  # what its body makes before it is read does not come from before
+    if isinstance(node, ast.With):  # its body may make a value before reading it
         needed: set[str] = set()
         for statement in reversed(node.body):
             needed = (needed - _stored(statement)) | _loaded(statement)
         return (needed - _stored_by_header(node)).union(*(_loaded(item) for item in node.items))
     loaded = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
     updated = {p.target.id for p in ast.walk(node) if isinstance(p, ast.AugAssign) and isinstance(p.target, ast.Name)}
-    own = _names(node.target) if isinstance(node, ast.For) else set()  # what a loop makes for itself
+    own = _names(node.target) if isinstance(node, ast.For) else set()  # the loop binds its own variables
     return (loaded - own - _comprehended(node)) | updated
 
 
@@ -208,7 +209,7 @@ def _deleted(node: ast.AST) -> set[str]:
 
 
 def _comprehended(node: ast.AST) -> set[str]:
-    """The variables of comprehensions, which live in these alone."""
+    """The variables of comprehensions, which exist only inside them."""
     return {name for part in ast.walk(node) if isinstance(part, ast.comprehension) for name in _names(part.target)}
 
 
@@ -217,9 +218,9 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _touched(statement: ast.stmt) -> set[str]:
-    """The variables that a statement may change without assigning: ``x.clamp_()``, ``f(y, out=x)``, ``x[i] = 0``.
+    """The variables that a statement may change without assignment: ``x.clamp_()``, ``f(y, out=x)``, ``x[i] = 0``.
 
-    A method is taken to change its object by its name alone: what logs (``self.log(loss)``) is not to be run again.
+    A method counts as changing its object by its name alone, so that logging (``self.log(loss)``) is not rerun.
     """
     touched = set()
     for node in ast.walk(statement):
@@ -249,22 +250,23 @@ def _refuse_unsafe(parts: Sequence[ast.AST], filename: str) -> None:
 
 
 def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[ast.stmt], int, int]:
-    """The innermost list of statements that holds both lines, and the positions of the statements that do."""
+    """The innermost statement list that holds both lines, and the positions of their statements in it."""
     found: tuple[list[ast.stmt], int, int] | None = None
     for node in ast.walk(tree):
         for block in _blocks(node):
             firsts, lasts = _positions(block, first_line), _positions(block, last_line)
             if firsts and lasts and firsts[0] <= lasts[-1]:
-                # Several statements may share a line: the one that calls backward is meant.
+                # If several statements share a line, choose the one that calls backward.
                 last = next((at for at in lasts if _backward_calls(block[at], last_line)), lasts[-1])
-                found = (block, firsts[0], last)  # ast.walk goes from the outside in: the last hit is the innermost
+                found = (block, firsts[0], last)  # ast.walk goes from outside in, so the last hit is the innermost
     if found is None:
         raise CannotRunAgainError("the model's call and backward stand in different blocks, or backward comes first")
     return found
 
 
 def _block_of_loss(tree: ast.AST, line: int, loss: str) -> tuple[list[ast.stmt], int, int, ast.expr]:
-    """The innermost statements that call the model on ``line`` and make ``loss`` there or later, and its expression."""
+    """The innermost statements that call the model on ``line`` and then make ``loss``, and the expression of the
+    loss."""
     root = ast.parse(loss, mode="eval").body
     found: tuple[list[ast.stmt], int, int] | None = None
     for node in ast.walk(tree):
@@ -285,18 +287,17 @@ def _block_of_loss(tree: ast.AST, line: int, loss: str) -> tuple[list[ast.stmt],
 
 
 def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
-    """The lists of statements that ``node`` holds itself."""
     bodies = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
     return [body for body in bodies if isinstance(body, list) and body and isinstance(body[0], ast.stmt)]
 
 
 def _positions(block: list[ast.stmt], line: int) -> list[int]:
-    """Which statements of ``block`` stand (with their bodies) on ``line``."""
+    """The positions of the statements of ``block`` that span ``line``."""
     return [at for at, part in enumerate(block) if part.lineno <= line <= (part.end_lineno or part.lineno)]
 
 
 def _backward_root(statement: ast.stmt, line: int) -> ast.expr:
-    """What backward starts from: ``x`` of ``x.backward()``, the first argument of ``engine.backward(x)``."""
+    """The root of backward: ``x`` in ``x.backward()``, the first argument in ``engine.backward(x)``."""
     calls = _backward_calls(statement, line)
     if len(calls) != 1:
         raise CannotRunAgainError("the line of backward is not a plain call of it")

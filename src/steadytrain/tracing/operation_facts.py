@@ -1,6 +1,6 @@
-"""What is known about an operation before it runs: argument names, what it writes, and how it treats infinities.
+"""Facts about an operation before it runs: its argument names, what it writes, and how it treats infinities.
 
-Names and writes come from the operator's schema. The few sets of names below are knowledge that no schema holds.
+Names and writes come from the operator's schema. The name sets below hold what no schema says.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FILLS = _names(
     lift lift_fresh lift_fresh_copy
     """
 )
-"""They put a constant (or, for ``empty``, whatever the memory held) into a tensor: somebody meant it, nothing broke."""
+"""They fill a tensor with a constant (or, ``empty``, with old memory). A non-finite constant is intended, no fault."""
 
 OVERWRITES = FILLS | _names("copy_ normal_ uniform_ random_ exponential_ bernoulli_ log_normal_ set_")
-"""In-place operations that do not read what they write."""
+"""In-place operations that do not read what they overwrite."""
 
 ABSORBS_NEGATIVE_INF = _names(
     """
@@ -40,7 +40,7 @@ ABSORBS_NEGATIVE_INF = _names(
     _scaled_dot_product_attention_math _scaled_dot_product_fused_attention_overrideable
     """
 )
-"""-Inf is their word for "masked". A NaN they make (a fully masked row) is their own, not the mask's."""
+"""For these, -Inf means "masked". A NaN that they make (from a fully masked row) is their own fault, not the mask's."""
 
 CONTRACTIONS = _names(
     """
@@ -48,21 +48,19 @@ CONTRACTIONS = _names(
     convolution_overrideable cudnn_convolution _scaled_mm mkldnn_linear addmm_ baddbmm_
     """
 )
-"""Products summed up. A -Inf from one of these is an overflow and never a mask."""
+"""Sums of products. Their -Inf is an overflow, never a mask."""
 
 RUNNING_STATISTICS = frozenset({"running_mean", "running_var"})
-"""Batch norm in training writes these arguments without reading them into its result, mostly without saying so."""
+"""Batch norm in training writes these arguments without using them for its result. Most schemas do not declare it."""
 
 
 C10D = "c10d."
 RECEIVED = _names("tensors output_tensors output_tensors_list output_tensor output")
-"""The arguments that a collective of c10d writes, which its schema does not say."""
+"""The arguments that a c10d collective writes. Its schema does not declare them."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """The facts about one operator overload."""
-
     name: str
     arguments: tuple[str, ...]
     written: frozenset[str]
@@ -77,7 +75,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Operand:
-    """One argument of a call. A list argument gives one operand per element, with its ``position`` in the list."""
+    """One argument of a call. A list argument becomes one operand an element, with its ``position`` in the list."""
 
     name: str
     value: Any
@@ -113,7 +111,7 @@ def operation_of(function: Any) -> Operation:
 
 
 def operands_of(operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Operand]:
-    """The arguments of one call by name, lists taken apart, arguments that were None left out."""
+    """The arguments of a call by name, with lists flattened and None left out."""
     named = [
         (operation.arguments[place] if place < len(operation.arguments) else f"argument {place}", value)
         for place, value in enumerate(args)
@@ -129,7 +127,7 @@ def written_by(operation: Operation, operands: Sequence[Operand]) -> frozenset[s
 
 
 def unread_by(operation: Operation, operands: Sequence[Operand]) -> frozenset[str]:
-    """The names of the arguments whose values do not enter the result: overwritten, or asked only for their shape."""
+    """The arguments whose values do not enter the result: overwritten, or read only for their shape."""
     if operation.fills:
         return frozenset(operation.arguments) - {"value"}
     unread = operation.written if operation.overwrites else frozenset[str]()
@@ -145,9 +143,9 @@ def kinds_in_numbers(operands: Sequence[Operand]) -> Kinds:
 
 
 def selected_part(operation: Operation, operand: Operand, operands: Sequence[Operand]) -> torch.Tensor:
-    """What of ``operand`` a ``where`` or ``masked_fill`` really passes on; for other operations all of it.
+    """The part of ``operand`` that a ``where`` or ``masked_fill`` passes on; all of it for other operations.
 
-    Without this, a NaN that ``where`` throws away would be taken for the origin of one that it lets through.
+    Without this, a NaN that ``where`` discards would be taken for the origin of one that passes.
     """
     value: torch.Tensor = operand.value
     if not operation.selects:

@@ -1,8 +1,8 @@
-"""Where an operation was asked for: the module that was running, the line of Python, forward or backward.
+"""The place of an operation: the running module, the Python line, forward or backward.
 
-A backward operation belongs to the forward operation that it differentiates. Autograd numbers its nodes as the
-forward makes them, so the numbers between a module's entry and exit are that module's nodes; and anomaly mode has
-each node remember the Python stack that made it. Full backward hooks would say the same but break in-place code.
+A backward operation belongs to the forward operation that it differentiates. Autograd numbers its nodes in creation
+order, so a module's nodes are those between its entry and exit. Anomaly mode stores in each node the Python stack that
+created it. Full backward hooks would give the same, but break in-place code.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from torch.utils.hooks import RemovableHandle
 from steadytrain.core.torch_private import BACKWARD_NODE, CALL, ENGINE, GRAPH_TASK, NEXT_SEQUENCE, SEQUENCE
 
 CODE_CHARACTERS_MAX = 200
-"""A longer line of source is cut: it is generated code, and no person reads it."""
+"""Longer source lines are cut: they are generated code."""
 
 CALLS_MAX = 200_000
-"""Module calls remembered in one re-run (a thousand modules in two hundred micro-batches)."""
+"""Bound on the module calls of one rerun (a thousand modules in two hundred micro-batches)."""
 
 PARENTS_MAX = 8
-"""How often a backward node may itself have been made by a backward (double backward and beyond)."""
+"""Bound on nested backwards: a backward node may itself come from a backward (double backward and beyond)."""
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -38,7 +38,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 _ENGINE = ENGINE.attribute
 _OPTIMIZER = os.path.join(_TORCH, "optim", "optimizer.py")
 _STEP = "wrapper"
-"""The function in that file that stands around the ``step`` of every optimizer, a hand-written one too."""
+"""The function in that file that wraps the ``step`` of every optimizer, custom ones included."""
 
 
 Line = tuple[str, int]
@@ -46,9 +46,9 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True)
 class Place:
-    """Where one operation ran. ``sequence`` is the number of the autograd node for what runs inside a backward.
+    """Where one operation ran. ``sequence`` is the number of the autograd node inside a backward.
 
-    ``in_update`` tells that an optimizer's ``step`` was running.
+    ``in_update``: an optimizer's ``step`` was running.
     """
 
     inside: Literal["module", "outside", "backward", "recomputation"]
@@ -61,7 +61,7 @@ class Place:
 
 @dataclass
 class _Call:
-    """One call of a module: its nodes are numbered from ``first`` up to, not including, ``end``."""
+    """One call of a module. Its nodes are numbered from ``first`` up to, not including, ``end``."""
 
     path: str
     task: int
@@ -71,14 +71,14 @@ class _Call:
 
 @dataclass
 class ModuleCalls:
-    """Follows which module is running, by hooks on the given modules, and remembers which nodes it made."""
+    """Tracks through hooks which module is running, and which autograd nodes it made."""
 
     open: list[_Call] = field(default_factory=list)
     past: list[_Call] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
 
     def watch(self, modules: Mapping[torch.nn.Module, str]) -> None:
-        """Hook every module that allows it (a scripted module does not)."""
+        """Hooks every module that allows it (a scripted module does not)."""
         for module, path in modules.items():
             try:
                 self._hook(module, path)
@@ -86,14 +86,13 @@ class ModuleCalls:
                 continue
 
     def unwatch(self) -> None:
-        """Remove every hook."""
         while self.handles:
             self.handles.pop().remove()
         self.past += self.open
         self.open = []
 
     def join(self, modules: Mapping[torch.nn.Module, str]) -> None:
-        """Take up the calls of ``modules`` that are under way: the hooks set meanwhile come to them only at the end."""
+        """Adds the running calls of ``modules``: hooks that were added meanwhile would see only their end."""
         for path in _running_calls(modules):
             if all(call.path != path for call in self.open):
                 self.enter(path)
@@ -102,7 +101,7 @@ class ModuleCalls:
         self.open.append(_Call(path, _graph_task(), _next_sequence_number()))
 
     def leave(self, path: str) -> None:
-        """Close the innermost open call of ``path`` and whatever an exception left open inside it."""
+        """Closes the innermost open call of ``path`` and all calls that an exception left open inside it."""
         if not any(call.path == path for call in self.open):
             return
         while True:
@@ -114,18 +113,18 @@ class ModuleCalls:
                 return
 
     def running(self) -> str | None:
-        """The path of the module whose forward is running now, None outside (and in a backward, unless recomputed)."""
+        """The path of the running module; None outside of modules and in a backward, unless a module is recomputed."""
         task = _graph_task()
         return self.open[-1].path if self.open and self.open[-1].task == task else None
 
     def made(self, sequence: int) -> str | None:
-        """The path of the module whose forward made the node with this number, None for one made outside."""
+        """The path of the module whose forward created the node with this number; None if created outside."""
         inside = [
             call
             for call in (*self.past, *self.open)
             if call.first <= sequence and (call.end is None or sequence < call.end)
         ]
-        # Of nested calls the innermost starts last; where two start together, the inner one is the first to end.
+        # Of nested calls the innermost starts last. If two start together, the inner one ends first.
         return min(inside, key=lambda call: (-call.first, call.end or sys.maxsize)).path if inside else None
 
     def _hook(self, module: torch.nn.Module, path: str) -> None:
@@ -135,13 +134,13 @@ class ModuleCalls:
         def leave(_module: torch.nn.Module, _args: object, _output: object) -> None:
             self.leave(path)
 
-        # always_call: a forward that raises, or that checkpointing cuts short, must close its call too.
+        # always_call: a forward that raises, or that checkpointing stops early, must close its call too.
         self.handles.append(module.register_forward_hook(leave, always_call=True))
         self.handles.append(module.register_forward_pre_hook(enter, prepend=True))
 
 
 def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
-    """The place of the operation that is being dispatched in this thread right now."""
+    """The place of the operation that this thread is dispatching."""
     line, recomputing = _asked_for_here()
     running = calls.running()
     if running is not None:
@@ -151,12 +150,12 @@ def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
     sequence, forward_line = _forward_of(BACKWARD_NODE())
     if recomputing:
         return Place("recomputation", None, sequence, line, losses_before)
-    # A line found here is a hook or the user's own backward function: nearer than the forward it differentiates.
+    # A line found here is a hook or the user's own backward function, which is nearer than the differentiated forward.
     return Place("backward", None, sequence, line or forward_line, losses_before)
 
 
 def _running_calls(modules: Mapping[torch.nn.Module, str]) -> list[str]:
-    """The paths of those of ``modules`` whose call is on the Python stack of this thread, outermost first."""
+    """The paths of the ``modules`` whose call is on this thread's Python stack, outermost first."""
     paths: list[str] = []
     call = CALL.now().__code__
     frame: FrameType | None = sys._getframe(1)
@@ -169,13 +168,14 @@ def _running_calls(modules: Mapping[torch.nn.Module, str]) -> list[str]:
 
 
 def code_at(line: Line | None) -> str | None:
-    """The text of a line of source, None where the source is not to be had."""
+    """The text of a source line; None if the source is unavailable."""
     text = linecache.getline(*line).strip() if line else ""
     return text[:CODE_CHARACTERS_MAX] or None
 
 
 def _asked_for_here() -> tuple[Line | None, bool]:
-    """The innermost line of other people's Python, up to the autograd engine; and whether checkpointing recomputes."""
+    """The innermost line outside torch and steadytrain, up to the autograd engine, and whether checkpointing
+    recomputes."""
     frame: FrameType | None = sys._getframe(1)
     line: Line | None = None
     while frame is not None:
@@ -202,10 +202,10 @@ def _in_update() -> bool:
 
 
 def _forward_of(node: Any) -> tuple[int | None, Line | None]:
-    """The number of the node that a forward made for ``node``, and its line.
+    """The number and the line of the forward node that belongs to ``node``.
 
-    That is ``node`` itself, unless a backward made it (double backward): then it is the one which that backward was
-    running. A node made by a recomputation inside a backward has a line of its own before the engine's.
+    Usually that is ``node`` itself. If a backward created it (double backward), it is the node which that backward was
+    running. A node of a recomputation inside a backward has its own line before the engine's.
     """
     sequence: int | None = None
     for _ in range(PARENTS_MAX):
@@ -219,7 +219,7 @@ def _forward_of(node: Any) -> tuple[int | None, Line | None]:
 
 
 def line_in(stack: str) -> Line | None:
-    """The innermost line of other people's Python in a formatted stack, up to the autograd engine."""
+    """The innermost line outside torch and steadytrain in a formatted stack, up to the autograd engine."""
     for frame in reversed(list(_FRAME.finditer(stack))):
         if frame["function"] == _ENGINE:
             return None
@@ -233,7 +233,7 @@ def _is_foreign(file: str) -> bool:
 
 
 def _graph_task() -> int:
-    """The number of the backward that this thread is inside of, -1 for none."""
+    """The number of the backward in which this thread runs, -1 for none."""
     return int(GRAPH_TASK())
 
 

@@ -1,7 +1,7 @@
-"""What is looked at beside the first bad operation while a step is done again: the ladder and the second opinion.
+"""Further measurements of a rerun step, besides the first bad operation: activation maxima and the float64 comparison.
 
-:class:`SecondLook` knows nothing of how the step came to be done again. A replay (``locate/traced_replay.py``) and a
-lap of the script's own loop (:class:`RerunWithSecondLooks`, where there is no tape) tell it what happens.
+:class:`SecondLook` does not depend on how the step is rerun. A replay (``locate/traced_replay.py``) and a loop rerun
+(:class:`RerunWithSecondLooks`, if there is no tape) report the events to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_TAPE = "without a tape of the steps before, only the bad step itself was exam
 
 
 class SecondLook:
-    """Goes with a tracer, whose observer ``shadows`` is. Between :meth:`begin` and :meth:`end`; then ask."""
+    """Accompanies a tracer that has ``shadows`` as its observer. Results are available after :meth:`end`."""
 
     def __init__(self, modules: Mapping[nn.Module, str], parameters: Mapping[str, Tensor], *, step: int) -> None:
         self.shadows = Float64Shadows()
@@ -45,28 +45,28 @@ class SecondLook:
         self._ladder.begin()
 
     def loss_seen(self, root: Tensor) -> None:
-        """Backward is about to run from ``root``."""
+        """Reports that backward is about to run from ``root``."""
         exact = self.shadows.value(root)
         self._losses.append((loss_term(root), math.nan if exact is None else float(exact)))
 
     def end(self) -> None:
-        """May be called twice."""
+        """A second call does nothing."""
         if self.rungs is None:
             self.rungs = self._ladder.end(self._step)
 
     @property
     def terms(self) -> list[LossTerm]:
-        """The losses that backward ran from."""
+        """The losses from which backward ran."""
         return [term for term, _ in self._losses]
 
     def opinion(self, finding: Finding) -> SecondOpinion:
-        """Ask while the gradients are there."""
+        """The verdict of the float64 comparison. Call it while the gradients exist."""
         gradients = [parameter.grad for parameter in self._parameters.values() if parameter.grad is not None]
         loss, loss64 = self._loss()
         return opinion_of(finding, gradients, self.shadows, loss=loss, loss64=loss64)
 
     def _loss(self) -> tuple[float | None, float | None]:
-        """The mean of the step's losses without what stands in front of them, in the run's format and in float64."""
+        """The mean of the step's losses without their factors, in the run's format and in float64."""
         if not self._losses:
             return None, None
         scales = {factor.value.item() for term, _ in self._losses for factor in term.factors if factor.power == 1}
@@ -82,7 +82,7 @@ class SecondLook:
 def opinion_of(
     finding: Finding, tensors: Sequence[Tensor], shadows: Float64Shadows, *, loss: float | None, loss64: float | None
 ) -> SecondOpinion:
-    """What float64 says of a loss and of ``tensors`` (gradients, or weights after an update)."""
+    """Compares a loss and ``tensors`` (gradients, or weights after an update) with their float64 values."""
     values = [(tensor, shadows.value(tensor)) for tensor in tensors]
     bad = sum(bool(kinds_of(tensor)) for tensor, _ in values)
     bad64 = sum(bool(kinds_of(tensor if exact is None else exact)) for tensor, exact in values)
@@ -111,7 +111,7 @@ def _finite(value: float | None) -> bool:
 
 
 class RerunWithSecondLooks(ScriptLoopRerun):
-    """The lap of ``steadytrain locate`` where there is no tape; ``look`` is there once it is over."""
+    """The loop rerun of ``steadytrain locate`` without a tape. ``look`` is set at its end."""
 
     def __init__(self, incident_context: IncidentContext, *, step: int, method: str) -> None:
         self.look: StepLook | None = None
@@ -125,7 +125,7 @@ class RerunWithSecondLooks(ScriptLoopRerun):
         waiting = self._calls[0] if self._calls else None
         given = super().forward_begins(module, args, kwargs)
         if waiting is not None and given is not None:
-            # Which lines call the model only this lap knows, not the bundle.
+            # The lines that call the model are known from this rerun only, not from the bundle.
             self._made.append(replace(waiting, module=module, frames=user_frames()))
         return given
 
@@ -143,7 +143,7 @@ class RerunWithSecondLooks(ScriptLoopRerun):
         return blamed if blamed is not None and finding.located is None else finding
 
     def _again(self) -> IncidentContext:
-        """The step as this lap made it."""
+        """The step as this rerun made it."""
         losses = self._second.terms
         loop = loop_lines(self._made[-1].frames, losses[-1].frames) if self._made and losses else None
         return replace(self._incident_context, micro_batches=self._made, losses=losses, loop=loop)

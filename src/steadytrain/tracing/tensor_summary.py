@@ -1,8 +1,8 @@
-"""Look at one tensor: which kinds of non-finite value it holds, and a summary that a person can read.
+"""Inspects one tensor: which kinds of non-finite values it holds, and a readable summary.
 
-Every look goes through :func:`kinds_of`, so that a device-side way of looking has one place to go. Nothing here
-changes a tensor, draws a random number or is seen by anybody's dispatch or function modes (:func:`unseen`).
-A tensor that cannot be looked at (meta, quantized, integer, a foreign subclass) holds nothing, by definition.
+Every inspection goes through :func:`kinds_of`. Nothing here changes a tensor or draws a random number, and no dispatch
+or function mode sees it (:func:`unseen`). A tensor that cannot be inspected (meta, quantized, integer, a foreign
+subclass) counts as finite.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from steadytrain.core.incident import OperandRange
 from steadytrain.core.torch_private import LOCAL_TENSOR, NO_DISPATCH, NO_TORCH_FUNCTION, PLAIN_DISPATCH, SPARSE_VALUES
 
 TEXT_CHARACTERS_MAX = 80
-"""A scalar or list argument is shown up to here: enough for a shape or a dimension list."""
+"""A scalar or list argument is cut here: enough for a shape or a list of dimensions."""
 
 
 class Kinds(IntFlag):
-    """The kinds of non-finite value that a tensor holds. They are kept apart because they have different origins."""
+    """The kinds of non-finite values in a tensor. They are separate because their origins differ."""
 
     NONE = 0
     NAN = 1
@@ -37,21 +37,21 @@ WORDS: Mapping[Kinds, str] = {Kinds.NAN: "NaN", Kinds.POSITIVE_INF: "+Inf", Kind
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What runs inside is seen by no dispatch mode, function mode, tensor subclass, autocast or gradient tape."""
+    """Hides the block from dispatch modes, function modes, tensor subclasses, autocast and the gradient tape."""
     with NO_DISPATCH(), NO_TORCH_FUNCTION(), torch.no_grad():
         yield
 
 
 def kinds_of(tensor: torch.Tensor) -> Kinds:
-    """The kinds of non-finite value in ``tensor``. One reduction and one host sync while everything is finite."""
+    """The kinds of non-finite values in ``tensor``. A finite tensor costs one reduction and one host sync."""
     plain = _compact(_numbers(tensor))
     if plain is None or not plain.is_floating_point() or plain.numel() == 0:
         return Kinds.NONE
-    # Nothing non-finite can hide in a sum, and it is the cheapest reduction; one that overflows is looked at again.
+    # A sum is the cheapest reduction, and any non-finite value shows in it. An overflow of the sum is checked below.
     if math.isfinite(plain.sum().item()):
         return Kinds.NONE
     smallest, largest = (float(bound) for bound in torch.stack(torch.aminmax(plain)).tolist())
-    if smallest != smallest:  # aminmax gives NaN as soon as there is one, and then hides the infinities
+    if smallest != smallest:  # aminmax returns NaN if there is one, which hides the infinities
         positive = Kinds.POSITIVE_INF if bool(torch.isposinf(plain).any()) else Kinds.NONE
         negative = Kinds.NEGATIVE_INF if bool(torch.isneginf(plain).any()) else Kinds.NONE
         return Kinds.NAN | positive | negative
@@ -64,7 +64,7 @@ def kinds_of(tensor: torch.Tensor) -> Kinds:
 
 
 def kinds_of_number(value: object) -> Kinds:
-    """The same for a Python number."""
+    """Like :func:`kinds_of`, for a Python number."""
     if isinstance(value, complex):
         return kinds_of_number(value.real) | kinds_of_number(value.imag)
     if not isinstance(value, float):
@@ -90,7 +90,7 @@ def count_kind(tensor: torch.Tensor, kind: Kinds) -> tuple[int, list[int]]:
 
 
 def summarize(name: str, value: object) -> OperandRange:
-    """One argument of an operation, tensor or not, as the report shows it."""
+    """A summary of one operation argument, tensor or not, for the report."""
     if not isinstance(value, torch.Tensor):
         return OperandRange(name=name, text=_shorten(repr(value)))
     shape, dtype, device = tuple(value.shape), str(value.dtype).removeprefix("torch."), str(value.device)
@@ -119,9 +119,9 @@ def summarize(name: str, value: object) -> OperandRange:
 
 
 def largest_absolute(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The largest absolute value, a NaN where there is one; float64 without dimensions, on the tensor's device.
+    """The largest absolute value, NaN if there is one: a float64 scalar tensor on the tensor's device.
 
-    None where there are no floating-point numbers to look at. Nothing is fetched from the device.
+    None if there are no floating-point values. No transfer from the device.
     """
     plain = _compact(_numbers(tensor))
     if plain is None or not plain.is_floating_point() or plain.numel() == 0:
@@ -130,13 +130,13 @@ def largest_absolute(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The memory that holds the values of ``tensor``, None where there is none to speak of."""
+    """The memory of the values of ``tensor``; None if it has no plain storage."""
     plain = _strided(tensor)
     return None if plain is None else plain.untyped_storage()
 
 
 def fills_its_storage(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` covers every byte of its storage: writing to it leaves nothing old behind."""
+    """Whether ``tensor`` covers every byte of its storage, so that writing it leaves no old value."""
     plain = _strided(tensor)
     if plain is None:
         return False
@@ -146,12 +146,12 @@ def fills_its_storage(tensor: torch.Tensor) -> bool:
 
 
 def has_own_dispatch(kind: type) -> bool:
-    """Whether a tensor class brings a ``__torch_dispatch__`` of its own (DTensor, FakeTensor, quantized wrappers)."""
+    """Whether a tensor class has its own ``__torch_dispatch__`` (DTensor, FakeTensor, quantized wrappers)."""
     return getattr(kind, "__torch_dispatch__", None) is not PLAIN_DISPATCH.get()
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The plain dense tensor that holds the values: the local shard of a DTensor, the values of a sparse tensor."""
+    """The plain dense tensor with the values: the local shard of a DTensor, the values of a sparse tensor."""
     if has_own_dispatch(type(tensor)):
         local: Any = LOCAL_TENSOR.on(tensor, None)
         if not isinstance(local, torch.Tensor) or has_own_dispatch(type(local)):
@@ -168,7 +168,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The values of ``tensor`` as real numbers that torch can compare, None where there is no such thing."""
+    """The values of ``tensor`` as real numbers that torch can compare; None if impossible."""
     plain = _strided(tensor)
     if plain is None:
         return None
@@ -176,12 +176,12 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
     if plain.is_complex():
         return torch.view_as_real(plain.resolve_conj())
     if plain.is_floating_point() and plain.element_size() == 1:
-        return plain.to(torch.float32)  # the float8 types have no comparisons of their own
+        return plain.to(torch.float32)  # the float8 types have no comparisons
     return plain
 
 
 def _compact(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """The same values in memory order and without expanded repeats: a strided reduction costs up to 50 times more."""
+    """The same values in memory order without expanded repeats: a strided reduction costs up to 50 times more."""
     if tensor is None or tensor.is_contiguous():
         return tensor
     for dimension, stride in enumerate(tensor.stride()):

@@ -1,7 +1,6 @@
-"""Which of the ids that a model is given stand beside the labels: the tokens that it reads, not the labels themselves.
+"""Finds the token ids that belong to the labels among a model's inputs, and not the labels themselves.
 
-Many models are given both (``model(tokens, targets)``) and return the loss. Compared with themselves, labels always
-stand where their inputs do.
+Many models get both (``model(tokens, targets)``) and return the loss. Labels compared with themselves always match.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ import torch
 from torch import Tensor
 
 SHIFTS = 4
-"""Labels may stand so many places away from their tokens, less one, and be as many fewer."""
+"""The tested shifts between labels and tokens are 0 to this, exclusive. Labels may be shorter by as much."""
 
 SHARE_MIN = 0.05
-"""Matches of a share that differs by less are the same: of other tokens a few are equal by chance."""
+"""Shares that differ by less count as equal, because some tokens match by chance."""
 
 
 def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[Tensor]) -> Tensor | None:
-    """The ids [rows, length] among ``given`` that stand beside the labels; None where none do.
+    """The ids [rows, length] among ``given`` that belong to the labels; None if there are none.
 
-    What a table was asked for is read by the model (``looked_up``: positions and a decoder's inputs as well). Where
-    none of it was, as in a model of one-hot vectors, it is what is not the labels themselves. Of several it is that
-    in which the labels stand, at whatever shift, and of equals the last (that of a decoder).
+    Ids that an embedding looked up (``looked_up``, which has positions and decoder inputs too) come first. If there are
+    none (a model of one-hot vectors), the candidates are the ids that differ from the labels. Of several candidates the
+    one that matches the labels best at any shift wins; of equals the last (a decoder's).
     """
     fitting = [ids for ids in given if _fits(ids, labels)]
     read = [ids for ids in fitting if any(_same(ids, asked) for asked in looked_up)]
@@ -37,9 +36,9 @@ def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[T
 
 
 def shares_equal(labels: Tensor, tokens: Tensor, used: Tensor | None = None) -> list[float]:
-    """The share of the labels [rows, width] that are the token ``shift`` places later, for each shift.
+    """The share of labels [rows, width] that equal the token ``shift`` places later, for each shift.
 
-    ``used`` are the labels that count, by default all of them.
+    ``used`` masks the labels that count; by default all count.
     """
     shares = []
     for shift in range(SHIFTS):
@@ -55,7 +54,7 @@ def _fits(ids: Tensor, labels: Tensor) -> bool:
     width = labels.numel() // max(1, rows)
     if not rows or not width or labels.numel() != rows * width or not length - SHIFTS <= width <= length:
         return False
-    return bool((ids != ids[0, 0]).any())  # one number everywhere (a mask, a kind of token) stands beside nothing
+    return bool((ids != ids[0, 0]).any())  # a constant (a mask, a token type) matches nothing
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -1,22 +1,22 @@
-"""Find the first bad operation: watch every operation of a re-run and name the one that broke the loss or a gradient.
+"""Finds the first bad operation of a rerun: traces every operation and names the one that broke the loss or a gradient.
 
 ::
 
-    tracer = OperationTracer(modules=paths, parameters=dict(model.named_parameters()), method="re-run in place")
-    tracer.note_sources({"args[0]": batch})
-    with tracer:
-        loss = criterion(model(batch), target)
-        tracer.mark_loss(loss)
-        loss.backward()
-    finding = tracer.finding()
+   tracer = OperationTracer(modules=paths, parameters=dict(model.named_parameters()), method="re-run in place")
+   tracer.note_sources({"args[0]": batch})
+   with tracer:
+       loss = criterion(model(batch), target)
+       tracer.mark_loss(loss)
+       loss.backward()
+   finding = tracer.finding()
 
-A dispatch mode sits below autograd and autocast, so it sees forward, loss and backward as one plain stream of
-operations, whoever wrote the loop. Only what is behind a loss or gradient that really is not finite can be blamed,
-and of that the earliest operation whose result held what none of its inputs held.
+A dispatch mode below autograd and autocast sees forward, loss and backward as one stream of operations, whoever wrote
+the loop. Only an operation that leads to a non-finite loss or gradient can be blamed. Of these, the tracer names the
+earliest one whose result held a kind of value that none of its inputs held.
 
-Known limits. Values are followed per storage, not per element: where two independent faults share a tensor and only
-the later one is used afterwards, the earlier is named. What runs as one compiled kernel cannot be looked into, and
-torch itself (2.13) cannot differentiate ``torch.cond`` under any dispatch mode.
+Known limits: values are followed by storage, not by element. If two independent faults share a tensor and only the
+later one is used, the earlier one is named. A compiled kernel cannot be traced. torch itself (2.13) cannot
+differentiate ``torch.cond`` under any dispatch mode.
 """
 
 from __future__ import annotations
@@ -38,33 +38,34 @@ from steadytrain.tracing.value_origins import Record, Target, ancestry, path_to
 from steadytrain.tracing.value_watch import Call, Watch, call_of
 
 CHAIN_FIRST, CHAIN_LAST = 8, 4
-"""A longer chain shows its beginning, where the cause is, and its end."""
+"""A longer chain shows its start, where the cause is, and its end."""
 
 COLLECTIVES = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.")
-"""Names of the operations by which ranks give each other values begin like this."""
+"""Prefixes of the operations with which ranks exchange values."""
 
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
 
 
 class Observer(ABC):
-    """Sees every operation of a traced run, in order; an error of its own ends up in the tracer's ``trouble``."""
+    """Sees every operation of a traced run in order. Its errors end up in the tracer's ``trouble``."""
 
     @abstractmethod
     def before(self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Operation ``number``, counted from 0, is about to run; its arguments are as it will find them."""
+        """Called before operation ``number`` (from 0) runs, with the arguments that it will get."""
 
     @abstractmethod
     def after(self, number: int, result: object) -> None:
-        """It has run."""
+        """Called after the operation."""
 
 
 class OperationTracer:
-    """Traces what runs inside ``with tracer:`` and afterwards says which operation broke loss or gradients first.
+    """Traces what runs inside ``with tracer:`` and then names the operation that broke a loss or gradient first.
 
-    ``modules`` maps modules to their dotted path inside the model ("" for the model itself), ``parameters`` names
-    the tensors whose ``.grad`` must be finite, ``method`` is passed on into the finding. Results, gradients and
-    random numbers are the same bits as without it. Enter it once, in the thread that runs the forward. ``observer`` is
-    told of every operation.
+    ``modules`` maps modules to their dotted path in the model ("" for the model itself). ``parameters`` names the
+    tensors
+    whose ``.grad`` must be finite. ``method`` goes into the finding. ``observer`` sees every operation. Tracing does
+    not
+    change results, gradients or random numbers. Enter the tracer once, in the thread that runs the forward.
     """
 
     def __init__(
@@ -85,16 +86,16 @@ class OperationTracer:
 
     @property
     def trouble(self) -> str | None:
-        """The first error of the tracer's own, swallowed so as not to disturb the run; None if all went well."""
+        """The first error of the tracer itself, which must not disturb the run; None if there was none."""
         return self._watch.trouble
 
     def __enter__(self) -> OperationTracer:
         self._watch.guarded(self._note_state)
         self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
-        # Only for the stacks that it stores in backward nodes: it must not raise at the NaN that we came to see.
+        # Only for the stacks in backward nodes: anomaly mode must not raise at the NaN under investigation.
         torch.set_anomaly_enabled(True, False)
         if compiler_is_loaded():
-            # Compiled code cannot be looked into, and with fullgraph=True it refuses to run under a dispatch mode.
+            # Compiled code cannot be traced. With fullgraph=True it refuses to run under a dispatch mode.
             self._eager = torch.compiler.set_stance("force_eager")
         self._watch.calls.watch(self._modules)
         self._mode.__enter__()
@@ -111,33 +112,33 @@ class OperationTracer:
             self._watch.calls.unwatch()
 
     def enter_module(self, module: torch.nn.Module) -> None:
-        """Tell that tracing began inside a call of ``module``, in one of its own forward pre-hooks.
+        """Registers a call of ``module`` that began before tracing. Call it in one of the module's forward pre-hooks.
 
-        The tracer's hooks come too late for that one call. Without effect where they do not.
+        Does nothing if the tracer's own hooks saw the call.
         """
         path = self._modules.get(module)
         if path is not None:
             self._watch.guarded(lambda: self._watch.calls.join({module: path}))
 
     def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch") -> None:
-        """Tell which tensors come into the run from outside, before it starts, so that a NaN in one can be named."""
+        """Registers tensors that come from outside, before the run starts, so that a NaN in one can be named."""
         self._watch.guarded(lambda: self._watch.note(tensors, owner))
 
     def mark_loss(self, loss: torch.Tensor) -> None:
-        """Tell a root of backward, right before that backward starts; once for each root of each backward."""
+        """Registers a root of backward, right before each backward."""
         self._watch.guarded(lambda: self._watch.mark_loss(loss))
 
     def mark_target(self, name: str, tensor: torch.Tensor) -> None:
-        """Tell another tensor that has to be finite at this moment, such as a weight after its update."""
+        """Registers another tensor that must be finite now, such as a weight after its update."""
         self._watch.guarded(lambda: self._watch.mark_target(name, tensor))
 
     def culprit(self) -> Record | None:
-        """What :meth:`finding` blames, as it was recorded."""
+        """The record that :meth:`finding` blames."""
         targets = self._targets()
         return _blamed(ancestry(targets)) if targets else None
 
     def finding(self) -> Finding:
-        """The first bad operation, or why there is none. Ask after backward, while the gradients are untouched."""
+        """The first bad operation, or why there is none. Call it after backward, before the gradients change."""
         finding = _judge(self._targets(), self._watch, self._method)
         if self._watch.trouble is None:
             return finding
@@ -149,7 +150,7 @@ class OperationTracer:
         return targets
 
     def _note_state(self) -> None:
-        """Parameters, their gradients so far and the modules' buffers, as they are before the first operation."""
+        """Notes parameters, their accumulated gradients and the buffers before the first operation."""
         gradients = {name: tensor.grad for name, tensor in self._parameters.items() if tensor.grad is not None}
         buffers = {
             f"{path}.{name}" if path else name: buffer
@@ -170,7 +171,7 @@ class OperationTracer:
 
 
 class _Mode(EachOperation):
-    """Runs each operation as it is, with a look before and after."""
+    """Runs each operation unchanged and inspects it before and after."""
 
     def __init__(self, watch: Watch, observer: Observer | None) -> None:
         super().__init__()
@@ -194,7 +195,7 @@ class _Mode(EachOperation):
 
 
 def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
-    """Who is to blame: what came in broken, else the earliest birth, else a constant that went too far."""
+    """Blames a non-finite input first, else the earliest birth, else a constant that spread."""
     if not targets:
         return Finding(None, NOT_REPRODUCED)
     reached = ancestry(targets)
@@ -212,7 +213,7 @@ def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
 
 
 def _blamed(reached: Mapping[Record, Target]) -> Record:
-    """What came in broken, else the earliest birth, else the first constant."""
+    """A non-finite input, else the earliest birth, else the first constant."""
     in_order = sorted(reached, key=lambda record: record.order)
     came_in = [record for record in in_order if record.source is not None and not record.constant]
     return next(iter(came_in), None) or next((record for record in in_order if record.born), in_order[0])
@@ -243,7 +244,7 @@ def _phase_and_module(operation: str, place: Place, watch: Watch) -> tuple[Phase
     if place.inside == "module":
         return "forward", place.module or ""
     if place.inside == "outside":
-        # After the last backward there is no loss left to compute; before it an optimizer may run its closure.
+        # Before the last backward this is loss code, possibly in an optimizer's closure. After it, no loss remains.
         if place.losses_before < watch.losses_marked:
             return "loss", ""
         if place.in_update:

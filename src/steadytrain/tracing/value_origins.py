@@ -1,8 +1,8 @@
-"""Where a non-finite value came from: the records of operations that made or carried one, and who holds it now.
+"""The origins of non-finite values: records of the operations that made or carried one, and the storages that hold it.
 
-A *birth* is an operation whose result holds a kind of non-finite value that none of its inputs held. Values travel
-by storage, so a view or an in-place write is the same value. A storage is known by a weak reference: it keeps the
-memory free and the identity taken, so that a reused address is never mistaken for the tensor that was there before.
+A *birth* is an operation whose result holds a kind of non-finite value that none of its inputs held. Values are
+followed by storage, so a view or an in-place write is the same value. Storages are known by weak references: they do
+not keep the memory, but reserve the identity, so a reused address is never mistaken for an earlier tensor.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from steadytrain.tracing.places import Place
 from steadytrain.tracing.tensor_summary import EACH_KIND, Kinds, fills_its_storage, storage_of
 
 ORIGINS_MAX = 64
-"""Origins remembered per storage and kind; only buffers written slice by slice have more than one."""
+"""Bound on origins for each storage and kind. Only buffers written slice by slice have more than one."""
 
 PRUNE_FROM = 4096
-"""Storages remembered before the dead ones are looked for; after that at every doubling."""
+"""Dead storages are pruned from this number on, then at every doubling."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One operation (or ``source``: one tensor from before the run) that left non-finite values of one kind.
+    """One operation that left non-finite values of one kind, or (``source``) one tensor from before the run.
 
-    ``born`` are births, ``constant`` those that somebody put there on purpose, the rest carried what ``parents``
-    made. ``contracted`` is set where the value began as an overflow of a matrix product. ``number`` counts the
-    operations of the traced run, from 0; None for a source.
+    ``born`` marks births, ``constant`` marks values set on purpose; all others carried the values of ``parents``.
+    ``contracted``: the value began as an overflow of a matrix product. ``number`` counts the operations of the traced
+    run
+    from 0; None for a source.
     """
 
     order: int
@@ -57,7 +58,7 @@ class _Holding:
 
 @dataclass
 class Holdings:
-    """Which storages hold non-finite values, and which records put them there."""
+    """Which storages hold non-finite values, and the records that explain them."""
 
     by_storage: dict[int, _Holding] = field(default_factory=dict)
     prune_at: int = PRUNE_FROM
@@ -66,13 +67,14 @@ class Holdings:
         return len(self.by_storage)
 
     def origins(self, tensor: torch.Tensor, kind: Kinds) -> tuple[Record, ...]:
-        """Who put values of ``kind`` into the storage of ``tensor``; empty if nobody was seen doing it."""
+        """The records that put values of ``kind`` into the storage of ``tensor``; empty if unknown."""
         storage = storage_of(tensor)
         holding = None if storage is None else self.by_storage.get(STORAGE_ADDRESS.of(storage))
         return () if holding is None else holding.origins.get(kind, ())
 
     def write(self, tensor: torch.Tensor, records: Iterable[Record]) -> None:
-        """``tensor`` was written and now holds what ``records`` say; elsewhere in its storage the old stays."""
+        """Registers that ``tensor`` was written with the values of ``records``. The rest of its storage keeps its
+        records."""
         storage = storage_of(tensor)
         if storage is None:
             return
@@ -81,7 +83,7 @@ class Holdings:
         self.add(tensor, records)
 
     def add(self, tensor: torch.Tensor, records: Iterable[Record]) -> None:
-        """``records`` turn out to be behind values that ``tensor`` already holds."""
+        """Adds ``records`` as explanation of values that ``tensor`` already holds."""
         storage = storage_of(tensor)
         if storage is None:
             return
@@ -100,7 +102,7 @@ class Holdings:
 
 @dataclass(frozen=True)
 class Target:
-    """Something that must be finite and is not: the loss or a gradient, and who is behind its values."""
+    """A loss or gradient that must be finite and is not, with the records behind its values."""
 
     name: str
     records: tuple[Record, ...]
@@ -120,7 +122,7 @@ def ancestry(targets: Sequence[Target]) -> dict[Record, Target]:
 
 
 def path_to(culprit: Record, target: Target) -> tuple[Record, ...]:
-    """The shortest line of records from ``culprit`` to ``target``, both ends included."""
+    """The shortest path of records from ``culprit`` to ``target``, both included."""
     came_from: dict[Record, Record | None] = dict.fromkeys(target.records)
     waiting = deque(target.records)
     while waiting:

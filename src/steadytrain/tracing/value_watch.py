@@ -1,8 +1,8 @@
-"""The watch that a traced run is under: look at what each operation made, and explain what is not finite.
+"""Inspects the results of each traced operation and explains non-finite ones.
 
-An explanation is a :class:`~steadytrain.tracing.value_origins.Record`: the operation made the value (a birth), put it
-there on purpose (a constant), or carried what an input held. An input counts only for the kinds it *really* holds at
-that moment, so a value that was absorbed on the way (by ``where``, ``max``, the softmax of a mask) is never inherited.
+An explanation is a :class:`~steadytrain.tracing.value_origins.Record`: the operation made the value (a birth), set it
+on purpose (a constant), or carried it from an input. An input counts only for the kinds that it holds at that moment.
+So a value that was absorbed (by ``where``, ``max``, the softmax of a mask) is never inherited.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from steadytrain.tracing.tensor_summary import WORDS, Kinds, count_kind, kinds_o
 from steadytrain.tracing.value_origins import Holdings, Record, Target, each_kind
 
 CARRIERS_MAX = 20_000
-"""Records of operations that only carried a value on. Beyond it they carry without a record: chains get shorter."""
+"""Bound on the records of operations that only carried a value. Beyond it, chains get shorter."""
 
 COPY_BYTES_MAX = 256 * 2**20
-"""Bytes copied before one in-place operation, to be summed up only if it breaks; what is more is summed up first."""
+"""Bound on the bytes copied before an in-place operation. Larger tensors are summarised beforehand instead."""
 
 OPERANDS_MAX = 16
-"""Arguments described per operation. Only list operations over many tensors have more."""
+"""Bound on described arguments. Only list operations over many tensors have more."""
 
 UNKNOWN_OWNER = "a tensor from before the re-run"
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
-"""Where ready-made masks live. In the batch, a parameter or a gradient an Inf is as much a fault as a NaN."""
+"""Places of ready-made masks. In a batch, parameter or gradient an Inf is a fault like a NaN."""
 
 
 @dataclass(frozen=True)
 class _Before:
-    """A tensor as it was before an operation wrote over it: a copy, or for a very large one what was seen of it."""
+    """A tensor before it was overwritten: a copy, or for a very large one a summary."""
 
     copy: torch.Tensor | None
     kinds: Kinds
@@ -55,7 +55,7 @@ class _Before:
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatched operation with its arguments. ``before`` goes by position in ``operands``."""
+    """One dispatched operation with its arguments. ``before`` is keyed by position in ``operands``."""
 
     number: int
     operation: Operation
@@ -67,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True)
 class _Held:
-    """An input of an operation: the kinds it really holds, and who is behind them."""
+    """An input of an operation: the kinds that it holds, and the records behind them."""
 
     position: int | None
     origins: Mapping[Kinds, tuple[Record, ...]]
@@ -75,7 +75,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Made:
-    """A result of an operation; ``position`` in its list, ``written`` in place rather than new."""
+    """A result of an operation: its ``position`` in a list, and whether it was written in place."""
 
     tensor: torch.Tensor
     position: int | None
@@ -83,7 +83,7 @@ class _Made:
 
 
 def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """What is about to run as operation ``number``, with copies of what it is about to overwrite."""
+    """Operation ``number`` before it runs, with copies of what it will overwrite."""
     operation = operation_of(function)
     operands = operands_of(operation, args, kwargs)
     written, unread = written_by(operation, operands), unread_by(operation, operands)
@@ -99,7 +99,7 @@ def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 class Watch:
-    """What is known so far: who holds which non-finite values, the losses marked, the modules called."""
+    """The state of a trace: origins of non-finite values, marked losses, module calls."""
 
     def __init__(self) -> None:
         self.calls = ModuleCalls()
@@ -110,14 +110,14 @@ class Watch:
         self.trouble: str | None = None
 
     def guarded(self, look: Callable[[], object]) -> None:
-        """Run our own code so that a mistake in it is noted and never reaches the run."""
+        """Runs our own code. An error is noted and never reaches the run."""
         try:
             look()
         except Exception as error:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
     def note(self, tensors: Mapping[str, torch.Tensor], owner: str) -> None:
-        """Remember which of ``tensors`` hold non-finite values before anything ran."""
+        """Records which of ``tensors`` hold non-finite values before the run."""
         with unseen():
             for name, tensor in tensors.items():
                 kinds = each_kind(kinds_of(tensor))
@@ -125,26 +125,26 @@ class Watch:
                     self.holdings.write(tensor, [self._source(tensor, kind, owner, name) for kind in kinds])
 
     def mark_loss(self, loss: torch.Tensor) -> None:
-        """``loss`` is about to be the root of a backward."""
+        """Registers ``loss`` as the root of the next backward."""
         self.losses_marked += 1
         records = self.behind(loss, "the loss")
         if records:
             self.losses.append(Target("loss", records))
 
     def mark_target(self, name: str, tensor: torch.Tensor) -> None:
-        """``tensor`` has to be finite, as a loss or a gradient has."""
+        """Registers a tensor that must be finite, like a loss or a gradient."""
         records = self.behind(tensor, name)
         if records:
             self.losses.append(Target(name, records))
 
     def behind(self, tensor: torch.Tensor, reader: str) -> tuple[Record, ...]:
-        """Who is behind the non-finite values that ``tensor`` holds now; empty when it holds none."""
+        """The records behind the non-finite values that ``tensor`` holds now; empty if it is finite."""
         with unseen():
             kinds = each_kind(kinds_of(tensor))
             return tuple(record for kind in kinds for record in self._origins(tensor, kind, reader))
 
     def look(self, call: Call, result: object) -> None:
-        """Look at what an operation made. Where all of it is finite, which is nearly always, that is all."""
+        """Inspects the results of an operation, which are finite nearly always."""
         if call.operation.only_a_view:
             return
         if call.operation.name.startswith(C10D):
@@ -154,7 +154,7 @@ class Watch:
             bad = [(made, kinds) for made, kinds in found if kinds]
             if bad:
                 self._explain_all(call, bad)
-            if len(self.holdings):  # only now: what was overwritten may be what explains the rest
+            if len(self.holdings):  # last, because overwritten values may explain the others
                 for made, kinds in found:
                     if made.written and not kinds:
                         self.holdings.write(made.tensor, ())
@@ -174,7 +174,7 @@ class Watch:
             self.holdings.write(made.tensor, _distinct(explained[position, kind] for kind in each_kind(kinds)))
 
     def _explain(self, call: Call, kind: Kinds, held: Sequence[_Held], place: Place) -> tuple[Record, ...]:
-        """The record (past ``CARRIERS_MAX``: the older records) behind the values of ``kind`` in a result."""
+        """The record behind the values of ``kind`` in a result; past ``CARRIERS_MAX`` the older records."""
         operation = call.operation
         same = _distinct(one.origins.get(kind, ()) for one in held)
         if kind in kinds_in_numbers(call.operands) or (operation.fills and not same):
@@ -259,7 +259,7 @@ class Watch:
 
 
 def _wait_for(result: object) -> None:
-    """A collective of c10d has written its tensors only when its work is done."""
+    """Waits for a c10d collective, whose tensors are complete only then."""
     for value in result if isinstance(result, (list, tuple)) else [result]:
         if isinstance(value, torch.ScriptObject):
             torch.distributed.Work.unbox(value).wait()
@@ -289,12 +289,12 @@ def _made(call: Call, result: object) -> Iterator[_Made]:
 
 
 def _paired_with(position: int | None, held: Sequence[_Held]) -> Sequence[_Held]:
-    """The inputs behind the result at ``position`` of a list operation; all of them for an ordinary one."""
+    """The inputs behind the result at ``position`` of a list operation; all inputs of an ordinary one."""
     return [one for one in held if position is None or one.position in {None, position}]
 
 
 def _passed_on(operation: Operation, kind: Kinds, records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """Those of an input's ``records`` that a new kind of value can come from: the -Inf of a mask is none of them."""
+    """The ``records`` of an input from which a new kind of value can come. The -Inf of a mask is excluded."""
     if not operation.absorbs_negative_inf or kind is not Kinds.NEGATIVE_INF:
         return records
     return tuple(record for record in records if record.contracted)
@@ -314,7 +314,7 @@ def _describe(call: Call) -> tuple[OperandRange, ...]:
 
 
 def _shape_only(operand: Operand) -> OperandRange:
-    """An argument whose values explain nothing: what a constant was put over."""
+    """Describes an argument by its shape only, because its values explain nothing."""
     value = operand.value
     if not isinstance(value, torch.Tensor):
         return summarize(operand.name, value)
