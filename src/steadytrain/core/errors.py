@@ -7,9 +7,9 @@ from typing import Any
 
 
 class UsageError(ValueError):
-    """Bad input: what was wrong, the offending value, and what to do next, in one line.
+    """Bad input. The text says in one line what was wrong, the offending value, and what to do next.
 
-    The command line prints the text and ends with status 2; it never shows a traceback for it.
+    The command line prints the text without a traceback and exits with status 2.
 
     Example:
         >>> try:
@@ -21,7 +21,7 @@ class UsageError(ValueError):
 
 
 def refuse_newer(path: Path, version: Any, known: int, *, what: str = "") -> None:
-    """Raise a ``UsageError`` where ``version`` of the format ``what`` is none, or newer than the ``known`` one."""
+    """Raise a ``UsageError`` if ``version`` of the format ``what`` is not a version, or newer than ``known``."""
     if not isinstance(version, int) or version > known:
         kind = f"{what} format" if what else "format"
         raise UsageError(

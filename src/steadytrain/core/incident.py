@@ -14,8 +14,9 @@ from steadytrain.core.model import Symptom
 from steadytrain.core.notebook import as_html
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
-"""Where an operation ran. ``clip`` is all that is done to gradients between backward and the update: clipping,
-unscaling, averaging."""
+"""Where an operation ran. ``clip`` covers all changes to gradients between backward and the update: clipping,
+unscaling, averaging.
+"""
 
 Policy = Literal["observe", "stop"]
 IncidentKind = Literal["nonfinite", "symptom"]
@@ -23,10 +24,10 @@ IncidentKind = Literal["nonfinite", "symptom"]
 
 @dataclass(frozen=True)
 class OperandRange(JsonValue, closed=True):
-    """Summary of one input of an operation: enough to see why the result was not finite.
+    """Summary of one input of an operation, enough to see why the result was not finite.
 
-    ``smallest`` and ``largest`` are over the finite elements (None when there are none). ``text`` holds the value
-    of an input that is no tensor.
+    ``smallest`` and ``largest`` cover the finite elements, None if there are none. ``text`` holds the value of an input
+    that is not a tensor.
     """
 
     name: str
@@ -41,7 +42,7 @@ class OperandRange(JsonValue, closed=True):
     text: str | None = None
 
     def summary(self) -> str:
-        """The operand in a line, without its name: ``float32 [32, 10], 0 to 0.981, 14 zeros``."""
+        """Describe the operand in one line, without its name: ``float32 [32, 10], 0 to 0.981, 14 zeros``."""
         if self.text is not None:
             return self.text
         shape = str(list(self.shape)) if self.shape is not None else ""
@@ -55,10 +56,10 @@ class OperandRange(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Located(JsonValue, closed=True):
-    """The first bad operation: where a value stopped being finite and reached the loss or a gradient.
+    """The first bad operation: it made a non-finite value that reached the loss or a gradient.
 
-    ``operation`` is the ATen name (``aten.log.default``), ``produced`` is ``nan`` or ``inf``, ``module`` the path
-    inside the model ("" outside it), ``file``/``line``/``code`` the line of Python that called it; for a backward
+    ``operation`` is the ATen name (``aten.log.default``) and ``produced`` is ``nan`` or ``inf``. ``module`` is the path
+    inside the model, "" outside it. ``file``/``line``/``code`` give the Python line of the call; for a backward
     operation, the forward line that it differentiates. ``chain`` lists the operations that passed the value on, first
     to last. ``method`` names the re-run that found it.
     """
@@ -78,7 +79,7 @@ class Located(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Finding(JsonValue):
-    """The result of a search for the first bad operation: the operation, or why there is none."""
+    """The result of the search for the first bad operation: the operation, or the reason why it was not found."""
 
     located: Located | None
     why: str
@@ -86,7 +87,7 @@ class Finding(JsonValue):
 
 @dataclass(frozen=True)
 class BadTensor(JsonValue, closed=True):
-    """A parameter whose gradient was not finite: how many NaN and Inf among ``count`` elements."""
+    """A parameter with a non-finite gradient: the NaN and Inf among its ``count`` elements."""
 
     name: str
     shape: tuple[int, ...]
@@ -98,7 +99,7 @@ class BadTensor(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Action(JsonValue, closed=True):
-    """One line of the ledger: what steadytrain did to the run, or let happen."""
+    """One entry of the ledger: what steadytrain did to the run, or allowed to happen."""
 
     step: int
     policy: Policy
@@ -108,10 +109,11 @@ class Action(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Samples(JsonValue):
-    """The data set samples of a batch, row by row, as the loader's sampler drew them.
+    """The data set samples of a batch, in the order in which the loader's sampler drew them.
 
-    ``batch`` counts the calls of the model in the step, from 0. ``nonfinite_rows`` are those with NaN or Inf,
-    ``nonfinite_fields`` their fields of the batch (a key, or a number), as far as the script still held it.
+    ``batch`` numbers the model's calls in the step, from 0. ``nonfinite_rows`` are the rows with NaN or Inf.
+    ``nonfinite_fields`` names the fields of the batch (a key or a number) that hold them, if the script still held the
+    batch.
     """
 
     batch: int
@@ -121,7 +123,7 @@ class Samples(JsonValue):
     nonfinite_fields: tuple[str, ...] = ()
 
     def named(self, row: int) -> str:
-        """The sample of that row, as an index into the data set."""
+        """The data set index of the sample in that row, as text."""
         return f"{self.dataset}[{self.indices[row]}]"
 
     @classmethod
@@ -139,11 +141,11 @@ class Incident(
     keys="kind run step stream created symptoms located why parameters action losses loss_origin micro_batches "
     "batch_note state_note samples",
 ):
-    """A symptom with the state needed to analyse it later. The tensors are in the same bundle.
+    """A symptom with the state needed to analyse it later. The same bundle holds the tensors.
 
-    ``kind`` is ``nonfinite`` if the loss or a gradient was not finite: the step was stored before its update, with
-    batch and state. It is ``symptom`` if detectors raised ``symptoms[0]``: ``step`` is the last one they analysed,
-    training went on, and batches and states are on the recording.
+    If ``kind`` is ``nonfinite``, the loss or a gradient was not finite: the step was stored before its update, with
+    batch and state. If it is ``symptom``, detectors raised ``symptoms[0]``: ``step`` is the last step that they
+    analysed, training went on, and the recording holds batches and states.
 
     Example:
         >>> steadytrain.load_run("runs/stopped").open_incidents()[0]

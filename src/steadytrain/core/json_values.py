@@ -1,7 +1,7 @@
-"""How a frozen value becomes plain JSON and comes back: by the types of its fields.
+"""Convert frozen values to plain JSON and back, guided by the types of their fields.
 
-A value derives from :class:`JsonValue` (an object, a key a field) or :class:`JsonRow` (a list, an entry a field). What
-comes back is checked against the declared types at every depth. A float that is not finite is a text in the document.
+A value derives from :class:`JsonValue` (an object with a key per field) or :class:`JsonRow` (a list with an entry per
+field). Reading checks the declared types at every depth. The document holds a non-finite float as a string.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ RowT = TypeVar("RowT", bound="JsonRow")
 class JsonValue:
     """Base of frozen dataclasses that become a JSON object.
 
-    ``keys`` names the keys in their order, where they are not the fields: ``name``, or ``key:name``, of a field or a
-    property. ``schema`` is put first under that name. A key whose field has a default may be missing in a document;
-    one that is no field is passed over, or refused where the class is ``closed``.
+    ``keys`` lists the keys in their order if they differ from the fields: each is ``name`` or ``key:name``, for a field
+    or a property. ``schema`` becomes the first entry. Reading accepts a missing key if the field has a default. It
+    ignores an unknown key, or refuses it if the class is ``closed``.
     """
 
     _keys: ClassVar[str] = ""
@@ -34,17 +34,17 @@ class JsonValue:
         cls._keys, cls._schema, cls._closed = keys, schema, closed
 
     def to_json(self) -> dict[str, Any]:
-        """The document: dictionaries, lists, texts, numbers and None."""
+        """The document: dictionaries, lists, strings, numbers and None."""
         head = {} if self._schema is None else {"schema": self._schema}
         return head | {key: write(getattr(self, name)) for key, name, write in _entries(type(self))}
 
     @classmethod
     def from_json(cls: type[ValueT], data: Mapping[str, Any]) -> ValueT:
-        """The value of a document.
+        """Read the value from a document.
 
         Raises:
             KeyError: a key is missing.
-            AttributeError, TypeError, ValueError: something in it is of another type, or not known.
+            AttributeError, TypeError, ValueError: an entry has the wrong type, or a value that is not allowed.
         """
         keys = {name: key for key, name, _ in _entries(cls)}
         if cls._closed and not set(data) <= set(keys.values()):
@@ -58,7 +58,7 @@ class JsonValue:
 
 
 class JsonRow:
-    """Base of frozen dataclasses that become a JSON list: short ones, of which there are many."""
+    """Base of frozen dataclasses that become a JSON list: for short, frequent values."""
 
     def to_json(self) -> list[Any]:
         return [write(getattr(self, name)) for _, name, write in _entries(type(self))]
@@ -69,7 +69,7 @@ class JsonRow:
 
 
 def number_to_json(value: float) -> float | str:
-    """A float as strict JSON: NaN and the infinities become the strings ``nan``, ``inf`` and ``-inf``."""
+    """A float as strict JSON: NaN and infinities become the strings ``nan``, ``inf`` and ``-inf``."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
@@ -80,7 +80,7 @@ def number_from_json(value: float | str) -> float:
 
 @functools.cache
 def writer(hint: Any) -> Callable[[Any], Any]:
-    """What makes JSON of a value of the type ``hint``; what has no type is taken as it is."""
+    """The function that converts a value of the type ``hint`` to JSON. It leaves other values as they are."""
     hint, origin, inner = _one(hint), get_origin(_one(hint)), get_args(_one(hint))
     if origin is Literal or hint in (bool, int, str):
         return lambda value: value
@@ -137,7 +137,7 @@ def _of_type(hint: type, data: Any) -> Any:
 
 
 def _listed(cls: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Key, attribute and writer of each entry of a document of ``cls``."""
+    """Key, attribute and writer of each entry in a document of ``cls``."""
     keys: str = getattr(cls, "_keys", "") or " ".join(field.name for field in fields(cls))
     found = (entry.partition(":") for entry in keys.split())
     return tuple((key, name or key, writer(_hint(cls, name or key))) for key, _, name in found)
@@ -149,7 +149,7 @@ def _hint(cls: type, name: str) -> Any:
 
 
 def _one(hint: Any) -> Any:
-    """``X`` of ``X | None``; of other unions nothing is known."""
+    """``X`` of ``X | None``, and ``Any`` of other unions."""
     if get_origin(hint) in (Union, UnionType):
         others = [argument for argument in get_args(hint) if argument is not type(None)]
         return others[0] if len(others) == 1 else Any

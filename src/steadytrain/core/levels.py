@@ -1,6 +1,6 @@
-"""How much to record: the levels of ``--level``, what each measures and how often.
+"""How much a run records: the levels of ``--level``, what each measures and how often.
 
-Every level measures the loss and the L2 norm of every gradient in every step, because the gate needs them.
+Every level measures the loss and the L2 norm of each gradient at every step, because the gate needs them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from steadytrain.core.errors import UsageError
 
 NEAR_STEPS = 64
-"""Steps that are measured whole after a symptom has been raised."""
+"""Number of steps that are measured in full after a symptom."""
 
 NEAR_STEPS_SHARE_MAX = 0.1
-"""Share of all steps that may be measured whole for symptoms, so that a run that stays sick does not become slow."""
+"""Largest share of all steps that symptoms may cause to be measured in full. It keeps a run that stays sick fast."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Cadences in steps (None: never), and in seconds for the machine.
+    """How often each measurement runs: in steps (None: never), and in seconds for the machine.
 
     Args:
         weights_every: the global norm of the weights.
-        tensors_every: weights, gradients, updates and optimizer moments, one row a parameter.
-        modules_every: outputs of modules, one row a module.
+        tensors_every: weights, gradients, updates and optimizer moments, one row per parameter.
+        modules_every: outputs of modules, one row per module.
         histograms_every: log2 histograms of gradients, weights and outputs.
         machine_every_s: host and accelerators.
     """
@@ -48,10 +48,10 @@ LEVEL_DEFAULT = "standard"
 
 
 def find_level(name: str) -> Level:
-    """The level of that name.
+    """Return the level called ``name``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no level has that name.
     """
     if name not in LEVELS:
         raise UsageError(f"{name!r}: no such level; one of {', '.join(LEVELS)}")

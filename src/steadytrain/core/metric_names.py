@@ -1,4 +1,4 @@
-"""Names of numbers that are logged now and then: whether one is a loss, and of what task or domain it tells."""
+"""Names of metrics that are logged occasionally: whether one is a loss or a score, and its task or domain."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ NO_LEVEL = frozenset(
     {"chosen", "coef", "count", "kl", "length", "margin", "margins", "max", "min", "num", "ratio", "rejected", "scale"}
     | {"std", "var", "weight"}
 )
-"""Words of numbers that may go either way in a good run."""
+"""Words that name metrics without a preferred direction."""
 
 GENERIC = LOSS | SCORE | HELD_OUT | SUMMARIES
-"""Words that tell how something was measured, or that it was; what is left of a name tells what of."""
+"""Words for how something was measured. The remaining words of a name say what was measured."""
 
 
 def words(name: str) -> list[str]:
-    """``eval/news_accuracy`` is ``eval``, ``news``, ``accuracy``."""
+    """Split a name into lower-case words: ``eval/news_accuracy`` becomes ``eval``, ``news``, ``accuracy``."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
 
@@ -56,12 +56,12 @@ def is_score(name: str) -> bool:
 
 
 def qualifier(name: str) -> str:
-    """The task or domain in ``name``: empty where it has none."""
+    """The task or domain in ``name``, "" if it has none."""
     return " ".join(word for word in words(name) if word not in GENERIC and not word.isdigit())
 
 
 def direction(name: str) -> int:
-    """1 where higher is better (accuracy, return), -1 where lower is (perplexity, losses), 0 where nobody knows."""
+    """1 if higher is better (accuracy, return), -1 if lower is better (perplexity, losses), 0 if unknown."""
     found = set(words(name))
     if found & (TIMES | NO_LEVEL):
         return 0

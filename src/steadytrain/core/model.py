@@ -1,8 +1,8 @@
-"""Measurements and symptoms: a window holds steps, their signals and tables; a symptom refers to a window.
+"""Measurements and symptoms. A window holds steps with their signals and tables; a symptom refers to a window.
 
-Every type here is an inert, frozen value: no torch, no files, no clock. What goes to disk knows how to become plain
-JSON (``to_json``) and come back (``from_json``), because the disk is the only thing between the half that watches a
-process and the half that thinks about it. Not here: what is frozen of a symptom (``incident``).
+Every type here is an inert, frozen value: no torch, no files, no clock. Types that are stored convert to plain JSON
+(``to_json``) and back, because the two halves exchange data on disk only. Not here: what an incident stores
+(``incident``).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ FACTS: Mapping[str, str] = {
     "loss_may_rise": "1 where the loss of a log measures no progress (generators, critics, policies), by its columns",
     "loss_scale_growth_interval": "steps between two attempts of the gradient scaler to double its scale",
 }
-"""Numbers of a run that detectors may use where they are known, and what each means."""
+"""Numbers about a run that detectors may use if they are known, and what each means."""
 
 GRADIENT_ABSENT = -1.0
-"""Per-tensor gradient norm of a parameter that had no gradient in the step."""
+"""Per-tensor gradient norm that marks a parameter without a gradient in the step."""
 
 TABLES: Mapping[str, str] = {
     "gradients": "L2 norm of every gradient before clipping, a row a parameter, every step",
@@ -66,12 +66,14 @@ TABLES: Mapping[str, str] = {
     "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
     "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
 }
-"""The tables of a run beside its scalar signals. The modules that measure them define their columns."""
+"""The tables of a run. The modules that measure them define their columns."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One measurement of a table: ``values`` has shape ``(rows, columns)``, float32, NaN where nothing was measured."""
+    """One measurement of a table: ``values`` has shape ``(rows, columns)``, float32, NaN for a value that was not
+    measured.
+    """
 
     table: str
     rows: tuple[str, ...]
@@ -81,10 +83,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Table:
-    """The readings of one table over the steps that have one: ``values`` has shape ``(steps, rows, columns)``, float32.
+    """The readings of one table: ``values`` has shape ``(steps, rows, columns)``, float32, for the steps that have one.
 
-    A NaN was not measured, or its statistic is not defined there; columns with counts report NaN or Inf in a tensor. A
-    row that a reading lacks is NaN in it.
+    A NaN was not measured, or its statistic is undefined. Count columns report NaN or Inf in a tensor. A row that a
+    reading lacks is NaN there.
     """
 
     name: str
@@ -103,10 +105,10 @@ class Table:
         return replace(self, steps=self.steps[here], time=self.time[here], values=self.values[here])
 
     def series(self, row: str, column: str) -> Series:
-        """The steps at which this cell was measured.
+        """The values of this cell, at the steps that measured it.
 
         Raises:
-            ValueError: no such row or column.
+            ValueError: the table has no such row or column.
         """
         if row not in self.rows or column not in self.columns:
             raise ValueError(f"the table {self.name} has no cell {row!r}, {column!r}")
@@ -117,9 +119,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """One signal over the steps that have it: ``values[i]`` belongs to optimizer step ``steps[i]``.
+    """One signal at the steps that have it: ``values[i]`` belongs to optimizer step ``steps[i]``.
 
-    A NaN or Inf in ``values`` was *measured*; a step that did not log the signal is simply not here.
+    A NaN or Inf in ``values`` was *measured*. Steps that did not log the signal are left out.
     """
 
     steps: IntArray
@@ -136,7 +138,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of a table: ``values`` has shape ``(readings, rows)``, float64, NaN where nothing was measured.
+    """One column of a table: ``values`` has shape ``(readings, rows)``, float64, NaN for a value that was not measured.
 
     Every reading has at least one value.
     """
@@ -149,7 +151,7 @@ class Cells:
         return len(self.steps)
 
     def row(self, name: str) -> Series:
-        """The readings of one row that have a value."""
+        """The values of one row, at the readings that have one."""
         values = self.values[:, self.rows.index(name)]
         here = ~np.isnan(values)
         return Series(self.steps[here], values[here])
@@ -159,13 +161,13 @@ class Cells:
 class Window:
     """Consecutive steps of one run, oldest first: the input of a detector.
 
-    ``signals[name]`` has one float64 per step; ``present[name]`` is False where the step lacks the signal.
-    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor holding Inf, ``nan``
-    for one holding NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient. ``skipped`` marks steps that a gradient
-    scaler skipped, ``refused`` those that steadytrain refused. ``tables`` holds the readings of these steps by the
-    names of ``TABLES``, ``metrics`` occasional values (losses and scores of evaluations) under their logged names.
-    ``resumed`` are the first steps after a resume, as reported or shown by the step numbers. ``facts`` are numbers that
-    hold for the whole run, by the names of ``FACTS``.
+    ``signals[name]`` has one float64 per step; ``present[name]`` is False for steps without the signal.
+    ``gradient_norms`` has shape ``(steps, tensors)``, float32: a finite norm, ``inf`` for a tensor with Inf, ``nan``
+    for one with NaN, ``GRADIENT_ABSENT`` for a parameter without a gradient. ``skipped`` marks steps that a gradient
+    scaler skipped, ``refused`` those that steadytrain refused. ``tables`` holds the readings of these steps under the
+    names of ``TABLES``. ``metrics`` holds occasional values (losses and scores of evaluations) under their logged
+    names. ``resumed`` lists the first steps after a resume, as reported or as the step numbers show. ``facts`` holds
+    numbers about the whole run, under the names of ``FACTS``.
     """
 
     steps: IntArray
@@ -186,14 +188,14 @@ class Window:
         return len(self.steps)
 
     def series(self, signal: str) -> Series:
-        """The steps that have ``signal``, skipped and refused ones included."""
+        """The steps that have ``signal``, including skipped and refused ones."""
         if signal not in self.signals:
             return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
         here = self.present[signal]
         return Series(self.steps[here], self.signals[signal][here])
 
     def applied(self, signal: str) -> Series:
-        """The finite values of ``signal`` over steps whose update was applied: what may enter a reference."""
+        """The finite values of ``signal`` at steps whose update was applied. Only these may enter a baseline."""
         if signal not in self.signals:
             return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
         values = self.signals[signal]
@@ -201,7 +203,7 @@ class Window:
         return Series(self.steps[here], values[here])
 
     def cells(self, table: str, column: str) -> Cells | None:
-        """One column of a table, None where it was not measured in these steps."""
+        """One column of a table, None if these steps did not measure it."""
         held = self.tables.get(table)
         if held is None or column not in held.columns:
             return None
@@ -210,7 +212,7 @@ class Window:
         return Cells(held.steps[here], held.rows, values[here]) if here.any() else None
 
     def has(self, name: str) -> bool:
-        """Whether any signal of ``Detector.needs`` is present."""
+        """Whether the window has a signal of this name, as used in ``Detector.needs``."""
         table, _, column = name.partition(".")
         if column:
             held = self.tables.get(table)
@@ -226,7 +228,7 @@ class Window:
         return self.slice(max(0, len(self) - count), len(self))
 
     def slice(self, start: int, stop: int) -> Window:
-        """Rows ``start`` to ``stop`` (exclusive), as positions in this window."""
+        """Positions ``start`` to ``stop`` (exclusive) of this window."""
         cut = slice(start, stop)
         steps = self.steps[cut]
         first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (1, 0)
@@ -251,8 +253,8 @@ class Window:
 class Symptom(JsonValue):
     """A detector's finding in a window: what, when, how severe, and in which tensors.
 
-    ``tensors`` names parameters or modules. ``course`` says how it continued and ``story`` which symptoms belong
-    together; ``steadytrain.grouping`` sets both.
+    ``tensors`` names parameters or modules. ``course`` says how the symptom continued, and ``story`` groups symptoms
+    that belong together; ``steadytrain.grouping`` sets both.
     """
 
     name: str
@@ -269,5 +271,5 @@ class Symptom(JsonValue):
 
 
 def worst(severities: Sequence[Severity]) -> Severity | None:
-    """The highest of ``severities``, None without any."""
+    """The highest of ``severities``, None if there are none."""
     return max(severities, key=SEVERITIES.index, default=None)

@@ -1,4 +1,4 @@
-"""How a value of ours looks in a notebook: a heading over a small table, escaped, without a style or script."""
+"""HTML of a value for notebooks: a heading over a small table, escaped, without styles or scripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TEXT_MAX = 300
 
 
 def as_html(title: str, facts: Mapping[str, object]) -> str:
-    """``title`` over a row a fact; facts that are None or an empty text are left out, long ones are cut."""
+    """``title`` over a table with one row per fact. Skips facts that are None or "", and truncates long ones."""
     shown = [(name, str(value)) for name, value in facts.items() if value is not None and str(value)]
     rows = (f'<tr><th style="text-align:left">{escape(name)}</th>{_cell(value)}</tr>' for name, value in shown)
     return f"<div><strong>{escape(title)}</strong><table>{''.join(rows)}</table></div>"

@@ -1,8 +1,8 @@
-"""The page of a plug-in: what its docstring, its fields and the traits that it declares say.
+"""The page of a plug-in, made from its docstring, its fields and its declared traits.
 
-One type for all kinds. ``steadytrain explain`` prints a page, ``--json`` writes it, and the catalogues in ``docs`` are
-made of them (``make docs``). A kind declares beside its contract, as a :class:`Pages`, what its pages have besides. Not
-here: what any plug-in does.
+All kinds share one type. ``steadytrain explain`` prints a page, ``--json`` writes it, and ``make docs`` builds the
+catalogues in ``docs`` from the pages. Each kind declares its additions as a :class:`Pages` beside its contract. Not
+here: what a plug-in does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINE_WIDTH = 110
 
 @dataclass(frozen=True)
 class Threshold:
-    """A field of a plug-in: its default, and where that number comes from."""
+    """A field of a plug-in: its default, and the source of that number."""
 
     name: str
     value: Any
@@ -34,8 +34,9 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Page:
-    """What a plug-in says of itself. ``sections`` are those that its docstring has, by their heading in small letters;
-    ``traits`` what its kind shows besides, as JSON values."""
+    """The documentation of a plug-in. ``sections`` holds the sections of its docstring under their lower-case headings;
+    ``traits`` holds what its kind adds, as JSON values.
+    """
 
     name: str
     summary: str
@@ -56,21 +57,21 @@ def _nothing(page: Page) -> list[str]:
 
 @dataclass(frozen=True)
 class Pages:
-    """How the pages of one kind are made and written.
+    """How to make and write the pages of one kind.
 
     Args:
-        kind: whose plug-ins they are about.
-        noun: what one of them explains.
+        kind: the kind of plug-in.
+        noun: what one plug-in explains.
         key: the plural of the kind, in ``steadytrain explain --json``.
-        heading: what stands over their names in the list that ``steadytrain explain`` prints.
-        schema: of the document of one page.
+        heading: the heading above their names in the list that ``steadytrain explain`` prints.
+        schema: the schema name of a page's document.
         document: the fields of that document, in order: parts of a page, sections and traits.
-        traits: what a plug-in, or its class, declares besides its docstring and its fields.
-        closing: paragraphs at the end of a page in a terminal.
-        headings: the sections of a docstring.
-        flows: whether a section is one paragraph, however its lines are broken.
-        thresholds: whether its fields are thresholds.
-        title, intro, columns, markdown_closing: of the catalogue in Markdown; a column is a trait in its table.
+        traits: returns what a plug-in or its class declares besides its docstring and fields.
+        closing: returns paragraphs for the end of a page in a terminal.
+        headings: the section headings of a docstring.
+        flows: whether a section is one paragraph, so that line breaks do not matter.
+        thresholds: whether the plug-in's fields are thresholds.
+        title, intro, columns, markdown_closing: for the Markdown catalogue; each column shows a trait.
     """
 
     kind: Kind[Any]
@@ -90,7 +91,7 @@ class Pages:
     markdown_closing: Callable[[Page], Iterable[str]] = _nothing
 
     def of(self, plugin: Any) -> Page:
-        """The page of a plug-in, or of its class."""
+        """Make the page of a plug-in or its class."""
         summary, sections = split_docstring(inspect.cleandoc(plugin.__doc__ or ""), self.headings)
         if self.flows:
             sections = {title: " ".join(text.split()) for title, text in sections.items()}
@@ -103,27 +104,27 @@ class Pages:
         )
 
     def shipped(self) -> tuple[Page, ...]:
-        """The pages of the shipped plug-ins, by name."""
+        """The pages of the shipped plug-ins, sorted by name."""
         return tuple(self.of(cls) for cls in self.kind.described(outside=False))
 
     def all(self) -> tuple[Page, ...]:
-        """The pages of every usable plug-in: the shipped ones by name, then those of other packages."""
+        """The pages of all usable plug-ins: the shipped ones by name, then those of other packages."""
         return tuple(self.of(cls) for cls in self.kind.described())
 
     def find(self, name: str) -> Page | None:
-        """The page of the plug-in called ``name``; None where there is none."""
+        """The page of the plug-in called ``name``, None if there is none."""
         return next((self.of(one) for one in self.kind.described() if name_of(one) == name), None)
 
     def names(self) -> tuple[str, ...]:
-        """The names that have a page."""
+        """The names of the plug-ins that have a page."""
         return tuple(map(name_of, self.kind.described()))
 
     def broken(self) -> tuple[Broken, ...]:
-        """What other packages name and has no page."""
+        """The plug-ins of other packages that have no page, with the reasons."""
         return self.kind.not_described()
 
     def to_json(self, page: Page) -> dict[str, Any]:
-        """The document of a page; a section that its docstring lacks is empty."""
+        """The document of a page. A section that the docstring lacks is ""."""
         parts: dict[str, Any] = {title.lower(): "" for title in self.headings}
         parts |= {"name": page.name, "summary": page.summary, **page.sections, **page.traits}
         parts["thresholds"] = [threshold.to_json() for threshold in page.thresholds]
@@ -140,7 +141,9 @@ class Pages:
         return "\n\n".join([*parts, *self.closing(page)]) + "\n"
 
     def markdown(self, *, command: str, outside: bool = False) -> str:
-        """The catalogue of the shipped plug-ins, which ``command`` writes; ``outside`` adds those of other packages."""
+        """The Markdown catalogue of the shipped plug-ins. ``outside`` adds those of other packages; ``command`` is the
+        command that regenerates the file.
+        """
         pages = self.all() if outside else self.shipped()
         lines = [f"<!-- Generated from docstrings. To write it anew: {command} -->", "", f"# {self.title}", ""]
         lines += [self.intro, "", f"| {' | '.join([self.noun, *self.columns])} | |"]
@@ -162,7 +165,9 @@ class Pages:
 
 
 def split_docstring(text: str, headings: Iterable[str] = SECTIONS) -> tuple[str, dict[str, str]]:
-    """First sentence and sections of a cleaned docstring. A section is a heading with a colon over indented lines."""
+    """Split a cleaned docstring into its first sentence and its sections. A section is a heading with a colon over
+    indented lines.
+    """
     paragraphs: dict[str, list[str]] = {"": []}
     current = ""
     for line in text.splitlines():
@@ -177,7 +182,7 @@ def split_docstring(text: str, headings: Iterable[str] = SECTIONS) -> tuple[str,
 
 
 def thresholds_of(plugin: Any) -> tuple[Threshold, ...]:
-    """The fields of a plug-in with the values that it has, or of its class with their defaults."""
+    """The fields of a plug-in with their values, or of its class with their defaults."""
     return tuple(
         Threshold(field.name, getattr(plugin, field.name, field.default), field.metadata.get("about", "not documented"))
         for field in (fields(plugin) if is_dataclass(plugin) else ())
@@ -185,12 +190,12 @@ def thresholds_of(plugin: Any) -> tuple[Threshold, ...]:
 
 
 def wrapped(text: str, width: int = LINE_WIDTH, *, hanging: str = "") -> str:
-    """``text`` in lines of ``width`` characters; all but the first begin with ``hanging``."""
+    """``text`` in lines of ``width`` characters. All lines but the first begin with ``hanging``."""
     return textwrap.fill(text, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
 
 
 def indented(text: str) -> str:
-    """``text`` two spaces to the right."""
+    """``text`` indented by two spaces."""
     return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
 
 

@@ -1,7 +1,7 @@
-"""What the source of a plug-in says of its class, for a kind whose plug-ins import torch and whose pages need none.
+"""Read the class of a plug-in from its source, for kinds whose plug-ins import torch but whose pages do not need it.
 
-The result is a class again, without methods: with the docstring, the fields and the literal class variables of the
-original, and the contract as its base. Not here: what such a class is used for.
+The result is a class without methods. It has the docstring, fields and literal class variables of the original, and the
+contract as its base. Not here: how such a class is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Plugin = TypeVar("Plugin")
 
 
 def class_in_source(path: Path, is_it: Callable[[str], bool], contract: type[Plugin]) -> type[Plugin] | None:
-    """The class that the file ``path`` defines under a name of which ``is_it`` holds; None where there is none."""
+    """The first class in the file ``path`` for whose name ``is_it`` returns True, None if there is none."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     node = next((node for node in tree.body if isinstance(node, ast.ClassDef) and is_it(node.name)), None)
     if node is None:
@@ -42,7 +42,7 @@ def class_in_source(path: Path, is_it: Callable[[str], bool], contract: type[Plu
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module that is installed, without importing it or the packages around it."""
+    """The file of an installed module, found without importing it or its submodules; None if there is none."""
     top, *inner = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:

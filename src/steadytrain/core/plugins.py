@@ -1,9 +1,9 @@
-"""What all kinds of plug-ins share: their names, where they are found, and their documentation.
+"""What all kinds of plug-ins share: their names, how they are found, and their documentation.
 
-A plug-in is a class that is found because its file is in the package of its kind, or because an installed distribution
-names it under the entry-point group of the kind; nothing registers itself. A ``Kind`` is declared beside its contract.
-The name of a plug-in is its class name in kebab case, and its documentation its docstring with the values of its
-fields. Not here: what any of them does.
+A plug-in is a class. It is found because its file lies in the package of its kind, or because an installed distribution
+names it under the kind's entry-point group. Nothing registers itself. A ``Kind`` is declared beside its contract. The
+name of a plug-in is its class name in kebab case; its docstring and the values of its fields are its documentation. Not
+here: what a plug-in does.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import Any, Generic, TypeVar, cast
 from steadytrain.core.plugin_source import class_in_source, file_of
 
 API_VERSION = 1
-"""The version of the contracts of all kinds. A plug-in that sets another ``api_version`` is refused; it rises when a
-contract changes so that a plug-in written for it would not work any more."""
+"""Version of the contracts of all kinds. A plug-in with another ``api_version`` is refused. The version rises when a
+change to a contract would break plug-ins written for it.
+"""
 
 ENTRY_POINTS_MAX = 256
 NEAR_MAX = 3
@@ -36,14 +37,14 @@ Default = TypeVar("Default")
 
 @dataclass(frozen=True)
 class Broken:
-    """A plug-in of another package that could not be used: where it was said to be, and why not."""
+    """A plug-in of another package that cannot be used: where it was declared, and why it fails."""
 
     entry_point: str
     why: str
 
 
 def threshold(default: Default, about: str) -> Default:
-    """A field of a plug-in: its default, and where that number comes from. Pages show both."""
+    """Declare a field of a plug-in: its default, and the source of that number. Pages show both."""
     return field(default=default, metadata={"about": about})
 
 
@@ -51,13 +52,13 @@ def threshold(default: Default, about: str) -> Default:
 
 
 def kebab(named: type | str) -> str:
-    """``LossSpike``, the class or its name, is ``loss-spike``, in ``loss_spike.py``."""
+    """Kebab case of a class or its name: ``LossSpike`` becomes ``loss-spike``, in ``loss_spike.py``."""
     name = named if isinstance(named, str) else named.__name__
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 
 def name_of(plugin: Any) -> str:
-    """The name of a plug-in, or of its class; a row of a table has its own name."""
+    """The name of a plug-in or of its class. A table row has its own name."""
     if isinstance(plugin, type):
         return kebab(plugin)
     name = getattr(plugin, "name", None)
@@ -65,7 +66,7 @@ def name_of(plugin: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
-    """For a message on a name that nothing has: those that are near, or ``otherwise``, or all that are ``known``."""
+    """Advice for a message about an unknown name: similar names, else ``otherwise``, else all ``known`` names."""
     names = list(dict.fromkeys(known))
     wanted = name.lower().replace("_", "-")
     near = difflib.get_close_matches(wanted, names, n=NEAR_MAX, cutoff=NEARNESS_MIN)
@@ -79,7 +80,7 @@ def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
 
 
 def fields_without_default(cls: Any) -> str | None:
-    """The fields of a data class that cannot be left out, in words; None where there are none."""
+    """Name the required fields of a dataclass in words, None if it has none."""
     missing = [
         field.name
         for field in (fields(cls) if is_dataclass(cls) else ())
@@ -90,24 +91,23 @@ def fields_without_default(cls: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Kind(Generic[Plugin]):
-    """One kind of plug-in, and the only way in which its plug-ins are found.
+    """One kind of plug-in, and the only way to find its plug-ins.
 
     Args:
-        name: in words, for messages: ``detector``.
-        contract: the class that each plug-in of this kind is a subclass of.
-        package: the package that holds the shipped classes, which is imported when they are asked for; empty of a kind
-            that has values only.
+        name: the word for messages: ``detector``.
+        contract: the base class of each plug-in of this kind.
+        package: the package with the shipped classes, imported on first use; "" for a kind that has values only.
         group: the entry-point group under which an installed distribution names its own.
-        attempt: what is done once with a class of another package before it is used; it raises where the class cannot
-            be used. A built-in class needs no attempt.
-        lacks: what a class of another package is without that it needs; None where it has all.
-        several: whether a file may hold several of them. Otherwise it holds exactly one, and is called as it is.
-        older_group: a name that ``group`` had, which still counts.
-        tables: a module, or a package of modules, whose ``ROWS`` are more of them, as values in place of classes; an
-            installed distribution may name a value then, too.
-        heavy: whether its plug-ins import torch or another large library: then :meth:`described` reads their source.
-        besides: files of the package that hold none.
-        listed: more shipped values, which plug-ins of another kind list; they have pages, and their names stay free.
+        attempt: called once with a class of another package before it is used; raises if the class cannot be used.
+            Built-in classes skip it.
+        lacks: says what a class of another package lacks; None if nothing.
+        several: whether a file may hold several plug-ins. Otherwise it holds exactly one, with the same name.
+        older_group: a former name of ``group`` that still works.
+        tables: a module, or a package of modules, whose ``ROWS`` are further plug-ins, as values instead of classes. An
+            installed distribution may then name a value, too.
+        heavy: whether the plug-ins import torch or another large library. :meth:`described` then reads their source.
+        besides: files of the package that hold no plug-in.
+        listed: more shipped values, which plug-ins of another kind list. They have pages, and their names stay free.
     """
 
     name: str
@@ -124,21 +124,21 @@ class Kind(Generic[Plugin]):
     listed: Callable[[], Iterable[Plugin]] = tuple
 
     def files(self) -> list[Path]:
-        """The files that hold the shipped ones, by name. Nothing of them is imported."""
+        """The files of the shipped plug-ins, sorted by name. Imports none of them."""
         if not self.package:
             return []
         (folder,) = importlib.import_module(self.package).__path__
         return [Path(folder, f"{name}.py") for name in self._modules()]
 
     def names(self) -> list[str]:
-        """The names of the shipped ones, in order; where a file holds one, nothing is imported for it."""
+        """The names of the shipped plug-ins, in order. Imports no file if each holds one plug-in."""
         rows = [name_of(row) for row in self.rows()]
         if self.several:
             return [*map(kebab, self.shipped()), *rows]
         return [*(path.stem.replace("_", "-") for path in self.files()), *rows]
 
     def shipped(self) -> tuple[type[Plugin], ...]:
-        """The classes of this package, in the order of their files."""
+        """The shipped classes, in the order of their files."""
         if not self.package:
             return ()
         modules = [f"{self.package}.{name}" for name in self._modules()]
@@ -147,7 +147,7 @@ class Kind(Generic[Plugin]):
         return tuple(of_file(module, self.contract) for module in modules)
 
     def rows(self) -> tuple[Plugin, ...]:
-        """The shipped ones that are values."""
+        """The shipped plug-ins that are values."""
         if not self.tables:
             return ()
         module = importlib.import_module(self.tables)
@@ -155,15 +155,15 @@ class Kind(Generic[Plugin]):
         return tuple(row for one in (module, *map(importlib.import_module, within)) for row in getattr(one, "ROWS", ()))
 
     def made(self) -> tuple[Plugin, ...]:
-        """Every usable one as a value: the shipped ones, then those of other packages."""
+        """An instance of every usable plug-in: the shipped ones, then those of other packages."""
         found: tuple[Any, ...] = (*self.shipped(), *self.rows(), *self.outside())
         return tuple(one() if isinstance(one, type) else one for one in found)
 
     def one(self, name: str) -> type[Plugin]:
-        """The class of this name; of a kind with one in a file nothing else of the shipped ones is imported.
+        """The class called ``name``. If each file holds one plug-in, only that file is imported.
 
         Raises:
-            LookupError: there is none.
+            LookupError: no plug-in has that name.
         """
         if not self.several and name in self.names():
             return of_file(f"{self.package}.{name.replace('-', '_')}", self.contract)
@@ -174,11 +174,11 @@ class Kind(Generic[Plugin]):
         return found
 
     def outside(self) -> tuple[type[Plugin], ...]:
-        """The usable classes of other packages, by the names of their entry points."""
+        """The usable classes of other packages, sorted by the names of their entry points."""
         return _good(self._declared())
 
     def broken(self) -> tuple[Broken, ...]:
-        """What other packages name and what cannot be used."""
+        """The plug-ins of other packages that cannot be used."""
         return _bad(self._declared())
 
     def classes(self) -> tuple[type[Plugin], ...]:
@@ -186,9 +186,9 @@ class Kind(Generic[Plugin]):
         return (*self.shipped(), *self.outside())
 
     def described(self, *, outside: bool = True) -> tuple[type[Plugin], ...]:
-        """The classes and values with their docstrings, fields and traits, for their pages: the shipped ones by name.
+        """The classes and values for their pages: docstrings, fields and traits, the shipped ones by name.
 
-        Those of a heavy kind are read from their source and cannot be used for anything else.
+        For a heavy kind the classes come from the source and serve no other use.
         """
         classes: tuple[Any, ...] = tuple(map(self._described, self.files())) if self.heavy else self.shipped()
         shipped = {name_of(one): one for one in (*classes, *self.rows(), *self.listed())}
@@ -199,7 +199,7 @@ class Kind(Generic[Plugin]):
         )
 
     def not_described(self) -> tuple[Broken, ...]:
-        """What other packages name and :meth:`described` leaves out."""
+        """The plug-ins of other packages that :meth:`described` leaves out."""
         return _bad(self._declared(described=self.heavy))
 
     def _modules(self) -> list[str]:
@@ -239,7 +239,7 @@ class Kind(Generic[Plugin]):
                 return Broken(where, why)
             if is_usable and isinstance(cls, type):
                 self.attempt(cls)
-        except Exception as error:  # whatever another package's import does, it must not cost the others
+        except Exception as error:  # whatever another package's import does, it must not affect the others
             return Broken(where, f"{type(error).__name__}: {error}")
         return cast("type[Plugin]", cls)
 
@@ -262,13 +262,17 @@ def _bad(declared: Iterable[type[Plugin] | Broken]) -> tuple[Broken, ...]:
 
 
 def module_names(package: ModuleType, *, besides: Collection[str] = ()) -> list[str]:
-    """The files of a package that hold a plug-in, in order: all but ``besides`` and those that begin with ``_``."""
+    """The names of the modules in a package that hold a plug-in, sorted. Skips ``besides`` and names that begin with
+    ``_``.
+    """
     names = (module.name for module in pkgutil.iter_modules(package.__path__))
     return sorted(name for name in names if not name.startswith("_") and name not in besides)
 
 
 def of_file(module_name: str, base: type[Plugin]) -> type[Plugin]:
-    """The subclass of ``base`` in a file of ours. That it holds exactly one, of the right name, is our own promise."""
+    """The subclass of ``base`` in one of our files. The assertions check our own rule: one class per file, with the
+    file's name.
+    """
     classes = _of_module(module_name, base)
     assert len(classes) == 1, f"{module_name} holds {len(classes)} of {base.__name__}; one file, one class"
     (cls,) = classes
@@ -282,7 +286,7 @@ def _of_module(module_name: str, base: type[Plugin]) -> list[type[Plugin]]:
     return [
         value
         for value in vars(module).values()
-        # Not isinstance: on Python 3.10 an alias such as list[int] says that it is a type.
+        # Not isinstance: on Python 3.10 it takes an alias such as list[int] for a type.
         if issubclass(type(value), type) and issubclass(value, base) and value.__module__ == module_name
         if not inspect.isabstract(value)
     ]

@@ -1,4 +1,4 @@
-"""Functions that take the fields of a frozen dataclass as keywords: one place has names, types and defaults.
+"""Functions that take the fields of a frozen dataclass as keywords: names, types and defaults stay in one place.
 
 Such a function declares ``**options: Unpack[...]`` with a ``TypedDict`` of the same fields, which editors and type
 checkers expand. :func:`takes_options` gives ``help``, IPython and Sphinx the same signature at run time.
@@ -16,9 +16,9 @@ Value = TypeVar("Value")
 
 
 def takes_options(kind: type[Any]) -> Callable[[Function], Function]:
-    """Show the fields of the dataclass ``kind`` as keyword-only parameters in place of the last one, ``**options``.
+    """Show the fields of the dataclass ``kind`` as keyword-only parameters instead of ``**options``.
 
-    Where the docstring says ``the fields of :class:`...kind`:``, what ``kind`` says of each field follows.
+    After a line that ends with ``the fields of :class:`...kind`:``, the docstring gets the ``Args`` of ``kind``.
     """
 
     def with_signature(function: Function) -> Function:
@@ -43,17 +43,17 @@ def takes_options(kind: type[Any]) -> Callable[[Function], Function]:
 
 
 def _described(kind: type[Any]) -> tuple[str, str]:
-    """The end of the line that announces the fields, and what takes its place: that with the text for each of them."""
+    """The end of the line that announces the fields, and the same with the fields' descriptions after it."""
     announced = f"{kind.__name__}`:\n"
     _, _, fields_on = (kind.__doc__ or "").partition("    Args:\n")
     return announced, announced + fields_on.partition("\n\n")[0] + "\n"
 
 
 def chosen(kind: type[Value], options: Mapping[str, Any], function: str) -> Value:
-    """The value of the dataclass ``kind`` with these fields.
+    """Build the dataclass ``kind`` from keyword options.
 
     Raises:
-        TypeError: ``kind`` has no such field; the text names ``function``, which was called with it.
+        TypeError: ``kind`` has no such field. The text names ``function``, the function that the user called.
     """
     for name in options:
         if name not in {field.name for field in fields(kind)}:  # type: ignore[arg-type]

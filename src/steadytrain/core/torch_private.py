@@ -1,12 +1,12 @@
-"""Every name of torch that is not part of its public interface, what it is used for, and what is lost without it.
+"""Every private name of torch that steadytrain uses, its use, and what is lost without it.
 
-A test forbids such names in every other file. Nothing here imports torch before the script does: a name is looked up
-when it is first used. ``steadytrain doctor`` prints which names this torch has; a watch that lacks a name that it
-needs (``needed``) does not begin, because it would see the training only in part.
+A test forbids such names in every other file. Nothing here imports torch before the script does: a name is resolved on
+first use. ``steadytrain doctor`` prints which names this torch has. A watch refuses to start if a required name
+(``needed``) is missing, because it would see only part of the training.
 
-    GRAPH_TASK()              call it; MissingNameError where this torch has it no more
+    GRAPH_TASK()              call it; MissingNameError if this torch no longer has it
     COUNTERS.loaded()         the object, or None while its module is not imported
-    VERSION.of(tensor)        an attribute of an object; VERSION.on(tensor): None where the object lacks it
+    VERSION.of(tensor)        an attribute of an object; VERSION.on(tensor): None if the object lacks it
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadytrain.core import torch_samples
 
 
 class MissingNameError(AttributeError):
-    """This version of torch does not have a private name; the text says which, and what is lost."""
+    """This version of torch lacks a private name. The text says which one, and what is lost."""
 
 
 class TorchName:
@@ -29,8 +29,8 @@ class TorchName:
 
     Args:
         place: its module and name.
-        lost: what does not work without it, one sentence.
-        needed: a watch does not begin without it.
+        lost: one sentence on what does not work without it.
+        needed: whether a watch refuses to start without it.
     """
 
     def __init__(self, place: str, lost: str, *, needed: bool = False) -> None:
@@ -43,16 +43,16 @@ class TorchName:
 
     @property
     def full(self) -> str:
-        """The name in one piece: ``torch.autograd._engine_run_backward``."""
+        """The dotted name: ``torch.autograd._engine_run_backward``."""
         return f"{self.module}.{self.path}"
 
     @property
     def of_compiler(self) -> bool:
-        """Whether testing it imports the compiler, which takes seconds."""
+        """Whether the feature test imports the compiler, which takes seconds."""
         return self.module.startswith(("torch._dynamo", "torch._inductor"))
 
     def owner(self) -> Any:
-        """What holds the name now: the module, or the class. MissingNameError: this torch has none such."""
+        """The module or class that holds the name now. Raises ``MissingNameError`` if this torch has none."""
         try:
             thing: Any = sys.modules.get(self.module) or importlib.import_module(self.module)
             for part in self.path.split(".")[:-1]:
@@ -62,7 +62,7 @@ class TorchName:
         return thing
 
     def now(self) -> Any:
-        """The object that the name means at this moment.
+        """Resolve the name anew.
 
         Raises:
             MissingNameError: this torch has no such name.
@@ -73,7 +73,7 @@ class TorchName:
             raise MissingNameError(self.why()) from error
 
     def get(self) -> Any:
-        """The object that the name meant when it was first asked for: this one is quick."""
+        """The object, resolved on the first call and cached."""
         if self._found is None:
             self._found = self.now()
         return self._found
@@ -82,14 +82,14 @@ class TorchName:
         return self.get()(*args, **kwargs)
 
     def loaded(self) -> Any:
-        """The object, or None where its module is not imported (which this does not do) or lacks it."""
+        """The object, or None if its module is not imported or lacks it. Imports nothing."""
         thing = sys.modules.get(self.module)
         for part in self.path.split("."):
             thing = getattr(thing, part, None)
         return thing
 
     def works(self) -> bool:
-        """The feature test: whether this torch has the name. Imports its module."""
+        """Feature test: whether this torch has the name. Imports its module."""
         try:
             self.now()
         except MissingNameError:
@@ -97,27 +97,27 @@ class TorchName:
         return True
 
     def why(self) -> str:
-        """What is missing and what that means, in one sentence."""
+        """Say in one sentence what is missing and what that means."""
         version = getattr(sys.modules.get("torch"), "__version__", "")
         return f"torch {version} has no {self.full}: {self.lost}"
 
 
 class TorchAttribute(TorchName):
-    """A private attribute of every object of a class, as ``module:Class.attribute``.
+    """A private attribute of all objects of a class, as ``module:Class.attribute``.
 
     Args:
-        made: makes an object of the class, for the feature test. Without it the class itself is asked: for a method, a
-            slot, or a name in the code of its methods.
+        made: makes an object of the class for the feature test. Without it the test inspects the class itself: for a
+            method, a slot, or a name in the code of its methods.
     """
 
     def __init__(self, place: str, lost: str, *, needed: bool = False, made: Callable[[], Any] | None = None) -> None:
         super().__init__(place, lost, needed=needed)
         self.of: Callable[[Any], Any] = attrgetter(self.attribute)
-        """The attribute of an object."""
+        """Returns the attribute of an object."""
         self._made = made
 
     def on(self, thing: Any, default: Any = None) -> Any:
-        """The attribute of ``thing``, or ``default`` where it has none."""
+        """The attribute of ``thing``, or ``default`` if it has none."""
         return getattr(thing, self.attribute, default)
 
     def put(self, thing: Any, value: Any) -> None:
@@ -135,10 +135,10 @@ class TorchAttribute(TorchName):
 
 
 def require() -> None:
-    """See that this torch has every name that a watch needs. Cheap; imports no compiler.
+    """Check that this torch has every name that a watch needs. Cheap; imports no compiler.
 
     Raises:
-        MissingNameError: the first one that it lacks.
+        MissingNameError: for the first missing name.
     """
     for name in NAMES:
         if name.needed and not name.works():
@@ -154,16 +154,16 @@ def _names_in_code(kind: Any) -> Iterable[tuple[str, ...]]:
 
 
 COMPILER = "torch._dynamo"
-"""The module that comes with the first use of the compiler."""
+"""The module that torch imports when the compiler is first used."""
 
 
 def compiler_is_loaded() -> bool:
-    """Whether anything has imported the compiler yet: before that nothing is compiled."""
+    """Whether the compiler has been imported. Before that nothing is compiled."""
     return COMPILER in sys.modules
 
 
 NAMES: list[TorchName] = []
-"""All of them, in the order below."""
+"""All names, in the order below."""
 
 # -- what a watch needs ------------------------------------------------------------------------------------------
 
@@ -380,7 +380,7 @@ HOOKS_OF_EVERY_MODULE = (
     *("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks"),
     *("_global_module_registration_hooks", "_global_parameter_registration_hooks", "_global_buffer_registration_hooks"),
 )
-"""Where torch keeps hooks: `steadytrain.testing.leftovers` looks for ours in all of them."""
+"""The places where torch keeps hooks. `steadytrain.testing.leftovers` searches all of them for ours."""
 
 WRAPPER_PREFIXES = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What wrappers put before the name of a parameter."""
+"""Prefixes that wrappers put before parameter names."""

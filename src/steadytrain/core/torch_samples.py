@@ -1,4 +1,4 @@
-"""Small objects on which `torch_private` tries whether an attribute is there; making one imports torch."""
+"""Sample objects for the feature tests of `torch_private`. Making one imports torch."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The version of this package, for what is written and shown."""
+"""The version of this package, for files and messages."""
 
 __version__ = "0.1.0"

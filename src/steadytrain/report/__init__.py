@@ -1,4 +1,4 @@
 """Turns recorded values into a report value, and renders it as text or HTML.
 
-A renderer computes nothing, and a report calls silence no health.
+A renderer computes nothing, and a report never takes silence for health.
 """

@@ -1,9 +1,10 @@
-"""A plain ``Report`` value from a run folder or an incident bundle. Everything a renderer shows is decided here.
+"""Build a plain ``Report`` value from a run folder or an incident bundle. This module decides everything that a
+renderer shows.
 
-A report says what was seen, where and when, what was done about it and what to do next, and also what was not
-looked at: silence is not called health. What comes from the disk is cleaned of control characters, because a run
-may come from a stranger and a terminal obeys escape sequences. A cause is named where a diagnosis was made, and only as
-that says it.
+A report says what was seen, where and when, what was done about it and what to do next. It also says what was not
+checked: silence is not health. Control characters in text from disk are made visible, because a run may come from a
+stranger and a terminal obeys escape sequences. The report names a cause only if a diagnosis exists, and only as firmly
+as the diagnosis does.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SYMPTOMS_MAX = 100
 RANKS_MAX = 256
 STORIES_MAX = 5
 NAMES_MAX = 6
-"""More detectors than these are counted in the verdict; the facts name them all."""
+"""The verdict counts the detectors if there are more than this; the facts list them all."""
 _CURVES = (
     ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
@@ -150,7 +151,9 @@ def from_run(run: Run) -> Report:
 
 
 def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None) -> list[Command]:
-    """To diagnose the gravest incident; where that is done, the fix of its first cause that was seen to work."""
+    """The command that diagnoses the gravest incident. After a diagnosis, the command that tries the proven fix of its
+    first cause.
+    """
     if diagnosis is None:
         return [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
     remedies = [remedy for cause in diagnosis.causes[:1] for remedy in cause.remedies if remedy.works]
@@ -158,7 +161,7 @@ def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None
 
 
 def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
-    """The stored diagnosis of the first of these bundles or runs that has one."""
+    """The stored diagnosis of the first bundle or run that has one."""
     answers = (answer_files.read(place) for place in places)
     return next((diagnosis_part(answer) for answer in answers if answer is not None), None)
 
@@ -183,7 +186,7 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
 
 
 def _stories(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story, ...]:
-    """The stories of the window's stream, in the order of their onset, with what became of each symptom."""
+    """The stories of the window's stream by onset, with the course of each symptom."""
     if window is None:
         return ()
     own = [symptom for symptom in symptoms if symptom.stream == window.stream]
@@ -191,7 +194,7 @@ def _stories(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story,
 
 
 def _told(stories: Sequence[Story]) -> tuple[str, ...]:
-    """What belongs together, in the order in which it came, and what became of it."""
+    """One line per story, with the course of its symptoms."""
     lines = [clean(story.course_line) for story in stories if story.severity != "note" and story.course_line]
     more = (f"{len(lines) - STORIES_MAX} more stories are not shown here.",) if len(lines) > STORIES_MAX else ()
     return (*lines[:STORIES_MAX], *more)

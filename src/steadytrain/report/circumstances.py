@@ -1,4 +1,4 @@
-"""What a run was and in what it ran: the facts beside the symptoms, and the environment in sections."""
+"""The environment of a run: the facts shown beside the symptoms, and the environment in sections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadytrain.storage.run_folder import Run
 STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at"),
-    # In sections of their own on a page.
+    # These have their own sections on a page.
     *("precision", "machine", "machine_notes", "clipped_before_unscaling"),
 )
 _ENDINGS = {
@@ -50,12 +50,12 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
 
 
 def detectors(run: Run) -> tuple[str, ...]:
-    """The names of the detectors that looked at the run, as far as it says."""
+    """The names of the detectors that ran, if the run recorded them."""
     return tuple(sentences(run.facts.get("detectors")))
 
 
 def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """The facts worth a line on a terminal, several to a line."""
+    """The most important facts for a terminal, several per line."""
     values = {fact.label: fact.value for fact in facts}
     versions = [f"{name} {values[name]}" for name in ("torch", "python", "git") if name in values]
     when = [values[name] for name in ("started", "recorded") if name in values]
@@ -75,7 +75,7 @@ def _ending(values: Mapping[str, str]) -> str:
 
 
 def environment_sections(environment: Mapping[str, Any], *, skipped: Sequence[str] = ()) -> tuple[Section, ...]:
-    """The environment as sections: nested values under their own title, plain ones together."""
+    """The environment as sections: each nested value under its own title, plain values together."""
     plain: dict[str, Any] = {}
     sections = []
     for name, value in environment.items():
@@ -94,7 +94,7 @@ def environment_sections(environment: Mapping[str, Any], *, skipped: Sequence[st
 
 
 def _flat(value: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """Nested mappings and lists of mappings as dotted names; at most ``ENTRIES_MAX``."""
+    """Flatten nested mappings and lists of mappings to dotted names, at most ``ENTRIES_MAX``."""
     found: list[Fact] = []
 
     def walk(name: str, node: Any) -> None:
@@ -122,7 +122,7 @@ def command_line(argv: Any) -> str:
 
 
 def class_of(value: Any) -> str:
-    """``model`` and ``optimizer`` facts in one line: the class and how large it is."""
+    """One line for a ``model`` or ``optimizer`` fact: its class and size."""
     if isinstance(value, list):
         return "; ".join(map(class_of, value))
     if not isinstance(value, Mapping):

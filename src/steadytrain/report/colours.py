@@ -1,7 +1,8 @@
-"""Colours of heat maps: a scale that is equally steep everywhere, and a mark that no eye takes for a part of it.
+"""Colours of heat maps: a scale with equal perceptual steps, and a colour for non-finite values that is not on the
+scale.
 
-The scale is a straight line in OKLab (Ottosson 2020) from dark blue to light yellow: equal steps look equally far
-apart, lightness alone already orders them, and red and green are not needed to tell them apart.
+The scale is a straight line in OKLab (Ottosson 2020) from dark blue to light yellow. Equal steps look equally far
+apart, and lightness alone orders them, so no reader has to distinguish red from green.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from steadytrain.report.heat import ABSENT, HIGHEST, LOWEST, NOT_FINITE
 
 DARK_BLUE = (0.30, -0.005, -0.115)
 LIGHT_YELLOW = (0.945, -0.02, 0.105)
-"""Lightness, green to red, blue to yellow."""
+"""OKLab coordinates: lightness, green to red, blue to yellow."""
 
 NOT_FINITE_COLOUR = (255, 0, 255)
-"""Magenta: of nine bright colours the farthest from the scale, also to eyes without red, green or blue cones."""
+"""Magenta: of nine bright colours the farthest from the scale, also for eyes without red, green or blue cones."""
 
 Palette = NDArray[np.uint8]
 
 
 def heat_palette() -> Palette:
-    """Red, green, blue and opacity of each level of a heat map; what is absent is transparent."""
+    """Red, green, blue and opacity of each level of a heat map. ``ABSENT`` is transparent."""
     palette = np.zeros((256, 4), np.uint8)
     palette[LOWEST : HIGHEST + 1] = _opaque(scale(HIGHEST - LOWEST + 1))
     palette[NOT_FINITE] = (*NOT_FINITE_COLOUR, 255)
@@ -41,7 +42,7 @@ def hexadecimal(colours: NDArray[np.uint8]) -> list[str]:
 
 
 def _to_rgb(oklab: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """OKLab to sRGB: to cone responses, to linear light, to the display's curve."""
+    """Convert OKLab to sRGB: to cone responses, to linear light, to the display's curve."""
     cones = oklab @ np.array(
         [[1, 1, 1], [0.3963377774, -0.1055613458, -0.0894841775], [0.2158037573, -0.0638541728, -1.2914855480]]
     )

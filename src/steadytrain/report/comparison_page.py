@@ -1,6 +1,6 @@
-"""A comparison of runs as one self-contained HTML page: opens offline, loads nothing, runs no script.
+"""Render a comparison of runs as one self-contained HTML page that opens offline, loads nothing and runs no script.
 
-Renders what ``comparing.runs`` found and computes nothing but where a point lies on the paper.
+The page shows the result of ``compare.runs``. It computes nothing except where a point lies on the page.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ svg path { fill: none; stroke-width: 1.4; stroke-linejoin: round; } .small { col
 
 
 def page(comparison: Comparison, *, version: str) -> str:
-    """The page of ``comparison``; ``version`` is that of the steadytrain that writes it."""
+    """The page of ``comparison``. ``version`` is the version of steadytrain that writes it."""
     colours = _colours(comparison.members)
     body = [
         f"<h1>{escape(HEADLINES[comparison.verdict])}</h1>",
@@ -77,7 +77,7 @@ def page(comparison: Comparison, *, version: str) -> str:
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """What was found, a sentence a pair or a question: also what the terminal shows."""
+    """The result in one sentence per pair of runs or question. The terminal shows the same sentences."""
     return [*(_pair_line(pair) for pair in comparison.pairs), *(_noise_line(noise) for noise in comparison.groups)]
 
 
@@ -107,7 +107,7 @@ def _noise_line(noise: Noise) -> str:
 
 
 def _colours(members: Sequence[Member]) -> list[str]:
-    """A colour a group where there are groups, else a colour a run."""
+    """One colour per group if there are groups, else one per run."""
     groups = list(dict.fromkeys(member.group for member in members))
     return [
         COLOURS[(groups.index(member.group) if member.group is not None else at) % len(COLOURS)]
@@ -142,7 +142,7 @@ def _difference(comparison: Comparison, pair: Pair) -> str:
 
 
 def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int], *, logarithmic: bool = False) -> str:
-    """Several series in one drawing with the same axes; ``marks`` are steps with a dashed line."""
+    """Draw several series on the same axes. ``marks`` are steps with a dashed line."""
     thinned = [
         (found, colour) for series, colour in drawn if (found := curve(title, title, series, points_max=POINTS_MAX))
     ]
@@ -189,7 +189,7 @@ def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int],
 
 
 def _tails(comparison: Comparison, noise: Noise, colours: Sequence[str]) -> str:
-    """Each run's number as a dot, a row a group."""
+    """Draw each run's number as a dot, one row per group."""
     rows = [(noise.left, noise.left_values), (noise.right, noise.right_values)]
     values = [value for _, row in rows for value in row]
     if not values or comparison.tail is None:

@@ -1,4 +1,4 @@
-"""A stored or fresh diagnosis as shown: verdict, evidence for and against, the table of trials, what to do."""
+"""A stored or new diagnosis as shown: verdict, evidence for and against, the table of trials, what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "l
 
 @dataclass(frozen=True)
 class RemedyRow:
-    """An intervention as shown; ``tried`` says what its trial did, in words, ``works`` that it removed the symptom."""
+    """An intervention as shown. ``tried`` says in words what its trial did; ``works`` is True if it removed the
+    symptom.
+    """
 
     rung: int
     what: str
@@ -58,7 +60,9 @@ class TrialLine:
 
 @dataclass(frozen=True)
 class DiagnosisPart:
-    """A diagnosis as shown. ``causes`` has those that are still in play, ``refuted`` the others in a line each."""
+    """A diagnosis as shown. ``causes`` are the causes that are not refuted; ``refuted`` gives the others one line
+    each.
+    """
 
     verdict: str
     severity: Severity | None
@@ -74,7 +78,7 @@ class DiagnosisPart:
 
 
 def part(answer: Diagnosis) -> DiagnosisPart:
-    """What is shown of ``answer``; all that comes from a disk is made safe to print."""
+    """Convert ``answer`` to what is shown, with all text from disk made safe to print."""
     in_play = [one for one in answer.diagnoses if one.status != "refuted"]
     refuted = [one for one in answer.diagnoses if one.status == "refuted"]
     return DiagnosisPart(
@@ -102,7 +106,7 @@ def _verdict(answer: Diagnosis) -> str:
 
 
 def _cause(one: RankedCause) -> CausePart:
-    # That the unchanged replay shows the symptom is said of the replay, and not again of every cause.
+    # Skip the evidence that the unchanged replay shows the symptom: the page says it once, about the replay.
     own = [evidence for evidence in one.evidence if evidence.trial != CONTROL or evidence.verdict == "refutes"]
     supports = [_told(evidence) for evidence in own if evidence.verdict == "supports"]
     against = [_told(evidence) for evidence in own if evidence.verdict == "refutes"]

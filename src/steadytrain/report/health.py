@@ -1,4 +1,4 @@
-"""What a terminal says of the tables: the largest updates, waiting for data, the loss scale. As text and as JSON."""
+"""A terminal's summary of the tables: the largest updates, waiting for data, the loss scale. As text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYERS_MAX = 3
 
 @dataclass(frozen=True)
 class UpdateRatio:
-    """Norm of the update over norm of the weight of a tensor."""
+    """A tensor's update ratio: norm of the update over norm of the weight."""
 
     tensor: str
     ratio: float
@@ -27,9 +27,9 @@ class UpdateRatio:
 
 @dataclass(frozen=True)
 class Health:
-    """The newest of what was measured of a stream; None where it was not.
+    """The newest measurements of a stream, None if they are missing.
 
-    ``update_ratios`` are the largest of the last reading, which belongs to step ``update_ratio_step``.
+    ``update_ratios`` holds the largest ratios of the last reading, at step ``update_ratio_step``.
     """
 
     update_ratios: tuple[UpdateRatio, ...]
@@ -67,7 +67,7 @@ class Health:
 
 
 def health(run: Run, stream: str, window: Window) -> Health:
-    """Of ``stream``, whose scalars are ``window``."""
+    """Summarize ``stream``, whose scalars are ``window``."""
     ratios, step = _update_ratios(run, stream)
     scale, skips = window.series("loss_scale").values, window.series("scaler_skips").values
     return Health(

@@ -1,8 +1,7 @@
-"""Heat maps of a report: one number for each layer over the steps, binned to a bounded size with the worst value kept.
+"""Heat maps of a report: one number per layer over the steps, binned to a bounded size that keeps the worst value.
 
-A bin of several steps or layers shows their largest value, and one that is not finite before any other: an average
-would hide the one layer at the one step that went wrong. Values here are float32 with NaN where nothing was measured
-and ``inf`` where something was not finite.
+A bin of several steps or layers shows a non-finite value if it has one, else its largest value: an average would hide
+the one layer at the one step that went wrong. Values are float32, NaN if not measured and ``inf`` if not finite.
 """
 
 from __future__ import annotations
@@ -22,16 +21,18 @@ COLUMNS_MAX = 200
 ROWS_MAX = 200
 
 ABSENT, LOWEST, HIGHEST, NOT_FINITE = 0, 1, 254, 255
-"""Levels of a cell: not measured, the ends of the colour scale, and a value that is not finite."""
+"""Levels of a cell: not measured, the two ends of the colour scale, and not finite."""
 
 DECADES_MAX = 8
-"""A logarithmic scale reaches so far below the largest value; what is smaller has the lowest colour."""
+"""A logarithmic scale spans at most this many decades below the largest value. Smaller values get the lowest colour."""
 
 HOLD_GAPS = 2.0
-"""A reading stands until the next, but at most this many of the gaps around: a longer silence is shown as one."""
+"""A reading holds until the next one, but for at most this many of the adjacent gaps. A longer gap is shown as a
+gap.
+"""
 
 ROUTINE_GAPS = 3
-"""A gap that occurs so often is a cadence, and no silence: a reading may stand for as long anywhere."""
+"""A gap that occurs this often is a cadence: a reading may hold for that long anywhere."""
 
 NAMED_MAX = 3
 
@@ -40,7 +41,7 @@ Cells = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class HeatRow:
-    """A row: its short ``label``, its full ``name``, and in words what was largest in it and when."""
+    """A row: its short ``label``, its full ``name``, and a text with its largest value and the step."""
 
     label: str
     name: str
@@ -50,11 +51,10 @@ class HeatRow:
 
 @dataclass(frozen=True)
 class Heat:
-    """A map of layers x steps. Column *i* stands for the steps ``starts[i]`` to ``starts[i + 1]`` (exclusive).
+    """A map of layers x steps. Column *i* covers the steps ``starts[i]`` to ``starts[i + 1]`` (exclusive).
 
-    ``values`` and ``levels`` have shape ``(rows, columns)``; ``levels`` are the colours (see ``ABSENT`` and so on),
-    from ``low`` to ``high``. ``not_finite`` says what a cell that is not finite means, and ``captions`` what is not
-    seen from the map.
+    ``values`` and ``levels`` have shape ``(rows, columns)``. ``levels`` are the colours from ``low`` to ``high`` (see
+    ``ABSENT``). ``not_finite`` says what a non-finite cell means, and ``captions`` what the map does not show.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Heat:
     captions: tuple[str, ...]
 
     def texts(self) -> list[list[str]]:
-        """Each value in a few characters, empty where nothing was measured."""
+        """Each value in a few characters, "" if not measured."""
         return [[_text(value) for value in row] for row in self.values.tolist()]
 
 
@@ -85,7 +85,7 @@ def heat(
     bounds: tuple[float, float] | None = None,
     not_finite: str = "NaN or Inf",
 ) -> Heat | None:
-    """The map of ``values``, shape ``(readings, layers)``; None where nothing was measured.
+    """The map of ``values``, shape ``(readings, layers)``; None if nothing was measured.
 
     Args:
         layers: names in model order.
@@ -119,9 +119,10 @@ def heat(
 
 
 def over_steps(steps: IntArray, values: Cells, *, columns_max: int = COLUMNS_MAX) -> tuple[IntArray, Cells]:
-    """``values``, shape ``(readings, rows)``, over columns of equally many steps: where these start and end, and cells.
+    """Bin ``values``, shape ``(readings, rows)``, into columns of equally many steps. Returns the column edges and the
+    cells.
 
-    A column shows the largest of its readings; one without a reading the reading before it, while that stands.
+    A column shows the largest of its readings. A column without a reading repeats the previous one while that holds.
     """
     gaps = np.diff(steps)
     usual = int(gaps[gaps > 0].min()) if (gaps > 0).any() else 1
@@ -161,7 +162,7 @@ def _text(value: float) -> str:
 
 
 def _stands(gaps: IntArray, usual: int) -> NDArray[np.float64]:
-    """For how many steps each reading stands when no other follows."""
+    """For how many steps each reading holds without a successor."""
     if len(gaps) < 2:
         return np.full(len(gaps) + 1, float(gaps.max(initial=usual)))
     around = np.maximum(np.append(gaps[1:], gaps[-2]), np.append(gaps[1], gaps[:-1]))

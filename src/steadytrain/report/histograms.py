@@ -1,8 +1,8 @@
 """The log2 histogram of one tensor over the steps: a map of powers of two x readings.
 
-The table has a share of the elements for each power of two, and beside these what is zero, below, above or not finite.
-A column of several readings is one of them, the one with the most elements that are not finite or else the last: the
-shares of a column add up to one.
+For each power of two the table has the share of the elements, and the shares that are zero, below, above or not finite.
+If a drawn column covers several readings, it shows one of them: the one with the most non-finite elements, else the
+last. The shares of a column add up to one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from steadytrain.report.wording import clean, count
 
 COLUMNS_MAX = 28
 SHARE_MIN = 1e-4
-"""Shares are coloured by their logarithm from here to 1: the tails of a distribution are what is looked for."""
+"""The colour scale is logarithmic from this share to 1, so that the tails of a distribution are visible."""
 
 EMPTY, LOWEST, HIGHEST, NOT_FINITE = 0, 1, 8, 9
-"""Levels of a cell: no element, the ends of the colour scale, and some that are not finite.
+"""Levels of a cell: no element, the two ends of the colour scale, and some non-finite.
 
-Eight colours tell half decades apart, and compress to half of what fourteen do.
+Eight colours resolve half decades, and compress to half the size of fourteen.
 """
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """``levels`` has shape ``(bins, readings)``, the largest magnitude on top, and ``bins`` names its rows."""
+    """``levels`` has shape ``(bins, readings)``, with the largest magnitude on top. ``bins`` names its rows."""
 
     title: str
     bins: tuple[str, ...]
@@ -39,7 +39,7 @@ class Histogram:
 
 
 def histogram(title: str, table: Table, row: int) -> Histogram | None:
-    """The histogram of a row of the table ``histograms``; None where it was never measured."""
+    """The histogram of a row of the table ``histograms``, None if it was never measured."""
     shares = table.values[:, row, :]
     here = np.flatnonzero(np.any(~np.isnan(shares), axis=1))
     if not len(here):
@@ -66,7 +66,7 @@ def _kept(shares: NDArray[np.float32], columns: tuple[str, ...]) -> list[int]:
 
 
 def _used(shares: NDArray[np.float32], columns: tuple[str, ...]) -> list[int]:
-    """The bins between the first and the last that hold anything; the others are no news."""
+    """The bins that are drawn: all powers between the first and the last non-empty one, and other bins if not empty."""
     held = np.flatnonzero((np.nan_to_num(shares) > 0).any(axis=0))
     powers = [index for index in held.tolist() if columns[index].startswith("2^")]
     between = range(powers[0], powers[-1] + 1) if powers else range(0)

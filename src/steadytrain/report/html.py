@@ -1,7 +1,7 @@
-"""A report as one self-contained HTML page: opens offline, prints, light and dark.
+"""Render a report as one self-contained HTML page: opens offline, prints, light and dark.
 
-The page states a content policy that allows its own scripts by their hash and no network at all, so text that comes
-from a run can neither run nor load anything even where escaping were to fail.
+The page states a content security policy that allows its own scripts by hash and no network. So text from a run can
+neither run nor load anything, even if escaping fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSTALL_HINT = "For curves and maps that zoom: pip install 'steadytrain[report]'
 
 @dataclass(frozen=True)
 class Figure:
-    """A curve over the steps, or the map of ``heat`` with a ``legend``."""
+    """A curve over the steps, or the map ``heat`` with a ``legend``."""
 
     title: str
     logarithmic: bool
@@ -40,9 +40,9 @@ class Figure:
 
 
 def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
-    """The HTML of ``report``, with the curves of ``zoom`` where there are such, else static ones.
+    """The HTML of ``report``, with the interactive curves of ``zoom``, or static ones if it is None.
 
-    ``version`` is that of the steadytrain that writes the page.
+    ``version`` is the version of steadytrain that writes the page.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("steadytrain.report").joinpath("page.html.j2").read_text("utf-8"))
@@ -70,18 +70,18 @@ def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
 
 
 def packed(document: Any) -> str:
-    """``document`` as JSON, compressed, in characters that end no element."""
-    # Bokeh reads its document in order: a reference must come after what it names.
+    """``document`` as compressed JSON, in characters that cannot end an HTML element."""
+    # Bokeh reads its document in order: a reference must follow the object that it names.
     return base64.b64encode(zlib.compress(json.dumps(document, allow_nan=False).encode(), 9)).decode()
 
 
 def readout(heat: Heat) -> str:
-    """What the pointer tells of ``heat`` where there is no bokeh: see ``readout.js``."""
+    """The pointer's readout of ``heat`` without bokeh: see ``readout.js``."""
     return packed({"rows": [row.name for row in heat.rows], "starts": heat.starts, "texts": heat.texts()})
 
 
 def _figures(report: Report) -> list[Figure]:
-    """Curves, then maps, all with the same steps at their edges."""
+    """Curves, then maps, all over the same range of steps."""
     heats = [heat for measured in report.measured for heat in measured.heats]
     edges = [
         *((min(curve.steps), max(curve.steps)) for curve in report.curves),
@@ -123,7 +123,7 @@ def _script(name: str) -> str:
 
 
 def _inline(script: str) -> str:
-    """``script`` so that no text in it ends the element, and with the line ends that a browser will hash."""
+    """Escape ``script`` so that no text in it ends the element, with the line ends that a browser hashes."""
     return script.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

@@ -1,4 +1,4 @@
-"""One incident as shown: where it began, what was not finite, what was done about it."""
+"""One incident as shown: where it began, what was not finite, and what was done about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCHES_MAX, SAMPLES_MAX = 4, 8
 
 
 def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]]:
-    """The incidents that can be opened, the gravest first, and what to say of the others."""
+    """The readable incidents, gravest first, and notes about the others."""
     opened: list[tuple[Incident, Path]] = []
     notes = []
     for path in paths[:INCIDENTS_MAX]:
@@ -65,7 +65,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
 
 
 def samples_text(samples: Samples, *, alone: bool) -> str:
-    """Of what a batch was made, what is not finite first."""
+    """The samples of a batch, non-finite ones first."""
     which = "" if alone else f"of batch {samples.batch}, "
     every = enumerated([str(index) for index in samples.indices], SAMPLES_MAX)
     told = f"{which}{len(samples.indices)} of {samples.dataset}: {every}"
@@ -77,7 +77,7 @@ def samples_text(samples: Samples, *, alone: bool) -> str:
 
 
 def _look(path: Path) -> tuple[tuple[Fact, ...], str]:
-    """What `steadytrain locate` saw, where it was run; and why that cannot be read."""
+    """What `steadytrain locate` stored, if anything; else why it cannot be read."""
     try:
         look = read_look(path)
     except UsageError as error:

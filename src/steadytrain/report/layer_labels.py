@@ -1,4 +1,4 @@
-"""Names of layers as a page shows them: in the order of the model, shortened, and as blocks where they are too many."""
+"""Names of layers as a page shows them: in model order, shortened, and merged to blocks if there are too many."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ LABEL_LENGTH_MAX = 34
 DEPTH_MAX = 24
 
 FEW = 4
-"""Blocks are few where less than this part of those that have room is used."""
+"""Blocks are too few if they use less than this fraction (1 in 4) of the available rows."""
 
 WHOLE_MODEL = "(whole model)"
-"""How the module is shown that is the model itself; its name is empty."""
+"""Label of the model itself, whose module name is ""."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring layers that share a row or a heading: those at the positions ``start`` to ``stop`` (exclusive)."""
+    """Neighbouring layers that share a row or a heading: positions ``start`` to ``stop`` (exclusive)."""
 
     name: str
     start: int
@@ -27,10 +27,10 @@ class Block:
 
 
 def in_model_order(names: Sequence[str], known: Sequence[str] = ()) -> list[int]:
-    """Positions of ``names`` so that what belongs together stands together, as in a printout of the model.
+    """Positions that sort ``names`` as a printout of the model does.
 
-    An optimizer lists parameters by group, weights before biases; modules are listed as the model has them. So each
-    part of a dotted name comes where it comes first, in ``known`` (names of modules) or else in ``names``.
+    An optimizer lists parameters by group, weights before biases; modules come in the model's order. So each part of a
+    dotted name is placed by its first occurrence in ``known`` (names of modules), else in ``names``.
     """
     seen: dict[str, int] = {}
     for name in (*known, *names):
@@ -41,9 +41,9 @@ def in_model_order(names: Sequence[str], known: Sequence[str] = ()) -> list[int]
 
 
 def blocks(names: Sequence[str], count_max: int) -> list[Block]:
-    """``names``, in model order, as at most ``count_max`` blocks: the smallest that share the beginning of a name.
+    """Group ``names``, in model order, into at most ``count_max`` blocks with a shared prefix, as small as possible.
 
-    Where a part more would give too many blocks and a part less a few large ones, neighbours are put together.
+    If the next longer prefix gives too many blocks and this one gives only a few, neighbours are merged instead.
     """
     parts = [name.split(".", DEPTH_MAX) for name in names]
     too_many: list[Block] = []
@@ -59,7 +59,7 @@ def blocks(names: Sequence[str], count_max: int) -> list[Block]:
 
 
 def shared_beginning(names: Sequence[str]) -> str:
-    """The dotted beginning that all names share, with its last dot."""
+    """The dotted prefix that all names share, with its last dot."""
     named = [name for name in names if name != WHOLE_MODEL]
     if len(named) < 2:
         return ""
@@ -74,7 +74,7 @@ def shared_beginning(names: Sequence[str]) -> str:
 
 
 def shortened(names: Sequence[str], *, length_max: int = LABEL_LENGTH_MAX) -> list[str]:
-    """``names`` without the beginning that all share, and cut in the middle where they are still long."""
+    """``names`` without their shared prefix, with long ones cut in the middle."""
     common = shared_beginning(names)
     return [_cut(name[len(common) :] or name, length_max) for name in names]
 
@@ -85,14 +85,14 @@ def module_of(parameter: str) -> str:
 
 
 def _sharing(names: Sequence[str]) -> list[Block]:
-    """Neighbours of the same name as blocks."""
+    """Blocks of neighbours with the same name."""
     runs = [(name, sum(1 for _ in same)) for name, same in itertools.groupby(names)]
     stops = list(itertools.accumulate(length for _, length in runs))
     return [Block(name, stop - length, stop) for (name, length), stop in zip(runs, stops, strict=True)]
 
 
 def _joined(neighbours: Sequence[Block]) -> Block:
-    """``model.0``, ``model.1`` and ``model.2`` as ``model.0 … 2``."""
+    """Join blocks: ``model.0``, ``model.1`` and ``model.2`` become ``model.0 … 2``."""
     first, last = neighbours[0], neighbours[-1]
     shared = shared_beginning([first.name, last.name])
     name = first.name if first is last else f"{first.name} … {last.name[len(shared) :]}"

@@ -1,4 +1,4 @@
-"""Every layer by itself: its numbers over the steps, and its log2 histograms of gradients, weights and outputs."""
+"""Each layer's own section: its numbers over the steps, and its log2 histograms of gradients, weights and outputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count
 
 PARTS_MAX = 330
-"""Parameters and outputs shown one by one: 200 parameters and their modules. They take about 1.2 MB of a page."""
+"""Most parameters and outputs that are shown: 200 parameters and their modules. They take about 1.2 MB of a page."""
 
 PARAMETERS_MAX = 48
-"""Parameters shown of one layer."""
+"""Most parameters that are shown for one layer."""
 
 POINTS_MAX = 36
 GROUPS_MIN = 8
@@ -53,7 +53,7 @@ class LayerPart:
 
 @dataclass(frozen=True)
 class Layer:
-    """A module with its own parameters; ``not_finite`` where a value of it was NaN or Inf at any step."""
+    """A module with its own parameters. ``not_finite`` is True if any of its values was NaN or Inf at any step."""
 
     name: str
     not_finite: bool
@@ -70,7 +70,7 @@ class LayerGroup:
 
 
 def layer_groups(readings: Readings) -> tuple[tuple[LayerGroup, ...], tuple[str, ...]]:
-    """The layers in model order, in groups; and in words which are left out."""
+    """The layers in model order, in groups; and notes on those left out."""
     source = _Source.of(readings)
     modules = _modules(source)
     shown = _chosen(modules, source)
@@ -91,7 +91,7 @@ def layer_groups(readings: Readings) -> tuple[tuple[LayerGroup, ...], tuple[str,
 
 @dataclass(frozen=True)
 class _Source:
-    """The columns that are drawn, with where each row of them is, and the histograms."""
+    """The columns that are drawn, the position of each row in them, and the histograms."""
 
     columns: Mapping[tuple[str, str], Cells]
     places: Mapping[str, Mapping[str, int]]
@@ -108,7 +108,7 @@ class _Source:
         return _Source(columns, places, readings)
 
     def cell_curves(self, row: str, wanted: Sequence[tuple[str, str, str, str]]) -> tuple[Curve, ...]:
-        """The curves of one row that tell something."""
+        """The curves of one row, without those of zeros only in ``zero_share``."""
         found = []
         for table, column, title, scale in wanted:
             cells, place = self.columns.get((table, column)), self.places.get(table, {}).get(row)
@@ -124,7 +124,7 @@ class _Source:
         return histogram(title, self.readings.tables["histograms"], place) if place is not None else None
 
     def worst(self, table: str, column: str, row: str) -> float:
-        """The largest value of a cell over the steps, ``inf`` where one was not finite, -1 where none was measured."""
+        """The largest value of a cell over the steps: ``inf`` if any was not finite, -1 if none was measured."""
         cells, place = self.columns.get((table, column)), self.places.get(table, {}).get(row)
         if cells is None or place is None or np.isnan(cells.values[:, place]).all():
             return -1.0
@@ -143,7 +143,7 @@ def _modules(source: _Source) -> dict[str, list[str]]:
 
 
 def _chosen(modules: Mapping[str, Sequence[str]], source: _Source) -> list[str]:
-    """The modules that are shown, in model order: at most ``PARTS_MAX`` parameters and outputs."""
+    """The modules to show, in model order: at most ``PARTS_MAX`` parameters and outputs, the worst first."""
 
     def urgency(name: str) -> tuple[float, float]:
         norms = [source.worst("gradients", "norm", parameter) for parameter in modules[name]]

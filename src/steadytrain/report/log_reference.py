@@ -1,4 +1,4 @@
-"""A log beside a healthy reference, as lines of text: both curves on one scale, and a table of both."""
+"""A log compared with a healthy reference, as lines of text: both curves on one scale, and a table of both."""
 
 from __future__ import annotations
 

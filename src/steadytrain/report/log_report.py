@@ -1,4 +1,4 @@
-"""A ``Report`` of a run that another tool logged: its curves with its symptoms on them, and what was not looked at."""
+"""Build a ``Report`` of a run that another tool logged: its curves with their symptoms, and what was not checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STORIES_MAX = 5
 METRIC_CURVES_MAX = 6
 TENSORS_MAX = 6
 LOGARITHMIC_RATIO = 8.0
-"""A loss that spans more than this is drawn on a logarithmic axis: on a linear one its beginning, or one spike, would
+"""A loss with a larger ratio of extremes gets a logarithmic axis: on a linear one its beginning, or one spike, would
 flatten everything else. A loss falls from ln(50,000) = 10.8 to 2 by a factor of 5."""
 
 _CURVES = (
@@ -50,7 +50,7 @@ def from_log(log: Log, judgement: Judgement) -> Report:
     return Report(
         title=f"Run {clean(log.name)}",
         verdict=f"{judgement.health}: {why}" if told else judgement.health,
-        # The colour of silence is for what was found healthy.
+        # Only a run that was found healthy gets the colour of silence.
         severity=worst([symptom.severity for symptom in seen]) or ("note" if judgement.health == "unknown" else None),
         summary=told[:STORIES_MAX] or (f"{why[:1].upper()}{why[1:]}.",),
         facts=facts,
@@ -68,7 +68,7 @@ def from_log(log: Log, judgement: Judgement) -> Report:
 
 
 def steps_of(window: Window) -> str:
-    """How many steps a window has, and their numbers as the log has them where those differ from their count."""
+    """The number of steps in a window, and the step numbers of the log if those differ from the count."""
     if not len(window):
         return "none"
     first, last = int(window.steps[0]), int(window.steps[-1])
@@ -81,12 +81,12 @@ def _numbers(first: int, last: int) -> str:
 
 
 def not_run(why: Mapping[str, str]) -> str:
-    """One sentence for all detectors that could not look."""
+    """One sentence for all detectors that could not run."""
     return f"{len(why)} detectors did not look, because the log lacks what they need: {', '.join(why)}."
 
 
 def loss_curve(window: Window) -> Curve | None:
-    """The loss, on the axis that shows most of it."""
+    """The loss, with the axis chosen by ``LOGARITHMIC_RATIO``."""
     loss = window.series("loss")
     finite = loss.values[np.isfinite(loss.values)]
     wide = len(finite) > 0 and float(finite.min()) > 0.0 and float(finite.max() / finite.min()) > LOGARITHMIC_RATIO

@@ -1,4 +1,4 @@
-"""What was looked at beside the first bad operation, as lines for a person: float64, the ladder, the backends."""
+"""What `locate` measured besides the first bad operation, as text: float64, activation maxima, backends."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from steadytrain.storage.step_look import ActivationMaxima, Backends, ModuleMaxi
 
 RUNGS_SHOWN_MAX = 10
 NEAR_BITS = 4.0
-"""A rung with fewer binary digits left is shown, besides those next to the first that broke."""
+"""A module with less headroom (in bits) is shown, besides those next to the first that overflowed."""
 
 TIGHT_BITS = 16.0
-"""A rung with more left, as nearly every one of float32 and bfloat16 has, does not say how many."""
+"""A module with more headroom does not show it; nearly every float32 and bfloat16 module has more."""
 
 NOTES_SHOWN_MAX = 4
 
 
 def look_facts(look: StepLook) -> list[Fact]:
-    """Label and text of each line; a label is empty where a line goes on from the one before."""
+    """Label and text of each line. The label is "" if a line continues the one before."""
     facts: list[Fact] = []
     if look.opinion is not None:
         facts += _labelled("in float64", _opinion(look.opinion))
@@ -30,7 +30,9 @@ def look_facts(look: StepLook) -> list[Fact]:
 
 
 def shown_rungs(ladder: ActivationMaxima) -> tuple[ModuleMaximum, ...]:
-    """Those worth a line: around the first that broke, near the limit of their dtype, else the nearest to it."""
+    """The modules to show: those around the first that overflowed and those near the limit of their dtype, else the
+    nearest.
+    """
     rungs = ladder.rungs
     broke = next((at for at, rung in enumerate(rungs) if rung.broke), None)
     around = set() if broke is None else set(range(max(0, broke - 3), min(len(rungs), broke + 2)))
@@ -42,7 +44,7 @@ def shown_rungs(ladder: ActivationMaxima) -> tuple[ModuleMaximum, ...]:
 
 
 def rung_text(rung: ModuleMaximum) -> str:
-    """``float16 3.1e+04 -> 5.9e+04 -> inf of 65504, 0.2 bits left``."""
+    """One module as text: ``float16 3.1e+04 -> 5.9e+04 -> inf of 65504, 0.2 bits left``."""
     values = " -> ".join("-" if value is None else f"{value:.3g}" for value in rung.largest)
     bits = rung.headroom_bits
     tight = bits is not None and bits < TIGHT_BITS

@@ -11,7 +11,7 @@ from steadytrain.report.wording import count
 
 
 def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
-    """The maps, and in words what is not drawn."""
+    """The maps, and notes on what is not drawn."""
     told = []
     norms = readings.cells("gradients", "norm")
     ratios = readings.cells("tensors", "update_ratio", bad=("weight_nonfinite", "gradient_nonfinite"))

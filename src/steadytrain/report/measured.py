@@ -1,6 +1,6 @@
-"""What the tables of a run tell, for a page: the maps, the layers, precision and machine, of each stream.
+"""Sections of a page from a run's tables: the maps, the layers, precision and machine, for each stream.
 
-An incident keeps of these tables the gradient norms of the steps before it, which make one map.
+An incident stores only the gradient norms of the steps before it; they make one map.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_TABLES = "Nothing of single layers can be shown: the run has no tables that c
 
 
 def with_measured(report: Report, run: Run) -> Report:
-    """``report``, made from ``run``, with what its tables tell: more than a terminal has room for."""
+    """Add the sections from the tables of ``run`` to its ``report``: more than fits on a terminal."""
     streams = run.streams()
     measured = tuple(_of_stream(run, stream, several=len(streams) > 1) for stream in streams[:STREAMS_MAX])
     notes = report.notes
@@ -32,7 +32,7 @@ def with_measured(report: Report, run: Run) -> Report:
 
 
 def with_window(report: Report, window: Window) -> Report:
-    """``report``, made from an incident, with the gradient norm of every layer in the steps that it keeps."""
+    """Add the gradient norm of every layer in ``window`` to the ``report`` of an incident."""
     if not window.gradient_norms.size:
         return report
     norms = Table(

@@ -1,4 +1,4 @@
-"""A page is written whole: a reader sees the old one or the new one."""
+"""Write a page atomically: a reader sees the old one or the new one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steadytrain.core.errors import UsageError
 
 
 def write_page(output: Path, text: str) -> int:
-    """Write ``text`` so that a reader sees the old page or the new one; its size in bytes.
+    """Write ``text`` atomically and return its size in bytes.
 
     Raises:
         UsageError: the disk is full, or the folder cannot be written.

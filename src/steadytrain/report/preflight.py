@@ -1,4 +1,4 @@
-"""What a preflight came to, as a table, as JUnit XML and as SARIF. Pure functions of its document."""
+"""The result of a preflight as a table, as JUnit XML and as SARIF. Pure functions of its document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FRACTION = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?%?|[-+]?\d+e[-+]?\d+", re.IG
 
 
 def as_text(document: Mapping[str, Any]) -> str:
-    """The table: what failed and why first, then the rest, one line each."""
+    """The table: failed checks with their reasons first, then one line for each other check."""
     width = max(WIDTH_MIN, min(WIDTH_MAX, shutil.get_terminal_size((100, 24)).columns))
     entries = document["checks"]
     names = max([len(entry["name"]) for entry in entries], default=10)
@@ -32,7 +32,7 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def as_junit(document: Mapping[str, Any]) -> str:
-    """One test case a check; what was not run is skipped."""
+    """One test case per check. Checks that did not run are skipped."""
     counts = document["counts"]
     suite = ElementTree.Element(
         "testsuite",
@@ -58,7 +58,7 @@ def as_junit(document: Mapping[str, Any]) -> str:
 
 
 def as_sarif(document: Mapping[str, Any]) -> str:
-    """SARIF 2.1.0: what failed is an error, what was unusual a warning, at the script's first line."""
+    """SARIF 2.1.0: a failed check is an error and an unusual one a warning, at the script's first line."""
     loud = [entry for entry in document["checks"] if entry["status"] in LOUD]
     rules = [
         {
@@ -93,7 +93,7 @@ def as_sarif(document: Mapping[str, Any]) -> str:
 
 
 def with_baseline(document: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with ``known`` on each finding that the baseline has too, but for its fractions."""
+    """Set ``known`` on each finding that the baseline contains, ignoring fractions."""
     known = {finding_key(entry) for entry in baseline["checks"] if entry["status"] in LOUD}
     checks = [
         {**entry, "known": True} if entry["status"] in LOUD and finding_key(entry) in known else dict(entry)
@@ -103,12 +103,12 @@ def with_baseline(document: Mapping[str, Any], baseline: Mapping[str, Any]) -> d
 
 
 def finding_key(entry: Mapping[str, Any]) -> str:
-    """What a finding is known by: its check, status and message; counts and names matter, measured fractions do not."""
+    """The identity of a finding: its check, status and message. Counts and names matter, measured fractions do not."""
     return f"{entry['name']}|{entry['status']}|{_FRACTION.sub('#', entry['message'])}"
 
 
 def fails(document: Mapping[str, Any]) -> bool:
-    """Whether a check failed that is not known."""
+    """Whether a check failed that the baseline does not contain."""
     return any(_fails(entry) for entry in document["checks"])
 
 
@@ -152,5 +152,5 @@ def _tail(document: Mapping[str, Any]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without characters that XML has not."""
+    """Remove characters that XML forbids."""
     return "".join(char for char in text if char in "\t\n" or ord(char) >= 32)

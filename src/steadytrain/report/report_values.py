@@ -1,4 +1,4 @@
-"""What a report holds, as plain frozen values: the build makes them and the renderers draw them."""
+"""The values of a report, plain and frozen: the build makes them and the renderers draw them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadytrain.report.wording import Fact
 
 @dataclass(frozen=True)
 class Command:
-    """A command worth running next, and what it is for."""
+    """A command worth running next, and its purpose."""
 
     purpose: str
     line: str
@@ -22,9 +22,9 @@ class Command:
 
 @dataclass(frozen=True)
 class SymptomRow:
-    """A symptom as shown. ``steps`` is the range as text, ``origin`` the stream or rank when it is not the main one.
+    """A symptom as shown. ``steps`` is its range as text; ``origin`` is the stream or rank if it is not the main one.
 
-    Symptoms of one ``story`` stand together, in the order in which they came; it is empty where none was told.
+    Symptoms of one ``story`` stand together in the order of their onset; ``story`` is "" without one.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Place:
 
 @dataclass(frozen=True)
 class IncidentPart:
-    """One incident as shown; ``place`` is None where the operation is not known and ``why`` says why ("" where nothing
-    was not finite). ``look`` are the lines of what ``steadytrain locate`` saw beside it."""
+    """One incident as shown. ``place`` is None if the operation is unknown; ``why`` then says why ("" if nothing was
+    non-finite). ``look`` holds the lines of the other measurements of ``steadytrain locate``."""
 
     title: str
     path: str
@@ -73,7 +73,7 @@ class IncidentPart:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled group of facts of the environment, with one longer text (a printed model) where there is one."""
+    """A titled group of facts of the environment, optionally with one long text (a printed model)."""
 
     title: str
     facts: tuple[Fact, ...]
@@ -92,9 +92,9 @@ class Topic:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the tables of a stream tell: maps of all layers, each layer by itself, precision and machine.
+    """What the tables of a stream contain: maps of all layers, each layer, precision and machine.
 
-    ``sentences`` say what is not drawn. ``stream`` is empty where the run has but one.
+    ``sentences`` say what is not drawn. ``stream`` is "" if the run has only one.
     """
 
     stream: str
@@ -106,9 +106,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a page or a terminal shows, in the order in which a tired person needs it.
+    """Everything that a page or a terminal shows, most urgent first.
 
-    ``brief`` is ``facts`` in a few lines, for a terminal. ``measured`` is for a page and may be left out.
+    ``brief`` is a few lines of ``facts`` for a terminal. ``measured`` is for a page and may be left out.
     """
 
     title: str

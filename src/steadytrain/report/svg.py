@@ -1,6 +1,6 @@
-"""A curve as a static SVG: what a page shows on paper, without scripts, or where bokeh is not installed.
+"""A curve as a static SVG: for paper, without scripts, or if bokeh is not installed.
 
-Colours are classes of the page, so that they follow its light or dark scheme.
+Colours are CSS classes of the page, so they follow its light or dark scheme.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scale = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Frame:
-    """Size of a drawing, and the margins around what is drawn."""
+    """Size of a drawing, and its margins."""
 
     width: int
     height: int
@@ -30,13 +30,13 @@ class Frame:
     top: int = 14
     bottom: int = 24
     room: int = 8
-    """Distance of the curve to the upper and lower edge."""
+    """Distance of the curve from the upper and lower edge."""
 
     def across(self, first: float, last: float) -> Scale:
         return scale_to(first, last, self.left, self.width - self.right)
 
     def up(self, curve: Curve) -> Scale:
-        """Values of ``curve`` to heights; a logarithmic curve's values that are not positive have none."""
+        """The scale from values of ``curve`` to heights. On a logarithmic axis only positive values have one."""
         low, high = self.height - self.bottom - self.room, self.top + self.room
         drawn = [value for value in curve.values if math.isfinite(value) and (value > 0 or not curve.logarithmic)]
         if not drawn:
@@ -55,9 +55,9 @@ SMALL = Frame(260, 56, left=1, right=1, top=1, bottom=1, room=6)
 def drawing(
     curve: Curve, symptoms: Sequence[SymptomRow], frame: Frame = WIDE, *, span: tuple[float, float] | None = None
 ) -> str:
-    """``curve`` with ``symptoms`` as vertical bands and what is not finite as crosses at the top edge.
+    """``curve`` with ``symptoms`` as vertical bands and non-finite values as crosses at the top edge.
 
-    ``span`` are the steps at the left and the right edge, by default those of the curve.
+    ``span`` gives the steps at the left and right edge, by default those of the curve.
     """
     first, last = min(curve.steps), max(curve.steps)
     across, up = frame.across(*(span or (first, last))), frame.up(curve)
@@ -73,9 +73,9 @@ def drawing(
 
 
 def small_drawing(curve: Curve) -> str:
-    """``curve`` alone, for a caption that tells its range: what thousands of layers can afford.
+    """``curve`` alone, with its range in the caption: cheap enough for thousands of layers.
 
-    Whole numbers, each relative to the one before, take half the bytes.
+    Integer coordinates, each relative to the one before, halve the size.
     """
     across, up = SMALL.across(curve.steps[0], curve.steps[-1]), SMALL.up(curve)
     path, bad, before, x, y = [], [], False, 0, 0
@@ -83,7 +83,7 @@ def small_drawing(curve: Curve) -> str:
         drawn = math.isfinite(value) and (value > 0 or not curve.logarithmic)
         to_x, to_y = round(across(step)), round(up(value)) if drawn else y
         if drawn:
-            # A point between two gaps is drawn by the round end of a line of no length.
+            # A round line of zero length draws a point between two gaps.
             path.append(f"l{to_x - x} {to_y - y}" if before else f"M{to_x} {to_y}h0")
             x, y = to_x, to_y
         elif not math.isfinite(value):
@@ -94,7 +94,7 @@ def small_drawing(curve: Curve) -> str:
 
 
 def step_labels(first: int, last: int, across: Scale, y: float, right: float) -> list[str]:
-    """Round steps along the lower edge of a drawing that is ``right`` wide."""
+    """Labels of round steps along the lower edge of a drawing of width ``right``."""
     parts = []
     for step in dict.fromkeys(round(value) for value in _nice_ticks(first, last)):
         anchor = "end" if across(step) > right - 30 else "middle"
@@ -103,7 +103,7 @@ def step_labels(first: int, last: int, across: Scale, y: float, right: float) ->
 
 
 def scale_to(low: float, high: float, start: float, stop: float) -> Scale:
-    """A linear map of ``low .. high`` to ``start .. stop``; to the middle when the range is empty."""
+    """A linear map of ``low .. high`` to ``start .. stop``, or to the middle if the range is empty."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return lambda value: (start + stop) / 2
@@ -140,7 +140,7 @@ def _axes(curve: Curve, first: int, last: int, across: Scale, up: Scale, frame: 
 
 
 def _line(curve: Curve, across: Scale, up: Scale, *, digits: int) -> list[str]:
-    """The finite stretches; a value that is not finite (or that a log axis lacks) breaks the line."""
+    """The finite segments. A non-finite value (or a non-positive one on a log axis) breaks the line."""
     path, dots, open_length = [], [], 0
     points = [*zip(curve.steps, curve.values, strict=True), (0, math.nan)]
     for index, (step, value) in enumerate(points):
@@ -174,13 +174,13 @@ def _value_ticks(curve: Curve) -> list[float]:
     decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     if len(decades) >= 2:
         return [10.0**power for power in decades[:: max(1, len(decades) // _TICKS)]]
-    # Less than two decades: 1, 2 and 5 of each.
+    # Less than two decades: label 1, 2 and 5 of each.
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [base * 10.0**power for power in powers for base in (1, 2, 5) if low <= base * 10.0**power <= high]
 
 
 def _nice_ticks(low: float, high: float) -> list[float]:
-    """Round values between ``low`` and ``high``, about ``_TICKS`` of them; both ends when they nearly meet."""
+    """Round values between ``low`` and ``high``, about ``_TICKS`` of them; ``low`` alone if both nearly coincide."""
     if not high - low > 1e-12 * max(abs(low), abs(high)):
         return [low]
     raw = (high - low) / _TICKS

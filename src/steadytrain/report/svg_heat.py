@@ -1,7 +1,7 @@
 """Heat maps and histograms as static SVG, with the cells as an embedded PNG.
 
-Colours of text are classes of the page; those of the cells are the same in its light and its dark scheme. What is
-absent is transparent: the page's hatching shows through.
+Text colours are CSS classes of the page; cell colours are the same in its light and dark scheme. Absent cells are
+transparent: the page's hatching shows through.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steadytrain.report.wording import number
 WIDTH = 860
 LEFT_MIN, LEFT_MAX, RIGHT, TOP, BOTTOM = 64, 226, 10, 4, 22
 CHARACTER_WIDTH = 6.2
-"""Of a label, at most: so wide are the letters of a name in the usual fonts, on average."""
+"""Upper estimate of a label's character width: the average width of the letters of a name in the usual fonts."""
 
 HEIGHT_WANTED = 640.0
 ROW_HEIGHT_MIN, ROW_HEIGHT_MAX = 3.0, 15.0
@@ -38,20 +38,20 @@ _BIN_NAMES = {"zero": "0", "below": "less", "above": "more", "nonfinite": "✗"}
 
 
 def row_height(heat: Heat) -> float:
-    """How high a row is drawn."""
+    """The height of a row."""
     return min(ROW_HEIGHT_MAX, max(ROW_HEIGHT_MIN, HEIGHT_WANTED / len(heat.rows)))
 
 
 def labels_width(heats: Iterable[Heat]) -> int:
-    """Room on the left of drawings for the names of layers, the same for all so that steps stand under each other."""
+    """Width of the layer names on the left, the same for all drawings so that their steps line up."""
     longest = max((len(row.label) + 2 * row.not_finite for heat in heats for row in heat.rows), default=0)
     return min(LEFT_MAX, max(LEFT_MIN, math.ceil(12 + CHARACTER_WIDTH * longest)))
 
 
 def drawing(heat: Heat, across: Scale, *, left: int) -> str:
-    """``heat`` with the names of its rows in a margin of ``left`` and steps below; ``across`` places a step."""
+    """``heat`` with the names of its rows in a margin of ``left`` and steps below. ``across`` places a step."""
     each = row_height(heat)
-    # The cell of a step lies around it, as the point of a curve does.
+    # The cell of a step is centred on it, like the point of a curve.
     start, stop = across(heat.starts[0] - 0.5), across(heat.starts[-1] - 0.5)
     height = each * len(heat.rows)
     box = f'x="{start:.1f}" y="{TOP}" width="{stop - start:.1f}" height="{height:.1f}"'
@@ -68,7 +68,7 @@ def drawing(heat: Heat, across: Scale, *, left: int) -> str:
 
 
 def legend(heat: Heat) -> str:
-    """What the colours of ``heat`` mean."""
+    """Explain the colours of ``heat``."""
     bar = data_address(np.arange(LOWEST, HIGHEST + 1, dtype=np.uint8)[None, :], HEAT_PALETTE)
     magenta = hexadecimal(np.array([NOT_FINITE_COLOUR], np.uint8))[0]
     return (
@@ -79,7 +79,7 @@ def legend(heat: Heat) -> str:
 
 
 def histogram_drawing(histogram: Histogram) -> str:
-    """One histogram over the steps, small magnitudes at the bottom."""
+    """One histogram over the steps, with small magnitudes at the bottom."""
     box = f'x="{HISTOGRAM_LEFT}" width="{HISTOGRAM_WIDTH - HISTOGRAM_LEFT}" height="{HISTOGRAM_HEIGHT}"'
     return (
         f'<svg class="small" viewBox="0 0 {HISTOGRAM_WIDTH} {HISTOGRAM_HEIGHT}"><rect {box}/>'
@@ -89,7 +89,7 @@ def histogram_drawing(histogram: Histogram) -> str:
 
 
 def labelled_rows(heat: Heat) -> list[int]:
-    """The rows that have room for their name: those with something not finite first, then evenly from the top."""
+    """The rows with room for their name: non-finite ones first, then evenly from the top."""
     each = row_height(heat)
     every = max(1, round(LABEL_HEIGHT / each + 0.49))
     rows = range(len(heat.rows))
@@ -101,7 +101,7 @@ def labelled_rows(heat: Heat) -> list[int]:
 
 
 def _rows(heat: Heat, each: float, left: int) -> list[str]:
-    """A name where there is room for it, and for each row a transparent strip that says what was largest in it."""
+    """Row names that fit, and for each row a transparent strip whose tooltip gives its largest value."""
     names = [
         f'<text class="tick{" bad" if heat.rows[row].not_finite else ""}" x="{left - 6}" '
         f'y="{TOP + (row + 0.5) * each + 3.8:.1f}" text-anchor="end">'
@@ -117,7 +117,7 @@ def _rows(heat: Heat, each: float, left: int) -> list[str]:
 
 
 def _bin_labels(histogram: Histogram) -> list[str]:
-    """The names of bins that have room."""
+    """The names of the bins that have room."""
     each = HISTOGRAM_HEIGHT / len(histogram.bins)
     found, free_from = [], 0.0
     for row, name in enumerate(histogram.bins):

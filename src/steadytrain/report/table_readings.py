@@ -1,6 +1,6 @@
-"""The tables of a stream as a report needs them: what can be read is read, and what cannot is said.
+"""The tables of a stream as a report needs them, with notes on those that cannot be read.
 
-The names of tables and columns are those on the disk (``docs/signals.md``); what measures them is not known here.
+The names of tables and columns are those on disk (``docs/signals.md``). This module does not know what measures them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from steadytrain.storage.tables import read_readable
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of a table: ``values`` has shape ``(readings, rows)``, NaN not measured, ``inf`` not finite."""
+    """One column of a table: ``values`` has shape ``(readings, rows)``, NaN if not measured, ``inf`` if not finite."""
 
     rows: tuple[str, ...]
     steps: IntArray
     values: NDArray[np.float32]
 
     def series(self, row: int) -> Series:
-        """The readings of a row that have a value."""
+        """The values of a row, at the readings that have one."""
         values = self.values[:, row].astype(np.float64)
         here = ~np.isnan(values)
         return Series(self.steps[here], values[here])
@@ -38,23 +38,23 @@ class Cells:
 
 @dataclass(frozen=True)
 class Readings:
-    """The tables of a stream that hold something, and in words what could not be read."""
+    """The non-empty tables of a stream, and notes on what could not be read."""
 
     tables: Mapping[str, Table]
     notes: tuple[str, ...]
 
     def rows(self, table: str) -> tuple[str, ...]:
-        """The rows of a table, that of the model itself by :data:`WHOLE_MODEL`."""
+        """The rows of a table. The model itself appears as :data:`WHOLE_MODEL`."""
         return tuple(row or WHOLE_MODEL for row in self.tables[table].rows) if table in self.tables else ()
 
     def cells(self, table: str, column: str, *, bad: tuple[str, ...] = ()) -> Cells | None:
-        """A column, ``inf`` also where one of the columns ``bad`` counts something; None where nothing was measured."""
+        """A column, None if nothing was measured. It is ``inf`` also where a column of ``bad`` counts something."""
         found = self.tables.get(table)
         if found is None or column not in found.columns:
             return None
         values = found.values[:, :, found.columns.index(column)].copy()
         if table == "gradients":
-            # A NaN is measured here, and what is absent has a mark.
+            # In this table a NaN is a measured value, and a special mark means absent.
             absent = values == GRADIENT_ABSENT
             values[~np.isfinite(values)] = np.inf
             values[absent] = np.nan
@@ -67,7 +67,7 @@ class Readings:
 
 
 def read(run: Run, stream: str, names: Collection[str] = tuple(TABLES)) -> Readings:
-    """The tables ``names`` of a stream, as far as there are such and this machine can read them."""
+    """Read the tables ``names`` of a stream that exist and that this machine can read."""
     tables, notes = {}, []
     for name in run.tables(stream):
         if name not in names:

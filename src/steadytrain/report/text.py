@@ -1,6 +1,6 @@
-"""A report on a terminal, drawn with rich: verdict first, one screen, no boxes.
+"""Draw a report on a terminal with rich: verdict first, one screen, no boxes.
 
-Nothing is computed and nothing is printed here; the command prints what :func:`renderable` gives.
+This module computes and prints nothing; the command prints what :func:`renderable` returns.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ _LABEL_STYLE = "dim"
 
 
 def renderable(report: Report) -> Group:
-    """What to print for ``report``. Print it with ``crop=False``: commands are never broken, so they can be copied."""
+    """What to print for ``report``. Print it with ``crop=False``: lines with commands stay whole, so they can be
+    copied.
+    """
     parts: list[RenderableType] = [
         Text(report.verdict, style=STYLES[report.severity]),
         *(Text(sentence) for sentence in report.summary),
     ]
     for incident in report.incidents[:INCIDENTS_SHOWN_MAX]:
-        # The verdict has said what the first incident is.
+        # The verdict already describes the first incident.
         heading = incident.title if incident is not report.incidents[0] else ""
         parts += [Text(), *([Text(heading, style="bold")] if heading else []), _incident(incident)]
     if report.symptoms and not _told_by_incident(report):
@@ -92,7 +94,7 @@ def _unproven(cause: CausePart) -> bool:
 
 
 def _remedies(cause: CausePart) -> Iterable[RenderableType]:
-    """What to do: what was seen to work, then the rest, fast first, with the command that tries it."""
+    """What to do: proven fixes first, then the quickest to try, each with its command."""
     if not cause.remedies:
         return
     yield Text()
@@ -152,7 +154,7 @@ def _incident(incident: IncidentPart) -> RenderableType:
 
 
 def _told_by_incident(report: Report) -> bool:
-    """An incident's report shows its one symptom as the verdict or the located operation already."""
+    """Whether an incident's report already shows its only symptom as the verdict."""
     return len(report.incidents) == 1 and len(report.symptoms) == 1 and report.incidents[0].place is None
 
 
@@ -207,7 +209,7 @@ def _grid(lines: Iterable[tuple[str, Text]]) -> Table:
 
 
 def _once() -> Iterable[bool]:
-    """True, then False for ever: only the first of several lines carries the label."""
+    """True once, then False: only the first of several lines has the label."""
     yield True
     while True:
         yield False

@@ -1,7 +1,7 @@
-"""Curves that a report draws: a series thinned to a bounded number of points that still shows what happened.
+"""Curves of a report: series thinned to a bounded number of points without losing events.
 
-Thinning keeps, of every stretch of steps, the smallest and the largest finite value and the first that is not finite:
-a spike or a NaN of one step survives any zoom. Means never appear here, they would hide both.
+From each stretch of steps, thinning keeps the smallest and the largest finite value and the first non-finite one. So a
+spike or a NaN of one step survives any zoom. Means never appear here: they would hide both.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ NOT_FINITE = "✗"
 class Curve:
     """One signal to draw.
 
-    ``steps`` and ``values`` are thinned and may hold NaN and Inf as measured. ``smallest`` and ``largest`` are over
-    all finite values (None without any), ``not_finite`` counts the others, ``count`` all of them. ``spark`` is the
-    curve in one line of block characters, with ``✗`` for a stretch that holds a value that is not finite.
+    ``steps`` and ``values`` are thinned and may hold NaN and Inf as measured. ``smallest`` and ``largest`` cover all
+    finite values (None if there are none), ``not_finite`` counts the others, ``count`` counts all. ``spark`` is the
+    curve in one line of block characters, with ``✗`` for a stretch that has a non-finite value.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Curve:
 def curve(
     name: str, title: str, series: Series, *, scale: str = "linear", points_max: int = POINTS_MAX
 ) -> Curve | None:
-    """The curve of ``series``; None when it has no step. ``scale`` is ``linear`` or ``log``."""
+    """The curve of ``series``, None if it has no step. ``scale`` is ``linear`` or ``log``."""
     if not len(series):
         return None
     finite = series.values[np.isfinite(series.values)]
-    # A logarithmic axis cannot show a zero; a curve of zeros is drawn on a linear one.
+    # A logarithmic axis cannot show zero, so a curve of zeros gets a linear one.
     logarithmic = scale == "log" and bool(np.any(finite > 0)) and not np.any(finite < 0)
     kept = thin(series.values, points_max=points_max)
     return Curve(
@@ -68,7 +68,9 @@ def curve(
 
 
 def thin(values: FloatArray, *, points_max: int = POINTS_MAX) -> IntArray:
-    """Positions to keep, ascending, at most ``points_max``: first, last, and each stretch's extremes and not-finite."""
+    """Positions to keep, ascending, at most ``points_max``: first, last, and the extremes and non-finite values of each
+    stretch.
+    """
     if len(values) <= points_max:
         return np.arange(len(values))
     kept: set[int] = set()
@@ -87,7 +89,7 @@ def thin(values: FloatArray, *, points_max: int = POINTS_MAX) -> IntArray:
 
 
 def spark(values: FloatArray, *, cells: int = SPARK_CELLS, logarithmic: bool = False) -> str:
-    """``values`` as at most ``cells`` block characters; each shows the largest value of its stretch."""
+    """``values`` as at most ``cells`` block characters. Each shows the largest value of its stretch."""
     peaks: list[float] = []
     for start, stop in _stretches(len(values), min(cells, len(values))):
         part = values[start:stop]

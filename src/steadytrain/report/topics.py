@@ -1,6 +1,6 @@
-"""Precision and machine: a section each, of facts, sentences and curves. What was not seen is said in words.
+"""The sections precision and machine: facts, sentences and curves. Sentences say what was not recorded.
 
-A signal that never moved is a fact and no curve. The names of facts, signals and columns are those on the disk
+A signal that never changed becomes a fact instead of a curve. The names of facts, signals and columns are those on disk
 (``docs/signals.md``).
 """
 
@@ -21,7 +21,7 @@ from steadytrain.storage.run_folder import Run
 POINTS_MAX = 600
 DEVICES_MAX = 8
 HEADROOM_NOTABLE = 0.1
-"""Outputs that come this near to the largest number of their format are named."""
+"""Outputs are named if they come this near to the largest number of their dtype."""
 
 _PRECISION = (
     ("loss_scale", "loss scale", "log"),
@@ -74,7 +74,7 @@ _SLOWED = (
 def precision(run: Run, window: Window, readings: Readings) -> Topic:
     """Number formats, the gradient scaler, overflow and underflow, clipping."""
     facts, curves = _split((name, title, window.series(name), scale) for name, title, scale in _PRECISION)
-    # A run of an older version does not know these signals: then nothing was looked for.
+    # Runs of older versions lack these signals, so nothing was recorded.
     told = [sentence for name, sentence in _UNSEEN if name in window.signals and not len(window.series(name))]
     if not any(name in window.signals for name, _ in _UNSEEN):
         told.append("The gradient scaler, clipping, overflow and underflow were not recorded.")
@@ -91,7 +91,7 @@ def precision(run: Run, window: Window, readings: Readings) -> Topic:
 
 
 def machine(run: Run, window: Window, readings: Readings) -> Topic:
-    """Memory, temperature and power of the host and of each accelerator, and waiting for data."""
+    """Memory, temperature and power of the host and of each accelerator, and the time spent waiting for data."""
     waited = data_wait(window)
     facts, curves = _split([("data_wait", "share of the step spent waiting for data", waited, "linear")])
     told = [] if len(waited) else ["Waiting for data was not recorded."]
@@ -118,7 +118,7 @@ def machine(run: Run, window: Window, readings: Readings) -> Topic:
 
 
 def data_wait(window: Window) -> Series:
-    """Share of each step that the training thread waited for data, where both are known."""
+    """Share of each step that the training thread waited for data, at the steps where both times are known."""
     if "data_wait_s" not in window.signals or "step_s" not in window.signals:
         return window.series("data_wait_s")
     waited, took = window.signals["data_wait_s"], window.signals["step_s"]
@@ -127,7 +127,7 @@ def data_wait(window: Window) -> Series:
 
 
 def data_wait_share(window: Window) -> float | None:
-    """The share of all steps together."""
+    """The share over all steps together."""
     waited = window.series("data_wait_s")
     took = float(window.series("step_s").values.sum()) if len(waited) else 0.0
     return min(1.0, float(waited.values.sum()) / took) if took > 0 else None
@@ -136,7 +136,7 @@ def data_wait_share(window: Window) -> float | None:
 def _split(
     signals: Iterable[tuple[str, str, Series, str]],
 ) -> tuple[tuple[Fact, ...], tuple[Curve, ...]]:
-    """Signals that never moved as facts, the others as curves."""
+    """Split signals: those that never changed become facts, the others curves."""
     facts, curves = [], []
     for name, title, series, scale in signals:
         drawn = curve(name, title, series, scale=scale, points_max=POINTS_MAX)
@@ -157,7 +157,7 @@ def _formats(fact: Any) -> tuple[Fact, ...]:
 
 
 def _format(value: Any) -> str:
-    """``{"torch.float32": 12}`` as ``float32 (12)``; with one format alone without the number."""
+    """Format ``{"torch.float32": 12}`` as ``float32 (12)``. A single format has no number."""
     if not isinstance(value, Mapping):
         return str(value).removeprefix("torch.") if value else ""
     formats = [
@@ -198,7 +198,7 @@ def _has(readings: Readings, row: str, column: str) -> bool:
 
 
 def _counted(readings: Readings, row: str) -> tuple[Fact, ...]:
-    """What should be zero and is not, and what slowed the device down."""
+    """Counters that should be zero but are not, and the reasons why the device slowed down."""
     found = []
     for column, label in _COUNTERS:
         if _has(readings, row, column):
@@ -215,7 +215,7 @@ def _counted(readings: Readings, row: str) -> tuple[Fact, ...]:
 
 
 def _described(fact: Any) -> tuple[Fact, ...]:
-    """The fact ``machine``: one line a device."""
+    """The fact ``machine``, one line per device."""
     if not isinstance(fact, Mapping):
         return ()
     return facts_of(*((str(row), _line(value) if isinstance(value, Mapping) else value) for row, value in fact.items()))

@@ -1,4 +1,4 @@
-"""Words and numbers as a person reads them, and what comes from a disk made safe to show.
+"""Format words and numbers for readers, and make text from disk safe to show.
 
 A run may come from a stranger and a terminal obeys escape sequences, so control characters are made visible.
 """
@@ -18,19 +18,19 @@ ENTRIES_MAX = 300
 
 @dataclass(frozen=True)
 class Fact:
-    """A label and its value, both ready to be shown."""
+    """A label and its value, both ready to show."""
 
     label: str
     value: str
 
 
 def clean(value: object, *, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """``value`` as one safe line of text: control and direction-changing characters made visible, length bounded."""
+    """``value`` as one safe line: control and bidirectional characters are made visible, and the length is bounded."""
     return clean_block(value, length_max=length_max).replace("\n", " ⏎ ")
 
 
 def clean_block(value: object, *, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """Like :func:`clean`, with the line breaks kept."""
+    """Like :func:`clean`, but keeps line breaks."""
     text = str(value)
     if len(text) > length_max:
         text = f"{text[:length_max]}… ({len(text)} characters)"
@@ -38,7 +38,7 @@ def clean_block(value: object, *, length_max: int = TEXT_LENGTH_MAX) -> str:
 
 
 def number(value: float) -> str:
-    """A value with four significant digits, ``nan`` and ``inf`` as such."""
+    """``value`` with four significant digits, or ``nan`` or ``inf``."""
     return f"{value:.4g}"
 
 
@@ -70,7 +70,7 @@ def sentences(value: Any) -> tuple[str, ...]:
     return tuple(clean(entry) for entry in value[:ENTRIES_MAX]) if isinstance(value, list) else ()
 
 
-# Control characters but the line break, surrogates, and marks that reorder or hide text.
+# Control characters except the line break, surrogates, and marks that reorder or hide text.
 _UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 

@@ -1,7 +1,7 @@
-"""Curves that zoom and hover, drawn with bokeh where it is installed (``steadytrain[report]``).
+"""Curves with zoom and hover, drawn with bokeh if it is installed (``steadytrain[report]``).
 
-Everything that bokeh needs goes into the page; nothing is loaded from a network. Its texts are fixed words, numbers
-and symptom names, and never markup.
+The page contains everything that bokeh needs and loads nothing from a network. Its texts are fixed words, numbers and
+symptom names, never markup.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from steadytrain.report.zoom_heat import heat_figure
 HEIGHT = 210
 LOG_TICKS = 4
 POWER_LOW = -6
-"""Decimal power below which an axis is labelled in scientific notation."""
+"""Decimal power below which an axis uses scientific notation."""
 
-# Colours of the light scheme; the page puts those of the dark one in their place while it reads the drawing.
+# Colours of the light scheme. In the dark scheme the page replaces them while it loads the drawing.
 FAINT, GRID, LINE = "#5b6675", "#e3e7ec", "#1f6feb"
 SEVERITY_COLOURS = {"critical": "#c62828", "warning": "#b26a00", "note": "#51606f"}
 DARK = {
@@ -38,9 +38,9 @@ DARK = {
 
 @dataclass(frozen=True)
 class Zoom:
-    """Bokeh's own script, and what it draws: JSON of the documents, and of which figure stands in which element.
+    """Bokeh's own script, and the drawing: JSON of the documents, and the element of each figure.
 
-    The figure of the curve or map number *i* of the report (curves first) belongs into the element ``zoom-i``.
+    The figure of curve or map number *i* of the report (curves first) goes into the element ``zoom-i``.
     """
 
     library: str
@@ -48,7 +48,7 @@ class Zoom:
 
 
 def zoom(report: Report) -> Zoom | None:
-    """Curves and maps of ``report`` for bokeh; None where bokeh is not installed or there are none."""
+    """Curves and maps of ``report`` for bokeh; None if bokeh is not installed or the report has none."""
     heats = [heat for measured in report.measured for heat in measured.heats]
     if not report.curves and not heats:
         return None
@@ -60,7 +60,7 @@ def zoom(report: Report) -> Zoom | None:
     except ImportError:
         return None
     shared = DataRange1d(range_padding=0.02)
-    # All share one range of steps and one width of labels, so that steps stand under each other.
+    # All share one range of steps and one label width, so that their steps line up.
     figures = [
         *(_figure(curve, report.symptoms, shared) for curve in report.curves),
         *(heat_figure(heat, shared, hatch_colour=FAINT) for heat in heats),
@@ -93,7 +93,7 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
         toolbar_location="right",
         window_axis="x",
     )
-    # Marks stay at the edge of the frame whatever part of the curve is looked at.
+    # Marks stay at the edge of the frame at every zoom.
     drawn.extra_y_ranges = {"edge": Range1d(start=0, end=1)}
     drawn.extra_y_scales = {"edge": LinearScale()}
     _draw_symptoms(drawn, symptoms)
@@ -109,16 +109,16 @@ def _draw_values(drawn: Any, curve: Curve) -> None:
     source = ColumnDataSource({"step": list(curve.steps), "value": finite, "shown": shown})
     line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
     if curve.logarithmic:
-        # With more, the labels of less than a decade overlap at its upper end.
+        # With more, labels of less than a decade overlap at its upper end.
         drawn.yaxis.ticker.desired_num_ticks = LOG_TICKS
     else:
-        # A learning rate as 0.0014 and not as 1.400e-3.
+        # Show a learning rate as 0.0014, not as 1.400e-3.
         drawn.yaxis.formatter.power_limit_low = POWER_LOW
-    # The marks at the edges have an axis of their own and must not stretch this one.
+    # The marks at the edges have their own axis and must not stretch this one.
     drawn.y_range.renderers = [line]
-    # Bokeh's own span for a constant is 2, in which a learning rate of 3e-4 reads as 0.
+    # For a constant, bokeh's default span is 2, so a learning rate of 3e-4 would read as 0.
     drawn.y_range.default_span = max(abs(curve.largest or 0.0), 1e-12)
-    # A line needs two points: one between two gaps would not be seen.
+    # A line needs two points, so a point between two gaps would be invisible.
     drawn.scatter("step", "value", source=source, size=2, color=LINE, line_color=None)
     tooltips = [("step", "@step{0,0}"), (curve.title, "@shown")]
     drawn.add_tools(HoverTool(renderers=[line], mode="vline", line_policy="nearest", tooltips=tooltips))

@@ -1,4 +1,4 @@
-"""Heat maps for bokeh: one image a row, so that hovering tells the layer, the step and the value."""
+"""Heat maps for bokeh: one image per row, so that hovering shows the layer, the step and the value."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from steadytrain.report.heat import Heat
 from steadytrain.report.svg_heat import HEAT_PALETTE, labelled_rows, row_height
 
 EDGES = 36
-"""Height of axis and margins beside the rows."""
+"""Height of axis and margins, added to the rows."""
 
 
 def heat_figure(heat: Heat, shared: Any, *, hatch_colour: str) -> Any:
-    """``heat`` on the steps of the range ``shared``, with hatching where nothing was measured."""
+    """``heat`` over the step range ``shared``, with hatching where nothing was measured."""
     from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, Range1d
     from bokeh.models.annotations import BoxAnnotation
     from bokeh.plotting import figure
@@ -40,14 +40,14 @@ def heat_figure(heat: Heat, shared: Any, *, hatch_colour: str) -> Any:
             "y": list(range(count)),
         }
     )
-    # What is absent is transparent, and this shows through.
+    # Absent cells are transparent, and this hatching shows through.
     hatching = BoxAnnotation(left=first - 0.5, right=end - 0.5, top=0, bottom=count, level="underlay")
     hatching.update(fill_color=None, line_color=None, hatch_pattern="right_diagonal_line", hatch_scale=8)
     hatching.update(hatch_color=hatch_colour, hatch_alpha=0.45, hatch_weight=1)
     drawn.add_layout(hatching)
     cells = drawn.image(
         image="levels",
-        # The cell of a step lies around it, as the point of a curve does.
+        # The cell of a step is centred on it, like the point of a curve.
         x=first - 0.5,
         y="y",
         dw=end - first,
@@ -67,7 +67,7 @@ def _label(drawn: Any, heat: Heat) -> None:
     rows = labelled_rows(heat)
     drawn.yaxis.ticker = FixedTicker(ticks=[row + 0.5 for row in rows])
     drawn.yaxis.major_label_overrides = {
-        # As a plain string it would be read as TeX where a name holds such marks.
+        # Bokeh would read a plain string with such marks as TeX.
         row + 0.5: PlainText(text=f"{'✗ ' if heat.rows[row].not_finite else ''}{heat.rows[row].label}")
         for row in rows
     }

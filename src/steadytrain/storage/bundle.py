@@ -1,11 +1,11 @@
-"""The incident bundle: one folder that holds all that is needed to look into an incident elsewhere.
+"""The incident bundle: one folder with everything needed to analyse an incident on another machine.
 
-``incident.json`` (the document of ``show --json``), ``window`` (the steps before it), ``scalars`` (of a symptom: more
+``incident.json`` (the document of ``show --json``), ``window`` (the steps before it), ``scalars`` (for a symptom: more
 steps without their tensors), ``environment.json``, ``batches``, ``rng``, ``model`` and ``optimizer`` (a JSON tree plus
-safetensors each), ``source.diff``. Opening one runs no code, follows no path that leads outside, and checks every file
-against ``manifest.json``, which is written last: a bundle whose writing was cut off has none and says so.
+safetensors each), ``source.diff``. Opening a bundle runs no code, follows no path outside it, and checks every file
+against ``manifest.json``. The manifest is written last, so an interrupted bundle has none and is refused.
 
-The tensor files are written by the live half, which has torch; this half reads their headers only.
+The live half, which has torch, writes the tensor files; this half reads only their headers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from steadytrain.storage.segments import read_segment
 BUNDLE_VERSION = 1
 MANIFEST = "manifest.json"
 SCALARS_NAME = "scalars"
-"""A longer window than ``window``, without gradient norms: what detectors that look far back were shown."""
+"""A longer window than ``window``, without gradient norms: the input of detectors that look far back."""
 
 RECORDING = "replay"
-"""The one folder in a bundle: tape and snapshots of the steps before the incident (``storage/tape_files.py``)."""
+"""The only folder in a bundle: tape and snapshots of the steps before the incident (``storage/tape_files.py``)."""
 
 JSON_BYTES_MAX = 64 << 20
 REPORT_HASHED_BYTES_MAX = 16 << 20
@@ -38,7 +38,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened bundle. ``finding`` is the newest: that of ``steadytrain locate`` where it was run."""
+    """An opened bundle. ``finding`` is the newest one, from ``steadytrain locate`` if it was run."""
 
     path: Path
     incident: Incident
@@ -51,17 +51,17 @@ class Bundle:
 
     @property
     def scalars(self) -> Window:
-        """The longest window of scalars that was kept."""
+        """The longest stored window of scalars."""
         longer = self.path / f"{SCALARS_NAME}.steps"
         return read_segment(longer) if longer.is_file() else self.window
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write ``data`` as JSON so that a reader sees the old file or the new one, never a part."""
+    """Write ``data`` as JSON atomically: a reader sees the old file or the new one."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        # A lone surrogate (a file name that is no UTF-8) becomes its JSON escape, and reads back as it was.
+        # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape, and reads back unchanged.
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text + "\n")
         os.chmod(temporary, 0o644)
@@ -72,9 +72,9 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def seal(path: Path, *changed: str) -> None:
-    """Write the manifest over what lies in ``path``: name, size and SHA-256 of every file.
+    """Write the manifest of ``path``: name, size and SHA-256 of every file.
 
-    With ``changed``, only the files of these names are read again; the others keep their line of the last manifest.
+    With ``changed``, only the files of these names are hashed again; the others keep their manifest entries.
     """
     known: dict[str, Any] = _read_json(path / MANIFEST, missing="nothing to update")["files"] if changed else {}
     files = {
@@ -86,14 +86,16 @@ def seal(path: Path, *changed: str) -> None:
 
 
 def _names_in(path: Path) -> list[str]:
-    """The files that are sealed: those in the bundle itself, and the recording in its one folder."""
+    """The files in the manifest: those in the bundle itself and those in its recording."""
     own = [file.name for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith(".")]
     recording = (file for file in sorted((path / RECORDING).rglob("*")) if file.is_file())
     return own + [file.relative_to(path).as_posix() for file in recording]
 
 
 def _facts(file: Path, name: str) -> dict[str, Any]:
-    """Size and SHA-256; of gigabytes of recorded tensors the size: their digests stand in the documents beside them."""
+    """Size and SHA-256. Recorded tensors, which can take gigabytes, get only their size: their digests are in the
+    documents beside them.
+    """
     size = file.stat().st_size
     return {"bytes": size} if _is_recorded_tensors(name) else {"bytes": size, "sha256": sha256_of(file)}
 
@@ -110,15 +112,15 @@ def open_bundle(path: Path) -> Bundle:
     """Open and verify a bundle.
 
     Raises:
-        UsageError: not a bundle, cut off, changed since it was written, or of a newer format.
+        UsageError: not a bundle, incomplete, changed since it was written, or of a newer format.
     """
     return _open(path, hashed_bytes_max=None)
 
 
 def open_for_report(path: Path) -> Bundle:
-    """Open a bundle like :func:`open_bundle`, but check a file beyond ``REPORT_HASHED_BYTES_MAX`` by its size alone.
+    """Like :func:`open_bundle`, but check files over ``REPORT_HASHED_BYTES_MAX`` only by their size.
 
-    A report reads no tensors, and hashing gigabytes of them would make a person wait for nothing.
+    A report reads no tensors, so hashing gigabytes of them would only cost time.
     """
     return _open(path, hashed_bytes_max=REPORT_HASHED_BYTES_MAX)
 
@@ -146,7 +148,7 @@ def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
 
 
 def update_incident(path: Path, incident: Incident) -> None:
-    """Replace ``incident.json`` (after a later look found more) and seal the bundle again."""
+    """Replace ``incident.json`` (after a later search found more) and update the manifest."""
     write_json(path / "incident.json", incident.to_json())
     seal(path, "incident.json")
 
@@ -158,7 +160,7 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
         raise UsageError(f"{path}: {MANIFEST} says nothing of {name}; the bundle is damaged")
     file = path / name
     if name.startswith(f"{RECORDING}/") and not os.path.lexists(file):
-        return  # deleted for its size: all but a replay of the steps that it held can be had from the rest
+        return  # deleted to save space: the rest still allows everything but a replay of its steps
     links = any(folder.is_symlink() for folder in (file, *file.parents[: name.count("/")]))
     if links or not file.is_file():
         raise UsageError(f"{path}: {name} is missing from the bundle")
@@ -174,7 +176,9 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
 
 
 def _lies_inside(name: str) -> bool:
-    """Whether a manifest may name it: a plain file name, or a path of plain names under the recording's folder."""
+    """Whether a manifest may list ``name``: a plain file name, or a path of plain names under the recording's
+    folder.
+    """
     parts = name.split("/")
     plain = all(part not in ("", ".", "..") and Path(part).name == part for part in parts)
     return plain and (len(parts) == 1 or parts[0] == RECORDING)
@@ -197,7 +201,7 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """The digest of a file, as hexadecimal digits."""
+    """SHA-256 of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

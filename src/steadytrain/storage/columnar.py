@@ -1,9 +1,9 @@
-"""A part of a table as Parquet: the cells in long form, sorted by row, so that one series is one short read.
+"""A part of a table as Parquet: cells in long form, sorted by row, so that one series is one short read.
 
-Columns ``name``, ``step``, ``time`` and one float32 a column of the table. A row group holds the whole series of as
-many rows as make ``GROUP_CELLS``, so where a row lies follows from its number and nothing has to be searched. A cell
-that was not measured is stored as in the raw records (``tables.absent``). pyarrow is imported where it is used: the
-rest of the store works without it.
+Columns are ``name``, ``step``, ``time`` and one float32 column for each column of the table. A row group holds the
+whole series of as many rows as make ``GROUP_CELLS``, so a row's number gives its position without a search. A cell that
+was not measured has the same value as in the raw records (``tables.absent``). pyarrow is imported on use: the rest of
+the storage works without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNAR_VERSION = 1
 GROUP_CELLS = 65_536
-"""Cells of a column in a row group: reading one series decodes these (about 1 ms), and a file has few groups."""
+"""Cells of a column in a row group. Reading one series decodes these (about 1 ms), and a file has few groups."""
 
 PART_VALUES_MAX = 1 << 28
 KEYS = ("name", "step", "time")
@@ -43,7 +43,7 @@ Positions = NDArray[np.intp] | slice
 
 
 class Cells(Protocol):
-    """Readings of a table, wherever they lie."""
+    """Readings of a table, in memory or in a file."""
 
     @property
     def rows(self) -> tuple[str, ...]: ...
@@ -54,7 +54,7 @@ class Cells(Protocol):
     @property
     def time(self) -> FloatArray: ...
     def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
+        """The values of rows ``start`` to ``stop`` in the readings ``at``, shape (readings, rows, columns)."""
 
 
 def is_available() -> bool:
@@ -63,21 +63,21 @@ def is_available() -> bool:
 
 
 def fits(rows: Sequence[str], columns: Sequence[str], readings: int) -> bool:
-    """Whether readings of that shape can be written as Parquet: there are cells, and no two columns share a name."""
+    """Whether these readings can be written as Parquet: they have cells, and no two columns share a name."""
     stored = [*KEYS, *map(column_name, columns)]
     return bool(rows and columns and readings) and len(set(stored)) == len(stored)
 
 
 def column_name(column: str) -> str:
-    """The name of a column of a table beside those that every answer has."""
+    """The Parquet name of a table column, distinct from the columns that every part has."""
     return f"{column}_value" if column in RESERVED else column
 
 
 def checked_names(names: Any) -> tuple[str, ...]:
-    """Names of rows or columns as they come from a file.
+    """Check the names of rows or columns from a file.
 
     Raises:
-        ValueError: it is no list of different names.
+        ValueError: not a list of distinct strings.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("it holds what is no name")
@@ -87,7 +87,9 @@ def checked_names(names: Any) -> tuple[str, ...]:
 
 
 def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_on: Callable[[], bool]) -> bool:
-    """Write ``cells``; False when ``may_go_on`` said no between two row groups and the file is unfinished."""
+    """Write ``cells``. Returns False, with the file unfinished, if ``may_go_on`` returned False between two row
+    groups.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,7 +141,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
 
 @dataclass(frozen=True)
 class ColumnarPart:
-    """A Parquet part, opened and not yet read."""
+    """An opened Parquet part. Its values are read on demand."""
 
     path: Path
     file: pyarrow.parquet.ParquetFile
@@ -159,7 +161,7 @@ class ColumnarPart:
         return np.asarray(self._group(0, ["time"])[0][0], np.float64)
 
     def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
+        """The values of rows ``start`` to ``stop`` in the readings ``at``, shape (readings, rows, columns)."""
         found = np.empty((len(self.steps[at]), stop - start, len(self.columns)), np.float32)
         for group in range(start // self.rows_per_group, -(-stop // self.rows_per_group)):
             first = group * self.rows_per_group
@@ -190,11 +192,11 @@ class ColumnarPart:
 
 
 def open_columnar(path: Path) -> ColumnarPart:
-    """Open a Parquet part and check that it is laid out as :func:`write_columnar` does.
+    """Open a Parquet part and check that it has the layout of :func:`write_columnar`.
 
     Raises:
-        UsageError: pyarrow is missing, or the file is damaged, of a newer format or none of ours.
-        FileNotFoundError: it is gone.
+        UsageError: pyarrow is missing, or the file is damaged, of a newer format or foreign.
+        FileNotFoundError: the file no longer exists.
     """
     if not is_available():
         raise UsageError(f"{path}: the older steps of this table are Parquet; to read them, {INSTALL}")
@@ -233,7 +235,7 @@ class _Facts:
 
 
 def _facts(document: bytes, names: bytes) -> _Facts:
-    """What a file's metadata say of it, checked."""
+    """Read and check a file's metadata."""
     data = json.loads(document)
     numbers = data["columnar"], data["readings"], data["rows_per_group"]
     if data["format"] != "steadytrain.table" or not all(isinstance(data[key], str) for key in ("stream", "table")):
@@ -246,7 +248,7 @@ def _facts(document: bytes, names: bytes) -> _Facts:
     return _Facts(numbers[0], data["stream"], data["table"], rows, columns, numbers[1], numbers[2])
 
 
-# The files of a table share their names almost always, and those of 10,000 rows take 3 ms to parse.
+# The files of a table nearly always share their names, and 10,000 names take 3 ms to parse.
 @lru_cache(maxsize=64)
 def _names(document: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     data = json.loads(document)
@@ -254,7 +256,7 @@ def _names(document: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _check_layout(path: Path, file: pyarrow.parquet.ParquetFile, facts: _Facts) -> None:
-    """Refuse what claims to be larger than what is ever written, or is not laid out as its metadata say."""
+    """Refuse a file that claims a size we never write, or whose layout contradicts its metadata."""
     metadata, count = file.metadata, facts.readings
     size = len(facts.rows) * facts.readings * len(facts.columns)
     if size > PART_VALUES_MAX:

@@ -1,8 +1,8 @@
-"""Rewrites the closed parts of a run folder to what is kept of them: thinned, put together, tables as Parquet.
+"""Rewrite the closed parts of a run folder: thinned, merged, and tables as Parquet.
 
-What is kept is decided in ``thinning.py``, how files are replaced under a reader in ``numbered_files.py``. Works on
-what lies on disk alone, a bounded piece at a time, and can be cut off anywhere. The last part of a folder may still be
-written to and is left alone. Small parts, and without pyarrow all, stay raw: thinned and put together all the same.
+``thinning.py`` decides what is kept; ``numbered_files.py`` replaces files safely under a reader. Compaction uses only
+what lies on disk, one bounded piece at a time, and may be interrupted anywhere. It skips the last part of a folder,
+which may still grow. Small parts, and all parts if pyarrow is missing, stay in raw format.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from steadytrain.storage.thinning import SCALARS_FULL_STEPS, Held, full_steps_of
 
 CHUNK_BYTES = 4 << 20
 COLUMNAR_BYTES_MIN = 16 << 20
-"""From this on a part becomes Parquet. A smaller one is read as quickly as it is, and writing Parquet takes 90 MB of
-memory of the training process (measured), which a model with so few tensors does not have to spare."""
+"""From this size on a part becomes Parquet. A smaller one is fast to read anyway, and writing Parquet takes 90 MB in
+the training process (measured), too much for a model with so few tensors."""
 
 MayGoOn = Callable[[], bool]
 Known = dict[tuple[Path, int, int], Held]
-"""What is known of the parts of tables, by path, size and time of change: a pass opens only what is new."""
+"""Cached facts about table parts by path, size and modification time, so that a pass opens only new files."""
 
 
 def compact_steps(folder: Path, *, places: Sequence[int], may_go_on: MayGoOn) -> None:
@@ -55,11 +55,11 @@ def compact_steps(folder: Path, *, places: Sequence[int], may_go_on: MayGoOn) ->
 
 
 def compact_table(folder: Path, *, places: Sequence[int], known: Known, may_go_on: MayGoOn) -> None:
-    """Thin one table and put its parts together."""
+    """Thin one table and merge its parts."""
     clean(folder, tables.SUFFIXES)
     parts = list_parts(folder, tables.SUFFIXES)
     if not is_available():
-        # What another environment wrote as Parquet stays as it is.
+        # Without pyarrow, leave alone what another environment wrote as Parquet, and everything before it.
         parts = parts[1 + max((i for i, part in enumerate(parts) if part.path.suffix == PARQUET), default=-1) :]
     held = _held_tables(parts, known)
     newest = max((int(one.steps[-1]) for one in held if len(one.steps)), default=0)
@@ -71,7 +71,9 @@ def compact_table(folder: Path, *, places: Sequence[int], known: Known, may_go_o
 
 @dataclass(frozen=True)
 class Selection:
-    """The marked readings of some parts as one table: rows and columns of all, cells that a part lacks absent."""
+    """The marked readings of some parts as one table: all rows and columns, with absent cells where a part lacks
+    them.
+    """
 
     parts: tuple[RawPart | ColumnarPart, ...]
     at: tuple[NDArray[np.intp], ...]
@@ -94,12 +96,12 @@ class Selection:
         return np.concatenate([part.time[at] for part, at in zip(self.parts, self.at, strict=True)])
 
     def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop``: (readings, rows, columns)."""
+        """The values of rows ``start`` to ``stop``, shape (readings, rows, columns)."""
         found = [self.spread(part, here, start, stop) for part, here in zip(self.parts, self.at, strict=True)]
         return np.concatenate(found)[at]
 
     def spread(self, part: RawPart | ColumnarPart, at: NDArray[np.intp], start: int, stop: int) -> NDArray[np.float32]:
-        """Those of one part, its rows and columns put where they stand among those of all."""
+        """The values of one part, moved to the rows and columns of the whole table."""
         if part.rows == self.rows and part.columns == self.columns:
             return part.block(start, stop, at)
         values = np.full((len(at), stop - start, len(self.columns)), tables.absent(self.table), np.float32)
@@ -115,7 +117,9 @@ class Selection:
 
 
 def _replace_table(folder: Path, parts: Sequence[Part], keep: Sequence[NDArray[np.bool_]], may_go_on: MayGoOn) -> bool:
-    """Write what is kept of ``parts`` to one file and put it in their place; False when told to stop."""
+    """Merge the kept readings of ``parts`` into one file and replace them with it. False if ``may_go_on`` stopped
+    it.
+    """
     opened = tuple(tables.open_whole(part) for part in parts)
     at = tuple(np.flatnonzero(mask[: len(part.steps)]) for part, mask in zip(opened, keep, strict=True))
     chosen = Selection(opened, at, folder.name)
@@ -152,7 +156,7 @@ def _write_raw(path: Path, chosen: Selection) -> None:
 
 
 def _write_schema(final: Part, schema: tables.Schema) -> None:
-    """Beside a file that is about to be put in place. One that was thinned by itself has the same as before."""
+    """Write the schema of ``final`` before that is published. A part that is thinned alone keeps the same schema."""
     text = tables.schema_text(schema)
     with temporary(final.path.parent, f"{final.path.stem}-schema") as path:
         path.write_text(text, encoding="utf-8")
@@ -161,7 +165,7 @@ def _write_schema(final: Part, schema: tables.Schema) -> None:
 
 
 def _replace_steps(parts: Sequence[Part], keep: Sequence[NDArray[np.bool_]]) -> None:
-    """As :func:`_replace_table`, for records of one schema, which are copied as they are."""
+    """Like :func:`_replace_table`, for records of one schema, which are copied unchanged."""
     final = merged(parts, segments.SUFFIXES[0])
     schema = segments.read_schema(parts[0].schema)
     at_once = max(1, CHUNK_BYTES // segments.schema_dtype(schema).itemsize)
@@ -187,7 +191,7 @@ def _held_steps(part: Part) -> Held:
 
 
 def _held_tables(parts: Sequence[Part], known: Known) -> list[Held]:
-    """What the plan needs of each; ``known`` then holds these and no others."""
+    """What :func:`plan` needs of each part. ``known`` then holds exactly these."""
     now: Known = {}
     for part in parts:
         facts = part.path.stat()

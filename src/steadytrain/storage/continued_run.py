@@ -1,4 +1,4 @@
-"""Which run a training goes on from, and after which of its steps: ``RUN`` or ``RUN@STEP``."""
+"""Parse ``RUN`` or ``RUN@STEP``: the run that a training continues, and its last step that counts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from steadytrain.storage.run_search import find
 
 
 def which_run(text: str, runs_dir: Path) -> dict[str, Any]:
-    """``RUN`` or ``RUN@STEP`` as the folder of the run and the last of its steps that counts.
+    """Resolve ``RUN`` or ``RUN@STEP`` to the run's name, its folder and the last step that counts.
 
-    Without a step it is the last one whose update was applied.
+    Without a step, this is the last step whose update was applied.
 
     Raises:
-        UsageError: there is no such run or step.
+        UsageError: the run or step does not exist.
     """
     target, mark, number = text.rpartition("@")
     if not mark or not number.isdecimal():

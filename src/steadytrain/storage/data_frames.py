@@ -1,7 +1,7 @@
 """Steps and tables as columns of arrays, as a pandas DataFrame or as an Arrow table.
 
-In long form: a row for each step, or for each row of a table and step, sorted by the row's name as recorded and then
-by step. pandas and pyarrow are imported where they are asked for.
+In long form: one row per step, or per table row and step, sorted by the recorded order of the rows and then by step.
+pandas and pyarrow are imported on use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEPS = "steps"
 
 
 def steps_to_arrow(window: Window) -> pyarrow.Table:
-    """``step``, ``time``, every signal (null where a step lacks it), ``skipped``, ``refused``."""
+    """``step``, ``time``, every signal (null at steps without it), ``skipped``, ``refused``."""
     pa = import_pyarrow()
     signals = {
         name: pa.array(values, pa.float64(), mask=~window.present[name]) for name, values in window.signals.items()
@@ -34,14 +34,14 @@ def steps_to_arrow(window: Window) -> pyarrow.Table:
 
 
 def steps_to_pandas(window: Window) -> pandas.DataFrame:
-    """As :func:`steps_to_arrow`, with NaN for what a step lacks: a NaN that was measured looks the same."""
+    """Like :func:`steps_to_arrow`, with NaN instead of null, so a measured NaN looks like a missing value."""
     signals = {name: np.where(window.present[name], values, np.nan) for name, values in window.signals.items()}
     marks = {"skipped": window.skipped, "refused": window.refused}
     return _import_pandas().DataFrame({"step": window.steps, "time": window.time, **signals, **marks})
 
 
 def table_to_arrow(table: Table) -> pyarrow.Table:
-    """``name``, ``step``, ``time`` and every column of the table (null where it was not measured)."""
+    """``name``, ``step``, ``time`` and every column of the table (null if not measured)."""
     pa = import_pyarrow()
     at, step, time = _keys(table)
     names = pa.DictionaryArray.from_arrays(at, pa.array(table.rows, pa.string()))
@@ -53,7 +53,7 @@ def table_to_arrow(table: Table) -> pyarrow.Table:
 
 
 def table_to_pandas(table: Table) -> pandas.DataFrame:
-    """As :func:`table_to_arrow`, with NaN for what was not measured; ``name`` is a categorical."""
+    """Like :func:`table_to_arrow`, with NaN instead of null. ``name`` is a categorical."""
     pd = _import_pandas()
     at, step, time = _keys(table)
     columns = {
@@ -65,7 +65,7 @@ def table_to_pandas(table: Table) -> pandas.DataFrame:
 
 
 def import_pyarrow() -> Any:
-    """pyarrow.
+    """Import pyarrow.
 
     Raises:
         UsageError: it is not installed.

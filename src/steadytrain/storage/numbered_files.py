@@ -1,9 +1,9 @@
-"""Parts: the numbered files that the steps of a stream or the readings of a table consist of.
+"""Parts: the numbered files that hold the steps of a stream or the readings of a table.
 
-A writer makes ``000001``, ``000002``, ... Retention replaces neighbours by one file named after the first and the last
-number that it stands for, ``000001-000004``. Putting that file in place with one rename is the moment at which it
-counts: from then on a reader passes over the files that it covers, whether they have been removed yet or not. So a
-process may die between any two steps, and a reader sees the old files or the new one, never both and never neither.
+A writer makes ``000001``, ``000002``, ... Retention replaces neighbours with one file named after the first and last
+number that it covers: ``000001-000004``. One rename publishes that file. From then on a reader ignores the files that
+it covers, whether they still exist or not. So if a process dies at any point, a reader sees either the old files or the
+new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Part:
-    """A file that stands for the numbers ``first`` to ``last``."""
+    """A file that covers the numbers ``first`` to ``last``."""
 
     first: int
     last: int
@@ -41,17 +41,19 @@ class Part:
 
     @property
     def schema(self) -> Path:
-        """The JSON file beside it that says what a raw one holds; Parquet says so itself."""
+        """The JSON file beside a raw part that describes its records. Parquet parts describe themselves."""
         return self.path.with_suffix(".json")
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file itself and its schema, in the order in which they may be removed."""
+        """The file and its schema, in the order in which they may be removed."""
         return (self.path,) if self.path.suffix == PARQUET else (self.path, self.schema)
 
 
 def list_parts(folder: Path, suffixes: Sequence[str]) -> list[Part]:
-    """The parts that count, oldest first; of two for the same numbers the one whose suffix is named first."""
+    """The valid parts, oldest first. If two cover the same numbers, the suffix that comes first in ``suffixes``
+    wins.
+    """
     found = []
     for part in _all_parts(folder, suffixes):
         rank = suffixes.index(part.path.suffix)
@@ -64,20 +66,20 @@ def list_parts(folder: Path, suffixes: Sequence[str]) -> list[Part]:
 
 
 def next_number(folder: Path, suffixes: Sequence[str]) -> int:
-    """The number of the next file that a writer makes."""
+    """The number of a writer's next file."""
     return 1 + max((part.last for part in _all_parts(folder, suffixes)), default=0)
 
 
 def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]], Result]) -> Result:
-    """What ``read`` makes of the parts, listed again when retention has replaced some of them in the meantime.
+    """Call ``read`` with the parts. Lists them again if retention replaced some in the meantime.
 
     Raises:
-        UsageError: a file is not there, and was not replaced.
+        UsageError: a file is missing, and was not replaced.
     """
     parts = list_parts(folder, suffixes)
     for _ in range(LISTINGS_MAX):
         if _has_gap(parts):
-            # Seen between a rename and its removals, or a file was taken away by hand.
+            # Listed between a rename and its removals, or somebody deleted a file.
             time.sleep(_PAUSE_S)
             again = list_parts(folder, suffixes)
             if again != parts:
@@ -94,9 +96,9 @@ def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]
 
 
 def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The whole records of a file, mapped into memory and not yet read.
+    """The complete records of a file, memory-mapped, not yet read.
 
-    It is opened once: what its name stands for may be replaced at any moment.
+    The file is opened only once, because retention may replace it at any moment.
     """
     with path.open("rb") as file:
         count = os.fstat(file.fileno()).st_size // dtype.itemsize
@@ -105,7 +107,7 @@ def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 @contextmanager
 def temporary(folder: Path, name: str) -> Iterator[Path]:
-    """A path to write to before :func:`publish`; what is left there is removed."""
+    """A path to write to before :func:`publish`. The file is removed at the end if it still exists."""
     path = folder / f".{name}{_TEMPORARY}"
     try:
         yield path
@@ -114,14 +116,14 @@ def temporary(folder: Path, name: str) -> Iterator[Path]:
 
 
 def publish(written: Path, final: Part, covered: Sequence[Part]) -> None:
-    """Put a file that is whole on disk (:func:`sync`) in the place of the parts that it stands for."""
+    """Rename a complete file (see :func:`sync`) to ``final``, and remove the parts that it covers."""
     os.replace(written, final.path)
     sync(final.path.parent)
     _remove(covered, final)
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has the file, or the names in a folder."""
+    """Flush a file, or the names in a folder, to disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -130,7 +132,7 @@ def sync(path: Path) -> None:
 
 
 def clean(folder: Path, suffixes: Sequence[str]) -> None:
-    """Remove what a process that was killed has left: temporary files, and parts that another one covers."""
+    """Remove what a killed process left: temporary files, and parts that another part covers."""
     for entry in folder.glob(f".*{_TEMPORARY}"):
         entry.unlink(missing_ok=True)
     counted = list_parts(folder, suffixes)
@@ -140,7 +142,7 @@ def clean(folder: Path, suffixes: Sequence[str]) -> None:
 
 
 def merged(parts: Sequence[Part], suffix: str) -> Part:
-    """The part that is to stand for ``parts``."""
+    """The part that will replace ``parts``."""
     first, last = parts[0].first, parts[-1].last
     stem = parts[0].path.stem if len(parts) == 1 else f"{first:06d}-{last:06d}"
     return Part(first, last, parts[0].path.parent / f"{stem}{suffix}")

@@ -1,11 +1,11 @@
-"""SQL over runs: DuckDB in memory, with a relation for the steps, each table, and what was raised and done.
+"""SQL over runs: DuckDB in memory, with a relation for the steps, each table, the symptoms and the actions.
 
-Tables are views of Parquet files; raw records, the newest steps, are first written to Parquet in a temporary folder.
-Steps and books are copied. What the question does not name is left empty. So a question to a run that goes on is
-answered, and a run folder is never written to.
+Tables are views of Parquet files. Raw records, which hold the newest steps, are first written to Parquet in a temporary
+folder. Steps and the relations from the index are copied. Relations that the query does not name stay empty. A query
+works on a run in progress and never writes to a run folder.
 
-The statement may come from a stranger as much as the run: it is one SELECT, and DuckDB may open the Parquet files of
-the views and nothing else, loads no extension and cannot be told otherwise.
+The statement may come from a stranger, just as the run may. It must be one SELECT. DuckDB may open only the Parquet
+files of the views and loads no extension, and the statement cannot change these settings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an answer, with its type as DuckDB writes it."""
+    """A column of an answer, with its DuckDB type."""
 
     name: str
     type: str
@@ -60,7 +60,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Answer:
-    """The columns of an answer, and its rows as they are fetched."""
+    """The columns of an answer, and an iterator over its rows."""
 
     columns: tuple[Column, ...]
     rows: Iterator[tuple[Any, ...]]
@@ -68,7 +68,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Source:
-    """A run folder as the views name it: further processes of a run have its name and a rank of their own."""
+    """A run folder as the views name it. Further processes of a run have its name and their own rank."""
 
     run: str
     rank: int
@@ -80,7 +80,7 @@ def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
     """Answer one SELECT over ``runs``.
 
     Raises:
-        UsageError: duckdb or pyarrow is missing, the statement is no SELECT or fails, or a run cannot be read.
+        UsageError: duckdb or pyarrow is missing, the statement is not a SELECT or fails, or a run cannot be read.
     """
     if find_spec("duckdb") is None:
         raise UsageError(f"questions need duckdb, which is not installed here; {INSTALL}")
@@ -100,7 +100,7 @@ def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
 
 
 def _execute(sources: Sequence[Source], sql: str, folder: Path) -> tuple[Any, Any]:
-    """A connection with its views and the result, once more when files were replaced before they were read."""
+    """A connection with its views, and the result. Tries again if files were replaced before they were read."""
     import duckdb
 
     for _ in range(LISTINGS_MAX):
@@ -129,7 +129,7 @@ def _check(connection: Any, sql: str) -> None:
 
 
 def _lock(connection: Any, files: Sequence[Path]) -> None:
-    """From here on only ``files`` can be opened, and nothing can be set."""
+    """Restrict the connection: only ``files`` can be opened from here on, and no setting can change."""
     connection.execute(f"SET allowed_paths = [{', '.join(_text(str(file)) for file in files)}]")
     for setting in ("enable_external_access = false", "lock_configuration = true"):
         connection.execute(f"SET {setting}")
@@ -141,7 +141,7 @@ def _rows(connection: Any, result: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _interruptible(connection: Any, call: Callable[[], Result]) -> Result:
-    """``call`` in a thread of its own: while DuckDB's workers work it does not look for Ctrl-C itself."""
+    """Run ``call`` in its own thread, because DuckDB does not check for Ctrl-C while its workers run."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(call)
         try:
@@ -155,7 +155,7 @@ def _interruptible(connection: Any, call: Callable[[], Result]) -> Result:
 
 
 def _make_views(connection: Any, sources: Sequence[Source], sql: str, folder: Path) -> list[Path]:
-    """Make every view; the files that they read. What ``sql`` does not name stays empty."""
+    """Make every view and return the files that they read. Relations that ``sql`` does not name stay empty."""
     named = {word.lower() for word in re.findall(r"\w+", sql)}
     pa = import_pyarrow()
     books = _books(sources if named & set(_BOOKS) else [])
@@ -170,7 +170,7 @@ def _make_views(connection: Any, sources: Sequence[Source], sql: str, folder: Pa
 
 
 def _table_names(sources: Sequence[Source]) -> list[str]:
-    """Tables to make a view of. SQL knows no case, and a folder may have any name."""
+    """The tables that get a view. Names must differ by more than case, because SQL ignores case."""
     taken = {"steps", *_BOOKS}
     names = []
     for table in sorted({table for source in sources for _, table in _tables(source)} | set(TABLES)):
@@ -181,7 +181,7 @@ def _table_names(sources: Sequence[Source]) -> list[str]:
 
 
 def _make_steps(connection: Any, sources: Sequence[Source]) -> None:
-    """The steps of all streams; they are copied, because they lie in records of our own."""
+    """The steps of all streams, copied because they are in our own record format."""
     none = steps_to_arrow(window_of([], ()))
     with _registered(connection, none) as empty:
         connection.execute(f"CREATE TABLE steps AS SELECT '' AS run, 0 AS rank, '' AS stream, * FROM {empty}")
@@ -193,7 +193,7 @@ def _make_steps(connection: Any, sources: Sequence[Source]) -> None:
 
 @contextmanager
 def _registered(connection: Any, table: Any) -> Iterator[str]:
-    """The name of an Arrow table for as long as it is copied."""
+    """Register an Arrow table under a name while it is copied."""
     connection.register("arrow_table", table)
     try:
         yield "arrow_table"
@@ -223,7 +223,7 @@ def _table_view(connection: Any, sources: Sequence[Source], table: str, folder: 
 
 
 def _table_files(table: Path, folder: Path, *, is_named: bool) -> tuple[tuple[str, ...], list[Path]]:
-    """Columns and Parquet files of one table; its raw parts are written to one in ``folder``."""
+    """Columns and Parquet files of one table. Raw parts are first written to ``folder`` as Parquet."""
     parts = list_parts(table, SUFFIXES)
     opened = [open_part(part) for part in parts]
     columns = tuple(dict.fromkeys(column for part in opened for column in part.columns))
@@ -235,7 +235,7 @@ def _table_files(table: Path, folder: Path, *, is_named: bool) -> tuple[tuple[st
 
 
 def _raw_as_parquet(parts: Sequence[Part], table: Path, folder: Path) -> list[Path]:
-    """Runs of parts with the same rows and columns, each as a file: a union of them might be far larger."""
+    """Write one file for each sequence of parts with the same rows and columns. Their union could be far larger."""
     files: list[Path] = []
     group: list[Any] = []
 
@@ -263,7 +263,7 @@ def _no_cells(columns: Sequence[str]) -> str:
 
 
 def _cell(column: str, table: str) -> str:
-    """A column of a table, NULL where it was not measured."""
+    """A column of a table, with NULL for cells that were not measured."""
     name = _name(column_name(column))
     if np.isnan(absent(table)):
         return f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END AS {name}"
@@ -275,7 +275,7 @@ def _origin(source: Source, stream: str) -> str:
 
 
 def _tables(source: Source) -> list[tuple[str, str]]:
-    """Streams and tables of a run folder."""
+    """The (stream, table) pairs of a run folder."""
     found = (source.record.path / "tables").glob("*/*")
     return sorted((entry.parent.name, entry.name) for entry in found if entry.is_dir())
 
@@ -289,7 +289,7 @@ def _sources(runs: Sequence[Run]) -> list[Source]:
     return sources
 
 
-# What was raised and done.
+# Symptoms, actions and incidents.
 
 
 def _books(sources: Sequence[Source]) -> Mapping[str, list[dict[str, Any]]]:
@@ -309,7 +309,7 @@ def _books(sources: Sequence[Source]) -> Mapping[str, list[dict[str, Any]]]:
 
 
 def _incident(path: Path) -> dict[str, Any]:
-    """One incident in a line; one whose bundle cannot be read has its path and why."""
+    """One incident as a row. If its bundle cannot be read, the row has its path and the reason."""
     try:
         incident = open_for_report(path).incident
     except UsageError as error:
@@ -330,7 +330,7 @@ _PLACE = ("phase", "operation", "produced", "module", "file", "line", "code")
 
 
 def _book_schema(name: str) -> Any:
-    """The columns of the views over what was raised and done, in the order in which they are shown."""
+    """The columns of the views over the index, in display order."""
     pa = import_pyarrow()
     texts = pa.list_(pa.string())
     special = {
@@ -370,6 +370,6 @@ def _name(value: str) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """What DuckDB says, in one line and without its drawing of the place."""
+    """DuckDB's message in one line, without its drawing of the position."""
     text = " ".join(str(error).partition("\n\nLINE ")[0].split())
     return text[:MESSAGE_LENGTH_MAX]

@@ -1,4 +1,6 @@
-"""Of which samples the batches of a recorded step were made, by the tape: what a loader gave and what the model got."""
+"""The data set samples in the batches of a recorded step, found by matching loader output with model input on the
+tape.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ Batch = TypeVar("Batch")
 
 
 def samples_of_step(recording: Recording, step: int) -> tuple[Samples, ...]:
-    """One for each call of the model of which it is known, by the digests of the tensors that both have.
+    """The samples of each model call whose batch can be matched, by the digests of shared tensors.
 
-    Trainers fetch steps ahead, so what loaders gave some steps before counts as well.
+    Trainers fetch batches ahead, so the search includes loader output of earlier steps.
 
     Raises:
         UsageError: the tape is damaged.
@@ -37,7 +39,7 @@ def samples_of_step(recording: Recording, step: int) -> tuple[Samples, ...]:
 
 
 def sharing_most(wanted: frozenset[Mark], given: Iterable[tuple[frozenset[Mark], Batch]]) -> Batch | None:
-    """The one batch that has most of what a call of the model was given; None where none or several have."""
+    """The batch that shares the most tensors with a call of the model, None if no batch or several match best."""
     shared = [(len(wanted & theirs), batch) for theirs, batch in given]
     most = max((count for count, _ in shared), default=0)
     alike = [batch for count, batch in shared if count == most]

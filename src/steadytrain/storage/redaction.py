@@ -1,7 +1,7 @@
-"""Take secrets out of what is written: arguments, environment variables, configuration, diffs, addresses.
+"""Remove secrets from what is written: arguments, environment variables, configuration, diffs, addresses.
 
-Redaction happens before anything reaches the disk, so a bundle can be handed to a stranger. It knows names that
-mean a secret and the shapes of common tokens; a secret under an innocent name in free text is beyond it.
+Redaction happens before anything reaches the disk, so a bundle can be shared. It recognizes names that suggest a secret
+and the shapes of common tokens. It cannot recognize a secret under an innocent name in free text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INNOCENT_NAME = re.compile(
     r"config)[-_]?keys?)$",
     re.IGNORECASE,
 )
-"""Names in which a token is a piece of text and a key the name of a column."""
+"""Names in which ``token`` means a piece of text and ``key`` means a column."""
 _SECRET_SHAPES = re.compile(
     r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
     r"glpat-[A-Za-z0-9_-]{16,}|A[KS]IA[0-9A-Z]{16}|xox[baprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|"
@@ -43,7 +43,7 @@ _AUTHORIZATION = re.compile(
 )
 _ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"]{0,1000}@", re.IGNORECASE)
 
-# Text may be a megabyte of somebody's diff: every repetition below is bounded, or starts at a word and ends with it.
+# The text may be a diff of a megabyte, so every repetition below is bounded, or starts and ends at a word.
 _NAME = r"(?P<quote>['\"]?)(?<![A-Za-z0-9_-])-{0,2}(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,99})(?P=quote)"
 _GIVEN = (
     # name = value, name: value, "name": value, name: str | None = value, os.environ["NAME"] = value
@@ -64,11 +64,11 @@ ENVIRONMENT_KEPT = re.compile(
     r"DEEPSPEED_|FSDP_|HF_HUB_OFFLINE$|TOKENIZERS_PARALLELISM$|TRANSFORMERS_OFFLINE$|PYTHONHASHSEED$|RANK$|"
     r"LOCAL_RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$|NODE_RANK$|GROUP_RANK$|SLURM_(JOB_ID|NNODES|NTASKS|PROCID)$)"
 )
-"""Environment variables that a bundle keeps: those that change numerics, kernels or the layout of the run."""
+"""Environment variables that a bundle keeps: those that affect numerics, kernels or the distributed layout."""
 
 
 def redact_text(text: str) -> str:
-    """Replace token-shaped words, logins in addresses and values that are given to a secret name in ``text``."""
+    """Replace token-shaped words, logins in addresses, and values of secret names in ``text``."""
     text = _SECRET_SHAPES.sub(REDACTED, text)
     text = _AUTHORIZATION.sub(rf"\1{REDACTED}", text)
     text = _ADDRESS_LOGIN.sub(rf"\1{REDACTED}@", text)
@@ -97,7 +97,7 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables worth keeping (``ENVIRONMENT_KEPT``), with secrets replaced."""
+    """The variables matched by ``ENVIRONMENT_KEPT``, with secrets replaced."""
     return {
         name: REDACTED if is_secret_name(name) else redact_text(value)
         for name, value in sorted(environment.items())
@@ -125,7 +125,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def _redact_values(text: str, given: re.Pattern[str]) -> str:
-    """Replace what follows a secret name. An innocent name is passed over alone: ``cfg: token=x`` names two."""
+    """Replace the values of secret names. An innocent name is skipped without its value: ``cfg: token=x`` has two
+    names.
+    """
     kept, position, start = [], 0, 0
     while head := given.search(text, start):
         value = _VALUE.match(text, head.end()) if is_secret_name(head["name"]) else None
@@ -142,6 +144,6 @@ def _is_secret_value(name: str, value: re.Match[str]) -> bool:
     text = value[0]
     if text in _PLAIN_VALUES or text.startswith(REDACTED[:-1]):
         return False
-    # `key = self.key(x)` is in every attention layer, `wandb.login(key="...")` is the secret.
+    # `key = self.key(x)` occurs in every attention layer; `wandb.login(key="...")` is the secret.
     plain_key = name.lower() in ("key", "keys") and not value["mark"]
     return not plain_key or re.fullmatch(rf"[A-Za-z0-9_-]{{{_CODE_KEY_CHARACTERS_MIN},}}", text) is not None

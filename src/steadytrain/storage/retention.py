@@ -1,10 +1,10 @@
-"""Keeps a run folder bounded while the run goes on: a thread that thins and compacts what is closed.
+"""Keep a run folder bounded while the run continues: a thread that thins and compacts closed parts.
 
-It works on files alone and shares nothing with the training thread but two events. It rests four fifths of the time,
-also in the middle of a file, because what it does in Python takes turns with the training thread. It runs at the
-ordinary priority on purpose: a thread of low priority that holds the interpreter's lock would make training wait.
+The thread works on files only and shares nothing with the training thread but two events. It sleeps four fifths of the
+time, even in the middle of a file, because its Python code competes with the training thread for the interpreter's
+lock. It runs at normal priority on purpose: a low-priority thread that holds the lock would block training.
 
-What is kept is decided in ``thinning.py``, files are rewritten in ``compaction.py``.
+``thinning.py`` decides what is kept, and ``compaction.py`` rewrites the files.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from steadytrain.storage.compaction import Known, MayGoOn, compact_steps, compac
 from steadytrain.storage.run_folder import notable_steps
 
 PERIOD_S = 5.0
-"""How often it looks for segments that were closed; a look without any costs a few directory listings."""
+"""How often the thread looks for closed segments. A pass that finds none costs a few directory listings."""
 
 BUSY_SHARE = 0.2
 CLOSE_WAIT_S = 2.0
 FAILURES_MAX = 3
-"""Failures in a row after which it gives up: a disk that is full stays full, and the run must not be told for ever."""
+"""Failures in a row after which the thread gives up. A full disk stays full, and repeated messages do not help."""
 
 
 class Keeper:
-    """The thread for one run folder. Errors go to ``on_error``, called in the thread; then training goes on.
+    """The retention thread of one run folder. It calls ``on_error`` for each error, in the thread; training continues.
 
-    A process that was forked has no such thread, and its ``wake`` and ``close`` do nothing.
+    A forked process has no such thread, and there ``wake`` and ``close`` do nothing.
     """
 
     def __init__(self, run: Path, on_error: Callable[[Exception], None]) -> None:
@@ -43,18 +43,18 @@ class Keeper:
         self._rested_at = 0.0
 
     def start(self) -> None:
-        """Start the thread, once."""
+        """Start the thread unless it is running."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="steadytrain-retention", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Look now rather than within ``PERIOD_S``."""
+        """Look for closed segments now instead of within ``PERIOD_S``."""
         if os.getpid() == self._process:
             self._woken.set()
 
     def close(self) -> None:
-        """Stop, within ``CLOSE_WAIT_S``. A file that is being written is given up; what it was made of stays."""
+        """Stop within ``CLOSE_WAIT_S``. An unfinished file is discarded; its sources stay."""
         if self._thread is None or os.getpid() != self._process:
             return
         self._stopping.set()
@@ -79,7 +79,7 @@ class Keeper:
             self._woken.clear()
 
     def _rest(self) -> bool:
-        """Sleep for what was worked since the last rest; False when it is time to stop."""
+        """Sleep in proportion to the work since the last sleep. False if the thread should stop."""
         worked = time.thread_time() - self._rested_at
         self._stopping.wait(worked * (1 / BUSY_SHARE - 1))
         self._rested_at = time.thread_time()
@@ -87,7 +87,7 @@ class Keeper:
 
 
 def keep_run(run: Path, known: dict[Path, Known], seen: dict[Path, list[str]], may_go_on: MayGoOn) -> None:
-    """One look at every stream and table of ``run``: those whose files are not as they were ``seen`` are compacted."""
+    """Compact every stream and table of ``run`` whose files differ from the listing in ``seen``."""
     for folder in sorted((run / "steps").glob("*")):
         names = _names(folder)
         if names != seen.get(folder):

@@ -1,8 +1,8 @@
 """The run folder: ``run.json``, ``index.sqlite``, ``steps/<stream>/``, ``tables/<stream>/<table>/``, ``incidents/``.
 
-``run.json`` is written at the first step and describes the run; the SQLite index (WAL mode) holds symptoms, incidents,
-the ledger of actions, and how the run ended. Further training processes of the same run (other ranks) have a folder of
-the same shape under ``ranks/``.
+``run.json`` is written at the first step and describes the run. The SQLite index (WAL mode) holds symptoms, incidents,
+the ledger of actions, and how the run ended. Other training processes of the same run (other ranks) have folders of the
+same layout under ``ranks/``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 RUN_VERSION = 2
-"""2: gradient norms are a table, and parts may be thinned and put together. Folders of version 1 are read as well."""
+"""Version 2 stores gradient norms in a table, and allows thinned and merged parts. Version 1 can still be read."""
 
 RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
@@ -48,13 +48,13 @@ CREATE TABLE IF NOT EXISTS actions (id INTEGER PRIMARY KEY, step INTEGER NOT NUL
 
 
 class RunWriter:
-    """The live half's hand on a run folder. Every method may raise ``OSError`` or ``sqlite3.Error``."""
+    """Writes a run folder for the live half. Every method may raise ``OSError`` or ``sqlite3.Error``."""
 
     def __init__(self, path: Path, description: dict[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
-        # The training thread is the only writer, but it may not be the thread that opened the folder.
+        # Only the training thread writes, but another thread may have opened the folder.
         self._index = sqlite3.connect(path / INDEX_FILE, timeout=BUSY_WAIT_S, check_same_thread=False)
         self._index.execute("PRAGMA journal_mode=WAL")
         self._index.execute("PRAGMA synchronous=NORMAL")
@@ -62,7 +62,7 @@ class RunWriter:
             self._index.executescript(_SCHEMA)
 
     def raise_symptom(self, symptom: Symptom) -> None:
-        """Record a symptom; one with the same name, stream and first step is replaced (it has grown)."""
+        """Record a symptom. Replaces an earlier one with the same name, stream and first step."""
         row = (symptom.name, symptom.stream, symptom.first_step, symptom.last_step, symptom.severity)
         with self._index:
             self._index.execute(
@@ -90,9 +90,9 @@ class RunWriter:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, read.
+    """A run folder, opened for reading.
 
-    Steps and tables are read from disk on demand; signals are float64 of shape ``(steps,)``, tables float32 of shape
+    Steps and tables are read from disk on demand. Signals are float64 of shape ``(steps,)``, tables float32 of shape
     ``(readings, rows, columns)``.
 
     Example:
@@ -131,48 +131,48 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """How many steps the first stream holds, from the sizes of its files: no step is read."""
+        """Number of steps in the first stream, computed from file sizes without reading a step."""
         names = self.streams()
         return count_records(self.path / "steps" / names[0]) if names else 0
 
     @property
     def command(self) -> str:
-        """The command line that was run, without the interpreter."""
+        """The command line of the run, without the interpreter."""
         argv = self.description.get("argv")
         return " ".join(map(str, argv)) if isinstance(argv, list) else ""
 
     def open_incidents(self) -> tuple[Incident, ...]:
-        """The incidents that ``incidents`` names the folders of, read and verified.
+        """Read and verify the incidents of the run.
 
         Raises:
-            UsageError: one of them is damaged.
+            UsageError: a bundle is damaged.
         """
         return tuple(open_for_report(path).incident for path in self.incidents)
 
     def streams(self) -> list[str]:
-        """The names of the streams of steps, ``main`` first."""
+        """The names of the step streams, ``main`` first."""
         return _stream_names(self.path / "steps")
 
     def window(self, stream: str = "main") -> Window:
-        """All whole steps of a stream, with the gradient norms of the steps whose norms were kept."""
+        """All complete steps of a stream, with the gradient norms that were kept."""
         window = read_stream(self.path / "steps" / stream)
         if "gradients" not in self.tables(stream):
             return window
-        # Older steps may be Parquet; without pyarrow their norms are as those that were thinned away.
+        # Older steps may be Parquet. Without pyarrow their norms are missing, as if thinned away.
         return with_gradient_norms(window, read_readable(self.path / "tables" / stream / "gradients"))
 
     def scalars(self, stream: str = "main") -> Window:
-        """All whole steps of a stream without their tensors, which may be far larger."""
+        """All complete steps of a stream without their tensors, which may be far larger."""
         return read_scalars(self.path / "steps" / stream)
 
     def tables(self, stream: str = "main") -> list[str]:
-        """The names of the tables that the stream has."""
+        """The names of the stream's tables."""
         if stream not in _stream_names(self.path / "tables"):
             return []
         return _stream_names(self.path / "tables" / stream)
 
     def table(self, name: str, stream: str = "main") -> Table:
-        """All whole readings of a table.
+        """All complete readings of a table.
 
         Raises:
             UsageError: the stream has no such table, or it is damaged.
@@ -180,7 +180,7 @@ class Run:
         return read_table(self._table_folder(name, stream))
 
     def series(self, name: str, row: str, column: str, stream: str = "main") -> Series:
-        """One cell of a table over the steps, read without loading the table.
+        """One cell of a table over the steps, without loading the whole table.
 
         Raises:
             UsageError: the stream has no such table or cell, or it is damaged.
@@ -188,20 +188,20 @@ class Run:
         return read_series(self._table_folder(name, stream), row, column)
 
     def to_pandas(self, table: str = "steps", *, stream: str = "main") -> pandas.DataFrame:
-        """The steps or a table in long form, NaN where nothing was measured.
+        """The steps or a table in long form, with NaN for values that were not measured.
 
         Raises:
-            UsageError: there is no such table, or pandas is missing (pyarrow for older steps that are Parquet).
+            UsageError: the table does not exist, or pandas is missing (or pyarrow, if older steps are Parquet).
         """
         if table == data_frames.STEPS:
             return data_frames.steps_to_pandas(self.scalars(stream))
         return data_frames.table_to_pandas(self.table(table, stream))
 
     def to_arrow(self, table: str = "steps", *, stream: str = "main") -> pyarrow.Table:
-        """The steps or a table in long form, null where nothing was measured.
+        """The steps or a table in long form, with null for values that were not measured.
 
         Raises:
-            UsageError: there is no such table, or pyarrow is missing.
+            UsageError: the table does not exist, or pyarrow is missing.
         """
         if table == data_frames.STEPS:
             return data_frames.steps_to_arrow(self.scalars(stream))
@@ -215,7 +215,7 @@ class Run:
 
     @property
     def ended(self) -> str | None:
-        """How the run ended (``finished``, ``stopped``, ``failed``), None when it did not say."""
+        """How the run ended (``finished``, ``stopped``, ``failed``), None if that was not recorded."""
         ended = self.facts.get("ended")
         return ended if isinstance(ended, str) else None
 
@@ -252,9 +252,9 @@ def open_run(path: Path) -> Run:
 
 
 def notable_steps(path: Path, stream: str) -> list[int]:
-    """Steps of a stream at which something happened, the most important first: what retention keeps whole.
+    """Steps of a stream that retention keeps in full, the most important first.
 
-    Incidents come first, then the beginnings of symptoms by severity, then their ends.
+    Incidents come first, then onsets of symptoms by severity, then their ends.
     """
     with _reading(path) as index:
         incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
@@ -281,7 +281,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The index opened for reading, also on a read-only disk; a missing or still empty one reads as an empty one."""
+    """The index opened for reading, also on a read-only disk. A missing or empty file reads as an empty index."""
     file = path / INDEX_FILE
     try:
         with closing(_connect(file)) as index:
@@ -299,13 +299,13 @@ def _connect(file: Path) -> sqlite3.Connection:
         return empty
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
     if not file.with_name(f"{file.name}-wal").exists():
-        # Nobody has it open for writing: read it as it lies there, so that reading leaves no file behind.
+        # No process has it open for writing, so read it as immutable and leave no new file behind.
         return sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
     index = sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)
     try:
         index.execute("SELECT count(*) FROM facts")
     except sqlite3.OperationalError:
-        # A disk that cannot take the shared-memory file of the WAL: what was checkpointed can still be read.
+        # The disk cannot hold the WAL's shared-memory file, but checkpointed content is still readable.
         index.close()
         index = sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
     return index
@@ -317,5 +317,5 @@ def _stream_names(folder: Path) -> list[str]:
 
 
 def _lies_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path`` is still in ``folder`` once links and ``..`` are followed: an index may come from a stranger."""
+    """Whether ``path`` lies in ``folder`` after resolving links and ``..``: an index may come from a stranger."""
     return path.resolve().is_relative_to(folder.resolve())

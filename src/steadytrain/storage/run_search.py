@@ -1,4 +1,4 @@
-"""Which run or incident somebody means: by path, by name, the newest; and the list of all runs.
+"""Find the run or incident that a user means, by path, by name, or the newest; and list all runs.
 
 Not here: what a run folder holds (``run_folder``), and which of its incidents is the gravest (``grouping.gravest``).
 """
@@ -19,7 +19,7 @@ RUNS_DIR_DEFAULT = "steadytrain-runs"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What ``steadytrain runs`` lists: read from the index and ``run.json`` alone."""
+    """One line of ``steadytrain runs``, read from the index and ``run.json`` only."""
 
     name: str
     path: Path
@@ -32,10 +32,10 @@ class RunSummary:
 
 
 def load_run(path: str | Path) -> Run:
-    """The run in the folder ``path``, or of that name under ``steadytrain-runs``. Needs no PyTorch.
+    """Open the run in the folder ``path``, or the run of that name under ``steadytrain-runs``. Needs no PyTorch.
 
     Raises:
-        UsageError: there is none, or it cannot be read.
+        UsageError: the run does not exist or cannot be read.
 
     Example:
         >>> steadytrain.load_run("runs/stopped")
@@ -45,7 +45,7 @@ def load_run(path: str | Path) -> Run:
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:
-    """The runs under ``runs_dir``, newest first; folders that are not runs are passed over."""
+    """The runs under ``runs_dir``, newest first. Skips folders that are not runs."""
     if not runs_dir.is_dir():
         raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
     found = []
@@ -69,7 +69,7 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
 
 
 def unreadable_runs(runs_dir: Path) -> list[str]:
-    """Why each run that :func:`list_runs` passed over could not be read, one line each."""
+    """One line for each run that :func:`list_runs` skipped, with the reason."""
     reasons = []
     for entry in _run_folders(runs_dir):
         try:
@@ -82,7 +82,7 @@ def unreadable_runs(runs_dir: Path) -> list[str]:
 def find(target: str | None, runs_dir: Path) -> Path:
     """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
 
-    Where none is named, the run that started last.
+    None means the run that started last.
     """
     if target is None:
         return newest(runs_dir)
@@ -112,7 +112,7 @@ def newest(runs_dir: Path) -> Path:
 
 
 def run_around(bundle: Path) -> Run | None:
-    """The run that a bundle lies in; None where it lies elsewhere, or the run cannot be read."""
+    """The run whose folder contains a bundle, None if there is none or it cannot be read."""
     run = bundle.absolute().parent.parent
     try:
         return open_run(run) if (run / RUN_FILE).is_file() else None

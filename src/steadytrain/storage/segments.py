@@ -1,12 +1,12 @@
 """Step segments: append-only files of fixed-size binary records, with a JSON schema beside each.
 
-A record is one step: step number, wall-clock time, flags, the scalar signals and one float32 a tensor, closed by a
-CRC-32. A record is written with one ``write`` call on an unbuffered file, so a killed process loses at most the
-step in flight, and a reader takes records until the first that is cut short or does not match its CRC.
+A record is one step: step number, wall-clock time, flags, the scalar signals, one float32 per tensor, and a CRC-32.
+Each record is written with one ``write`` call on an unbuffered file, so a killed process loses at most the step in
+flight. A reader stops at the first record that is incomplete or does not match its CRC.
 
-A segment's tensors never change; a new parameter starts a new segment. Runs of today write no tensors here: their
-gradient norms are the table ``gradients`` (``tables.py``). Bundles and older runs have them in the records.
-Retention thins closed segments and puts them together (``numbered_files.py``). Not here: what is kept for how long.
+A segment's tensors never change; a new parameter starts a new segment. Current runs write no tensors here: their
+gradient norms are the table ``gradients`` (``tables.py``). Bundles and older runs have them in the records. Retention
+thins and merges closed segments (``numbered_files.py``). Not here: how long data is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HEAD = [("crc", "<u4"), ("flags", "<u4"), ("step", "<i8"), ("time", "<f8")]
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step as the live half hands it over. A scalar that is None was not measured."""
+    """One step from the live half. A scalar that is None was not measured."""
 
     step: int
     time: float
@@ -55,9 +55,9 @@ class StepRecord:
 
 
 class SegmentWriter:
-    """Appends steps to ``folder``; starts a new segment when the tensors change or a segment is full.
+    """Appends steps to ``folder``. Starts a new segment when the tensors change or a segment is full.
 
-    Raises ``OSError`` when the disk does not take a record whole; the caller decides what that means.
+    Raises ``OSError`` if the disk does not take a whole record; the caller handles it.
     """
 
     def __init__(self, folder: Path, *, stream: str) -> None:
@@ -76,7 +76,7 @@ class SegmentWriter:
         data = self._record.tobytes()
         written = os.write(self._file, data)
         if written != len(data):
-            # A torn record would shift every later one: take it back, so that the file ends with a whole record.
+            # A torn record would shift all later ones, so cut it off: the file must end with a whole record.
             os.ftruncate(self._file, self._count * len(data))
             raise OSError(f"the disk took {written} of {len(data)} bytes of step {record.step}")
         self._count += 1
@@ -122,7 +122,7 @@ def fill_record(buffer: NDArray[Any], record: StepRecord) -> None:
 
 
 def write_window(path: Path, window: Window) -> None:
-    """Freeze a window as one closed segment: ``path`` with the suffixes ``.json`` and ``.steps``."""
+    """Write a window as one closed segment: ``path`` with the suffixes ``.json`` and ``.steps``."""
     schema = {
         "format": "steadytrain.segment",
         "version": SEGMENT_VERSION,
@@ -151,7 +151,7 @@ def write_window(path: Path, window: Window) -> None:
 
 
 def read_segment(path: Path) -> Window:
-    """The steps of one segment (``path`` ends in ``.steps``), as far as they are whole.
+    """The complete steps of one segment (``path`` ends in ``.steps``).
 
     Raises:
         UsageError: the schema or the records cannot be read, or are of a newer format.
@@ -163,13 +163,13 @@ def read_segment(path: Path) -> Window:
 
 
 def read_stream(folder: Path) -> Window:
-    """All whole steps of one stream, over all its segments, with the tensors of every segment side by side."""
+    """All complete steps of one stream, over all its segments, with the tensors of all segments side by side."""
     windows = read_parts(folder, SUFFIXES, lambda parts: [_read_segment(part.path) for part in parts])
     return join_windows([window for window in windows if len(window)], stream=folder.name)
 
 
 def read_scalars(folder: Path) -> Window:
-    """All whole steps of one stream without their tensors: one segment in memory at a time."""
+    """All complete steps of one stream without their tensors. Holds one segment in memory at a time."""
     none = np.zeros((0, 0), np.float32)
 
     def read(parts: list[Part]) -> list[Window]:
@@ -181,7 +181,7 @@ def read_scalars(folder: Path) -> Window:
 
 
 def count_records(folder: Path) -> int:
-    """How many records a stream holds, from the sizes of its files alone: nothing is checked."""
+    """Number of records in a stream, computed from file sizes; nothing is checked."""
 
     def count(parts: list[Part]) -> int:
         return sum(part.path.stat().st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
@@ -219,7 +219,7 @@ def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
 
 
 def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
-    """Put windows end to end. A tensor that a window lacks is ``GRADIENT_ABSENT`` there."""
+    """Concatenate windows. A tensor that a window lacks is ``GRADIENT_ABSENT`` there."""
     if len(windows) == 1:
         return windows[0]
     names = tuple(dict.fromkeys(name for window in windows for name in window.tensor_names))
@@ -251,12 +251,12 @@ def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
 
 
 def with_gradient_norms(window: Window, gradients: Table) -> Window:
-    """``window`` with the norms of the table ``gradients`` beside its own, joined on the step.
+    """``window`` with the norms of the table ``gradients`` added, joined on the step.
 
-    A step that the table lacks has ``GRADIENT_ABSENT``. Of a step that was recorded twice the later reading counts.
+    A step that the table lacks has ``GRADIENT_ABSENT``. If a step was recorded twice, the later reading counts.
 
     Raises:
-        UsageError: that many steps of that many tensors do not fit in memory.
+        UsageError: the norms of all steps and tensors do not fit in memory.
     """
     names = tuple(dict.fromkeys([*window.tensor_names, *gradients.rows]))
     if 4 * len(window) * len(names) > WINDOW_BYTES_MAX:
@@ -278,7 +278,7 @@ def with_gradient_norms(window: Window, gradients: Table) -> Window:
 
 
 def window_of(records: Sequence[StepRecord], tensor_names: tuple[str, ...], *, stream: str = "main") -> Window:
-    """A window over records in memory that share their tensors."""
+    """A window over records in memory that have the same tensors."""
     columns: dict[str, list[float]] = {name: [] for name in SCALARS}
     present: dict[str, list[bool]] = {name: [] for name in SCALARS}
     for record in records:
@@ -308,12 +308,12 @@ def _record_dtype(scalars: tuple[str, ...], tensors: int) -> np.dtype[Any]:
 
 
 def schema_dtype(schema: dict[str, Any]) -> np.dtype[Any]:
-    """How a record of a segment of that schema lies on disk."""
+    """The record dtype of a segment with that schema."""
     return _record_dtype(tuple(schema["scalars"]), len(schema["tensors"]))
 
 
 def whole_records(rows: NDArray[Any]) -> int:
-    """How many leading records match their CRC, which is taken over the record with its CRC field zeroed."""
+    """Number of leading records that match their CRC, computed over the record with its CRC field set to zero."""
     size = rows.dtype.itemsize
     data = rows.view(np.uint8).data
     zeroed = zlib.crc32(bytes(_CRC_BYTES))
@@ -324,11 +324,11 @@ def whole_records(rows: NDArray[Any]) -> int:
 
 
 def read_schema(path: Path) -> dict[str, Any]:
-    """A segment's schema, with its names checked.
+    """Read a segment's schema and check its names.
 
     Raises:
-        UsageError: it cannot be read, is of a newer format or damaged.
-        FileNotFoundError: it is gone.
+        UsageError: unreadable, of a newer format or damaged.
+        FileNotFoundError: the file no longer exists.
     """
     try:
         schema = json.loads(path.read_text(encoding="utf-8"))
@@ -345,7 +345,7 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 
 def _float32(value: float) -> float:
-    """``value``, with a finite one kept finite: what is measured beyond float32 must not read as a measured Inf."""
+    """Clamp a finite value to float32's range, because an overflow must not read as a measured Inf."""
     return max(-_FLOAT32_MAX, min(_FLOAT32_MAX, value)) if math.isfinite(value) else value
 
 

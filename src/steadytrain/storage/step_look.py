@@ -1,9 +1,9 @@
-"""What a look at a step found beside its first bad operation: the ladder, the second opinion, the backends.
+"""What ``locate`` measured besides the first bad operation: activation maxima, a float64 run, the backends.
 
-Plain values, made by the lab in a launched process and kept as ``locate.json`` in the bundle, where a report finds
-them. A ladder is the largest absolute value of each module's output, in the order of the forward, against the largest
-number of its dtype. The second opinion is the same step in float64. The backends are eager, aot_eager and what the
-script compiles with, on the same batch and state.
+A launched process makes these plain values and stores them as ``locate.json`` in the bundle; a report reads them. A
+ladder holds the largest absolute value of each module's output, in forward order, with the largest number of its dtype.
+The second opinion is the same step in float64. The backends are eager, aot_eager and the script's own compiler backend,
+on the same batch and state.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ VERDICTS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True)
 class ModuleMaximum(JsonValue):
-    """The output of one module: ``largest`` absolute value in each step of the ladder, None where it was not called.
+    """The output of one module: its ``largest`` absolute value in each step of the ladder, None if it was not called.
 
-    NaN and Inf are among the values. ``limit`` is the largest number of ``dtype``; ``headroom_bits`` are the binary
-    digits between the last finite value and it.
+    Values may be NaN or Inf. ``limit`` is the largest number of ``dtype``. ``headroom_bits`` is the distance in binary
+    digits from the last finite value to ``limit``.
     """
 
     module: str
@@ -69,7 +69,7 @@ class ModuleMaximum(JsonValue):
 
 @dataclass(frozen=True)
 class ActivationMaxima(JsonValue):
-    """Module outputs in the order of the forward, over consecutive ``steps`` that end with the one looked at."""
+    """Module outputs in forward order, over consecutive ``steps`` that end with the analysed one."""
 
     steps: tuple[int, ...]
     rungs: tuple[ModuleMaximum, ...]
@@ -80,10 +80,10 @@ class SecondOpinion(
     JsonValue,
     keys="verdict text loss loss_float64 relative_error bad_gradients bad_gradients_float64 not_cast why",
 ):
-    """The step in float64, from the same state. Gradients are counted that are not finite.
+    """The step in float64, from the same state, with counts of non-finite gradients.
 
-    ``not_cast`` names operations that float64 could not do (custom kernels, collectives): their results were taken as
-    they were.
+    ``not_cast`` names operations that have no float64 form (custom kernels, collectives). Their results were used as
+    they are.
     """
 
     verdict: Verdict
@@ -96,7 +96,7 @@ class SecondOpinion(
 
     @property
     def relative_error(self) -> float | None:
-        """Of the loss against float64; None where one of them is not finite."""
+        """Relative error of the loss against float64, None if either is not finite."""
         if self.loss is None or self.loss_float64 is None:
             return None
         if not math.isfinite(self.loss) or not math.isfinite(self.loss_float64):
@@ -111,7 +111,9 @@ class SecondOpinion(
 
 @dataclass(frozen=True)
 class BackendRow(JsonValue, closed=True):
-    """The step by one backend. ``first_difference`` names the first tensor that differs from eager beyond rounding."""
+    """The step with one backend. ``first_difference`` names the first tensor that differs from eager beyond
+    rounding.
+    """
 
     backend: str
     loss: float | None
@@ -123,8 +125,8 @@ class BackendRow(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Backends(JsonValue):
-    """The same step side by side. ``to_blame`` is the first backend that differs; ``compiled_only`` a value that is
-    not finite there and finite in eager."""
+    """The same step with each backend. ``to_blame`` is the first backend that differs. ``compiled_only`` is a value
+    that is non-finite there but finite in eager."""
 
     rows: tuple[BackendRow, ...]
     to_blame: str | None
@@ -135,7 +137,7 @@ class Backends(JsonValue):
 
 @dataclass(frozen=True)
 class StepLook(JsonValue, keys="step ladder float64:opinion compiled:backends notes"):
-    """All of it. A part is None where it was not made; ``notes`` say why."""
+    """All measurements of a step. A part is None if it was not made; ``notes`` say why."""
 
     step: int
     ladder: ActivationMaxima | None = None
@@ -145,17 +147,17 @@ class StepLook(JsonValue, keys="step ladder float64:opinion compiled:backends no
 
 
 def keep_look(bundle: Path, look: StepLook) -> None:
-    """Put the look into the bundle, in place of an older one."""
+    """Store the measurements in the bundle. Replaces older ones."""
     document = {"format": "steadytrain.step-look", "version": 1, **look.to_json()}
     write_json(bundle / LOOK_FILE, document)
     seal(bundle, LOOK_FILE)
 
 
 def read_look(bundle: Path) -> StepLook | None:
-    """The look that is kept in a bundle, None where none was made.
+    """The measurements stored in a bundle, None if there are none.
 
     Raises:
-        UsageError: it is damaged, or of a newer format.
+        UsageError: damaged, or of a newer format.
     """
     path = bundle / LOOK_FILE
     if not path.is_file():

@@ -1,12 +1,12 @@
 """Tables of readings: append-only files of fixed-size records, with a JSON schema beside each.
 
-A record is one reading of all rows at one step: step number, wall-clock time and ``rows x columns`` float32, with a
-CRC-32 in front. A record is written with one ``write`` call on an unbuffered file, so a killed process loses at most
-the reading in flight, and a reader takes records until the first that is cut short or does not match its CRC.
+A record is one reading of all rows at one step: a CRC-32, step number, wall-clock time and ``rows x columns`` float32.
+Each record is written with one ``write`` call on an unbuffered file, so a killed process loses at most the reading in
+flight. A reader stops at the first record that is incomplete or does not match its CRC.
 
-A segment's rows and columns never change; others start a new segment. Retention thins closed segments and puts them
-together (``numbered_files.py``), as Parquet (``columnar.py``) where pyarrow is installed; the readers here read both.
-Not here: the scalar signals of a step (``segments.py``), and what is kept for how long (``thinning.py``).
+A segment's rows and columns never change; others start a new segment. Retention thins and merges closed segments
+(``numbered_files.py``), as Parquet (``columnar.py``) if pyarrow is installed. The readers here read both. Not here: the
+scalar signals of a step (``segments.py``), and how long data is kept (``thinning.py``).
 """
 
 from __future__ import annotations
@@ -33,25 +33,29 @@ TABLE_VERSION = 1
 SUFFIXES = (PARQUET, ".rows")
 RECORDS_PER_SEGMENT_MAX = 100_000
 SEGMENT_BYTES_MAX = 2 << 20
-"""A segment closes at the record that reaches this. Only closed segments are thinned, so it bounds what waits."""
+"""A segment closes with the record that reaches this size. Only closed segments are thinned, so this bounds the data
+that waits.
+"""
 
 SCHEMA_SHARE_MAX = 1 / 16
-"""But not before its schema is less than this of it: the names of 10,000 tensors take half a megabyte."""
+"""A segment stays open until its schema takes less than this share of it: the names of 10,000 tensors take half a
+megabyte.
+"""
 
 RECORD_BYTES_MAX = 256 << 20
 SCHEMA_BYTES_MAX = 64 << 20
 TABLE_BYTES_MAX = 8 << 30
-"""What a whole table may take in memory: with rows that come and go it can be far larger than its files."""
+"""Memory limit for a whole table. If rows come and go, a table can be far larger than its files."""
 
 _CRC_BYTES = 4
 _HEAD = [("crc", "<u4"), ("pad", "<u4"), ("step", "<i8"), ("time", "<f8")]
 
 
 class TableWriter:
-    """Appends readings to ``folder / name``, where ``folder`` is that of a stream: ``<run>/tables/<stream>``.
+    """Appends readings to ``folder / name``, where ``folder`` belongs to a stream: ``<run>/tables/<stream>``.
 
-    A reading with other rows or columns starts a new segment, and so does a full one. Raises ``OSError`` when the disk
-    does not take a record whole; the caller decides what that means. Nothing is made on disk before the first reading.
+    A reading with other rows or columns starts a new segment, as does a full segment. Raises ``OSError`` if the disk
+    does not take a whole record; the caller handles it. Creates nothing on disk before the first reading.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -82,7 +86,7 @@ class TableWriter:
         self._count += 1
 
     def close(self) -> None:
-        """End the segment; the next reading starts another."""
+        """End the segment. The next reading starts another."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -97,7 +101,7 @@ class TableWriter:
         )
 
     def _take_back(self, size: int) -> None:
-        """Cut a torn record off and go on in a new segment: should the cut fail too, only the torn end is lost."""
+        """Cut off a torn record and start a new segment. If the cut fails too, only the torn end is lost."""
         assert self._file is not None
         try:
             os.ftruncate(self._file, self._count * size)
@@ -131,7 +135,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class RawPart:
-    """A segment of records, mapped into memory and not yet read."""
+    """A memory-mapped segment of records, not yet read."""
 
     schema: Schema
     records: NDArray[Any]
@@ -153,7 +157,7 @@ class RawPart:
         return self.records["time"].astype(np.float64)
 
     def block(self, start: int, stop: int, at: Positions = slice(None)) -> NDArray[np.float32]:
-        """The values of rows ``start`` to ``stop`` in the readings ``at``: (readings, rows, columns)."""
+        """The values of rows ``start`` to ``stop`` in the readings ``at``, shape (readings, rows, columns)."""
         return np.asarray(self.records["values"][at, start:stop], np.float32)
 
     def series(self, row: int, column: int) -> tuple[IntArray, NDArray[np.float32]]:
@@ -161,7 +165,7 @@ class RawPart:
         return self.steps, self.records["values"][:, row, column].astype(np.float32)
 
     def whole(self) -> RawPart:
-        """The leading records that match their CRC, which is taken over all of a record that follows it."""
+        """The leading records that match their CRC, which covers the rest of the record."""
         size = self.records.dtype.itemsize
         data = self.records.view(np.uint8).data
         for index, expected in enumerate(self.records["crc"].tolist()):
@@ -170,14 +174,14 @@ class RawPart:
         return self
 
     def ends_whole(self) -> RawPart:
-        """All records when the last one matches its CRC, else :meth:`whole`: what a crash damages is the end."""
+        """All records if the last one matches its CRC, else :meth:`whole`: a crash damages only the end."""
         return self if len(RawPart(self.schema, self.records[-1:]).whole().records) else self.whole()
 
 
 def read_table(folder: Path) -> Table:
-    """All whole readings of a table, over all its parts, with the rows and columns of every part side by side.
+    """All complete readings of a table, with the rows and columns of all its parts side by side.
 
-    What a part lacks is NaN, and ``GRADIENT_ABSENT`` in the table ``gradients``, where a NaN was measured.
+    Cells that a part lacks are NaN, or ``GRADIENT_ABSENT`` in the table ``gradients``, where NaN is a measured value.
 
     Raises:
         UsageError: a part cannot be read, is of a newer format, or is Parquet and pyarrow is missing.
@@ -186,7 +190,7 @@ def read_table(folder: Path) -> Table:
 
 
 def read_readable(folder: Path) -> Table:
-    """As :func:`read_table`, but without the parts in Parquet, the older steps, where pyarrow is missing."""
+    """Like :func:`read_table`, but without pyarrow it skips Parquet parts, which hold the older steps."""
     if is_available():
         return read_table(folder)
     return read_parts(
@@ -197,10 +201,10 @@ def read_readable(folder: Path) -> Table:
 
 
 def read_series(folder: Path, row: str, column: str) -> Series:
-    """The steps at which one cell was measured, read without loading the rest of the table.
+    """One cell at the steps that measured it, without loading the rest of the table.
 
-    Of each raw segment only the CRC of its last record is checked, and all of them when that one does not match: what
-    a crash damages is the end. :func:`read_table` checks every record.
+    Checks only the CRC of the last record of each raw segment, and all of them if that does not match: a crash damages
+    only the end. :func:`read_table` checks every record.
 
     Raises:
         UsageError: no such row or column, or as :func:`read_table`.
@@ -209,7 +213,7 @@ def read_series(folder: Path, row: str, column: str) -> Series:
 
 
 def join(parts: Sequence[RawPart | ColumnarPart], name: str) -> Table:
-    """One table of all the readings of ``parts``."""
+    """All readings of ``parts`` as one table."""
     rows = tuple(dict.fromkeys(row for part in parts if len(part.steps) for row in part.rows))
     columns = tuple(dict.fromkeys(column for part in parts if len(part.steps) for column in part.columns))
     steps = [np.zeros(0, np.int64), *(part.steps for part in parts)]
@@ -230,7 +234,7 @@ def join(parts: Sequence[RawPart | ColumnarPart], name: str) -> Table:
 
 
 def spread(part: Cells, rows: tuple[str, ...], columns: tuple[str, ...], table: str) -> NDArray[np.float32]:
-    """All values of ``part`` in a table of ``rows`` and ``columns``, which are its own or more."""
+    """All values of ``part``, placed in a table of ``rows`` and ``columns`` that include its own."""
     values = part.block(0, len(part.rows))
     if part.rows == rows and part.columns == columns:
         return values
@@ -243,7 +247,7 @@ def spread(part: Cells, rows: tuple[str, ...], columns: tuple[str, ...], table: 
 
 
 def absent(table: str) -> float:
-    """The value of a cell that was not measured: NaN, but where a NaN can be measured."""
+    """The value that marks a cell as not measured: NaN, unless the table can hold a measured NaN."""
     return GRADIENT_ABSENT if table == "gradients" else math.nan
 
 
@@ -254,11 +258,11 @@ def measured(table: str, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def open_part(part: Part) -> RawPart | ColumnarPart:
-    """A part, opened and not yet read: of a raw one no CRC is checked.
+    """Open a part without reading it. Checks no CRC of a raw part.
 
     Raises:
         UsageError: as :func:`read_table`.
-        FileNotFoundError: it is gone: replaced, or taken away.
+        FileNotFoundError: the file was replaced or deleted.
     """
     if part.path.suffix == PARQUET:
         return open_columnar(part.path)
@@ -273,17 +277,17 @@ def open_part(part: Part) -> RawPart | ColumnarPart:
 
 
 def open_whole(part: Part) -> RawPart | ColumnarPart:
-    """A part of which every record has been checked."""
+    """Open a part and check all its records."""
     opened = open_part(part)
     return opened.whole() if isinstance(opened, RawPart) else opened
 
 
 def read_schema(path: Path) -> Schema:
-    """A segment's schema, with its names and sizes checked.
+    """Read a segment's schema and check its names and sizes.
 
     Raises:
-        UsageError: it cannot be read, is of a newer format, or claims what no writer writes.
-        FileNotFoundError: it is gone.
+        UsageError: unreadable, of a newer format, or with sizes that no writer produces.
+        FileNotFoundError: the file no longer exists.
     """
     try:
         if path.stat().st_size > SCHEMA_BYTES_MAX:
@@ -301,7 +305,7 @@ def read_schema(path: Path) -> Schema:
 
 
 def schema_text(schema: Schema) -> str:
-    """The JSON document beside a segment."""
+    """The JSON schema document of a segment."""
     return json.dumps(
         {
             "format": "steadytrain.table",
@@ -321,13 +325,13 @@ def record_dtype(rows: int, columns: int) -> np.dtype[Any]:
 
 
 def seal_records(records: NDArray[Any]) -> None:
-    """Give every record its CRC."""
+    """Set the CRC of every record."""
     size = records.dtype.itemsize
     data = records.view(np.uint8).data
     records["crc"] = [zlib.crc32(data[at + _CRC_BYTES : at + size]) for at in range(0, len(data), size)]
 
 
-# The segments of a table share their schema almost always, and that of 10,000 rows takes 3 ms to parse.
+# The segments of a table nearly always share their schema, and a schema of 10,000 rows takes 3 ms to parse.
 @lru_cache(maxsize=64)
 def _parse_schema(text: str) -> tuple[int, Schema]:
     data = json.loads(text)

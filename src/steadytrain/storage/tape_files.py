@@ -1,15 +1,15 @@
-"""What can be replayed: the tape (what was fed to the last steps) and the snapshots (state after a step), as files.
+"""The files of a recording: the tape (the inputs of the last steps) and the snapshots (state after a step).
 
 ::
 
-    tape/000065-000071.json          what the steps 65 to 71 got: trees, random states, digests
-    tape/000065-000071.safetensors   the tensors in it, each once, keyed by its digest
+    tape/000065-000071.json          inputs of steps 65 to 71: trees, random states, digests
+    tape/000065-000071.safetensors   their tensors, each once, keyed by its digest
     snapshots/step-000064/state.json           optimizer trees, scalers, the digest of every tensor
     snapshots/step-000064/state.safetensors    weights, buffers, optimizer state
 
-They lie in the run folder while it runs, and under ``replay/`` in an incident bundle. A JSON file is renamed into place
-last, so what a killed process left half-written is no chunk and no snapshot. Written by the live half
-(``capture/snapshots/tape.py``, ``capture/snapshots/snapshots.py``); here they are found and their documents read,
+They lie in the run folder during the run, and under ``replay/`` in an incident bundle. The JSON file is renamed into
+place last, so half-written files of a killed process do not count as a chunk or snapshot. The live half writes them
+(``capture/snapshots/tape.py``, ``capture/snapshots/snapshots.py``). This module finds them and reads their documents,
 without torch.
 """
 
@@ -37,13 +37,13 @@ REPLAY_FILE = "replay.json"
 STATE_FILE = "state.json"
 STATE_TENSORS = "state.safetensors"
 MODEL_LEAD = "model/"
-"""Before the name of a parameter or buffer among the tensors of a snapshot."""
+"""Prefix of the names of parameters and buffers among the tensors of a snapshot."""
 
 PART = ".part"
-"""The end of a name that is being written."""
+"""Suffix of a file that is still being written."""
 
 LEAD_STEPS = 8
-"""Steps of the tape that are kept before the oldest snapshot: what a loader fetched ahead belongs to a step before."""
+"""Steps of the tape that are kept before the oldest snapshot: a loader fetches batches ahead, in earlier steps."""
 
 DOCUMENT_BYTES_MAX = 256 << 20
 _CHUNK_NAME = re.compile(r"(\d{6,})-(\d{6,})\.json")
@@ -52,7 +52,7 @@ _SNAPSHOT_NAME = re.compile(r"step-(\d{6,})")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive steps of the tape; ``document`` is its JSON file, its tensors lie beside it."""
+    """Consecutive steps of the tape. ``document`` is its JSON file; its tensors lie beside it."""
 
     document: Path
     first: int
@@ -65,7 +65,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """State after ``step``, as a folder of two files."""
+    """State after ``step``: a folder with two files."""
 
     folder: Path
     step: int
@@ -81,7 +81,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Recording:
-    """The tape and the snapshots in one folder, oldest first; of chunks that overlap the newest counts."""
+    """The tape and the snapshots in one folder, oldest first. If chunks overlap, the newest counts."""
 
     folder: Path
     chunks: tuple[Chunk, ...]
@@ -93,7 +93,7 @@ class Recording:
         return max((chunk.last for chunk in self.chunks), default=None)
 
     def reaches(self, first: int) -> int:
-        """The last step that can be replayed from ``first`` on without a gap; ``first - 1`` where not even that one."""
+        """The last step that can be replayed from ``first`` on without a gap; ``first - 1`` if there is none."""
         last = first - 1
         for chunk in self.chunks:
             if chunk.first <= last + 1 <= chunk.last:
@@ -101,7 +101,7 @@ class Recording:
         return last
 
     def starts(self) -> list[int]:
-        """The steps that a replay can begin with: those after a snapshot, that are on the tape."""
+        """The steps at which a replay can start: those on the tape that follow a snapshot."""
         return [shot.step + 1 for shot in self.snapshots if self.reaches(shot.step + 1) > shot.step]
 
     def snapshot_after(self, step: int) -> Snapshot | None:
@@ -111,17 +111,18 @@ class Recording:
         return next((chunk for chunk in reversed(self.chunks) if chunk.first <= step <= chunk.last), None)
 
     def files(self) -> Iterator[Path]:
-        """Every file, by its path from the folder."""
+        """The paths of all files, relative to the folder."""
         for chunk in self.chunks:
             yield from (chunk.tensors.relative_to(self.folder), chunk.document.relative_to(self.folder))
         for shot in self.snapshots:
             yield from (shot.tensors.relative_to(self.folder), shot.document.relative_to(self.folder))
 
     def around(self, onset: int, *, last: int, size_bytes_max: int) -> Recording:
-        """What is needed to do the steps from ``onset`` to ``last`` again, and what came before as far as it may be.
+        """The part of the recording that replays ``onset`` to ``last``, with as much before it as fits.
 
-        That is the newest snapshot before ``onset`` from which the tape reaches ``last`` (the oldest after it where
-        there is none), and all that follows. Older ones join, newest first, within ``size_bytes_max`` for all.
+        It starts at the newest snapshot before ``onset`` from which the tape reaches ``last`` (or the oldest snapshot
+        after ``onset``), and includes everything after that. Older snapshots join, newest first, while the total stays
+        within ``size_bytes_max``.
         """
         able = [shot for shot in self.snapshots if shot.step < last <= self.reaches(shot.step + 1)]
         before = [shot for shot in able if shot.step < onset]
@@ -141,13 +142,13 @@ class Recording:
         return Recording(self.folder, chunks, tuple(snapshots))
 
     def choose(self, *, first: int | None, until: int | None, onset: int | None = None) -> tuple[Snapshot, int]:
-        """The snapshot to begin from and the last step to replay.
+        """The snapshot to start from and the last step to replay.
 
-        ``until`` is by default the last step on the tape, ``first`` the step after the newest snapshot before it; with
-        ``onset`` after the newest before that, from which the tape reaches there.
+        ``until`` defaults to the last step on the tape. ``first`` defaults to the step after the newest snapshot before
+        ``until``; with ``onset``, to the newest start at or before ``onset`` from which the tape reaches ``until``.
 
         Raises:
-            UsageError: no snapshot, or no tape from it to there.
+            UsageError: there is no such snapshot, or the tape has a gap.
         """
         if not self.chunks:
             raise UsageError(f"{self.folder}: no tape of its steps was kept, so they cannot be replayed")
@@ -183,13 +184,13 @@ def snapshot_name(step: int) -> str:
 
 
 def find_recording(source: Path) -> Recording:
-    """The recording of a bundle or of a run folder; empty where nothing was kept."""
+    """The recording of a bundle or of a run folder, empty if nothing was kept."""
     folder = source / REPLAY_FOLDER if (source / REPLAY_FOLDER).is_dir() else source
     return Recording(folder, tuple(find_chunks(folder)), tuple(find_snapshots(folder)))
 
 
 def recording_note(source: Path) -> str | None:
-    """What a bundle says of its recording where that is not whole, or not there."""
+    """The bundle's note on a missing or incomplete recording, None if there is none."""
     try:
         note = json.loads((source / REPLAY_FOLDER / REPLAY_FILE).read_text(encoding="utf-8")).get("note")
     except (OSError, ValueError, RecursionError, AttributeError):
@@ -208,7 +209,7 @@ def find_chunks(folder: Path) -> list[Chunk]:
 
 
 def find_snapshots(folder: Path) -> list[Snapshot]:
-    """The whole snapshots under ``folder``, oldest first."""
+    """The complete snapshots under ``folder``, oldest first."""
     found = []
     for path in (folder / SNAPSHOTS_FOLDER).glob("step-*"):
         match = _SNAPSHOT_NAME.fullmatch(path.name)
@@ -218,31 +219,31 @@ def find_snapshots(folder: Path) -> list[Snapshot]:
 
 
 def read_chunk(chunk: Chunk) -> dict[str, Any]:
-    """The document of a chunk.
+    """Read the document of a chunk.
 
     Raises:
-        UsageError: damaged, of a newer format, or its tensors are cut off.
+        UsageError: damaged, of a newer format, or its tensors are truncated.
     """
     return _read(chunk.document, chunk.tensors, TAPE_FORMAT, TAPE_VERSION)
 
 
 def read_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """The document of a snapshot.
+    """Read the document of a snapshot.
 
     Raises:
-        UsageError: damaged, of a newer format, or its tensors are cut off.
+        UsageError: damaged, of a newer format, or its tensors are truncated.
     """
     return _read(snapshot.document, snapshot.tensors, SNAPSHOT_FORMAT, SNAPSHOT_VERSION)
 
 
 def size_bytes(folder: Path) -> int:
-    """Disk that the recording under ``folder`` takes."""
+    """Disk space of the recording under ``folder``."""
     recording = find_recording(folder)
     return sum((recording.folder / name).stat().st_size for name in recording.files())
 
 
 def remove_chunk(chunk: Chunk) -> None:
-    """The document goes first: what is left then is no chunk."""
+    """Remove the document first, so that an interrupted removal leaves no chunk."""
     chunk.document.unlink(missing_ok=True)
     chunk.tensors.unlink(missing_ok=True)
 
@@ -253,7 +254,7 @@ def remove_snapshot(snapshot: Snapshot) -> None:
 
 
 def remove_recording(folder: Path) -> None:
-    """All of it, parts too."""
+    """Remove the whole recording, unfinished files too."""
     shutil.rmtree(folder / TAPE_FOLDER, ignore_errors=True)
     shutil.rmtree(folder / SNAPSHOTS_FOLDER, ignore_errors=True)
 

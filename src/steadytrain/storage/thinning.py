@@ -1,11 +1,11 @@
-"""Which readings are kept for how long, and which files are rewritten for it. Pure: no files, no clock.
+"""Which readings are kept for how long, and which files to rewrite. Pure functions: no files, no clock.
 
-The newest steps are kept whole. Older ones are thinned by age: one in 10 steps from ``full_steps`` on, one in 100 from
-ten times that age on, and so forth. So every tenfold of age costs the same, and a run of any length grows with its
-logarithm only. Steps near a symptom or an incident are kept whole at any age, within a bound.
+The newest steps are kept in full. Older ones are thinned by age: one in 10 steps from ``full_steps`` on, one in 100
+from ten times that age on, and so on. So every tenfold of age costs the same, and a run grows only with the logarithm
+of its length. Steps near a symptom or an incident are kept in full at any age, within a bound.
 
-What is kept of a stretch of steps is its first reading. Stretches nest and age as a whole, so thinning often gives the
-same as thinning once at the end.
+Thinning keeps the first reading of a stretch of steps. Stretches nest and age as a whole, so repeated thinning gives
+the same result as thinning once at the end.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from steadytrain.core.model import IntArray
 FACTOR = 10
 
 SCALARS_FULL_STEPS = 1_000_000
-"""Scalars take under 100 bytes a step: at one step a second they stay whole for eleven days."""
+"""Scalars take under 100 bytes per step. At one step per second, eleven days are kept in full."""
 
 TABLE_FULL_VALUES = 6_000
-"""Values of a row that a table keeps at full resolution: 6,000 steps of one column, 300 steps of twenty. Chosen so
-that a day of the level `standard` with 200 tensors stays under 50 MB (tests/storage/test_retention.py does the sum)."""
+"""Values per row that a table keeps at full resolution: 6,000 steps of one column, 300 steps of twenty. Chosen so that
+a day at level `standard` with 200 tensors stays under 50 MB (tests/storage/test_retention.py computes it)."""
 
 TABLE_ROWS_MIN = 200
-"""A table of fewer rows keeps as many values as one of these."""
+"""A table with fewer rows keeps as many values as a table with this many."""
 
 TABLE_FULL_STEPS_MIN = 128
-"""Never fewer, whatever the columns: a symptom must find its neighbourhood still whole when it is raised."""
+"""Minimum for any number of columns: the steps around a symptom must still be complete when it is raised."""
 
 AROUND_STEPS = 64
-"""Steps before and after a symptom or an incident that stay whole."""
+"""Steps before and after a symptom or an incident that are kept in full."""
 
 PART_BYTES_MAX = 128 << 20
 MAPPED_BYTES_MAX = 2 * PART_BYTES_MAX
-"""What is mapped into memory to be put together, before thinning: it counts as memory of the process."""
+"""Most bytes that are memory-mapped for a merge, before thinning: they count as memory of the process."""
 
 MERGED_PARTS_MIN = 4
 _RECORD_HEAD_BYTES = 24
@@ -46,9 +46,9 @@ _RECORD_HEAD_BYTES = 24
 
 @dataclass(frozen=True)
 class Held:
-    """A closed part as the plan needs it: its steps, and what decides how large a record is.
+    """What the plan needs of a closed part: its steps, and what determines the size of a record.
 
-    Parts of another ``kind`` are never put together; ``rows`` and ``columns`` may differ and are then united.
+    Only parts of the same ``kind`` are merged. Their ``rows`` and ``columns`` may differ; the result has all of them.
     """
 
     steps: IntArray
@@ -60,7 +60,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Job:
-    """Parts ``start`` to ``stop`` (exclusive) become one, with the readings that ``keep`` marks in each."""
+    """Merge parts ``start`` to ``stop`` (exclusive) into one, with the readings that ``keep`` marks in each."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class Job:
 
 
 def full_steps_of(rows: int, columns: int) -> int:
-    """For how many steps a table of that many rows and columns is kept whole."""
+    """Number of steps that a table of that size keeps in full."""
     values = TABLE_FULL_VALUES * max(TABLE_ROWS_MIN, rows)
     return max(TABLE_FULL_STEPS_MIN, values // max(1, rows * columns))
 
@@ -76,7 +76,7 @@ def full_steps_of(rows: int, columns: int) -> int:
 def keep(
     steps: IntArray, *, newest: int, full_steps: int, protected: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Which of the readings at ``steps``, which rise, stay when ``newest`` is the last."""
+    """Which of the readings at ``steps`` (ascending) are kept when ``newest`` is the last step."""
     levels = level_of(steps, newest=newest, full_steps=full_steps)
     stretch = steps // FACTOR**levels
     kept = np.ones(len(steps), np.bool_)
@@ -87,7 +87,7 @@ def keep(
 def level_of(steps: IntArray, *, newest: int, full_steps: int) -> IntArray:
     """How far a step is thinned: one reading is kept of each ``FACTOR ** level`` steps.
 
-    All steps of such a stretch pass to its level together, when the last of them is old enough.
+    All steps of such a stretch change level together, when the last of them is old enough.
     """
     levels = np.zeros(len(steps), np.int64)
     age, length = full_steps, FACTOR
@@ -99,9 +99,10 @@ def level_of(steps: IntArray, *, newest: int, full_steps: int) -> IntArray:
 
 
 def near(steps: IntArray, places: Sequence[int], *, readings_max: int) -> NDArray[np.bool_]:
-    """Which readings lie within ``AROUND_STEPS`` of ``places``, taken in their order until ``readings_max`` are.
+    """Which readings lie within ``AROUND_STEPS`` of ``places``, in the order of ``places`` until ``readings_max`` is
+    reached.
 
-    One place is always granted.
+    At least one place always counts.
     """
     found = np.zeros(len(steps), np.bool_)
     left = max(readings_max, 2 * AROUND_STEPS + 1)
@@ -115,13 +116,13 @@ def near(steps: IntArray, places: Sequence[int], *, readings_max: int) -> NDArra
 
 
 def plan(parts: Sequence[Held], *, newest: int, full_steps: int, places: Sequence[int] = ()) -> list[Job]:
-    """What to rewrite: parts of which half can go, and neighbours that are worth being one file.
+    """What to rewrite: parts that can lose half their readings, and neighbours worth merging.
 
     Args:
         parts: the closed parts, oldest first.
         newest: the last step of the table or stream.
-        full_steps: for how many steps it is kept whole.
-        places: steps whose neighbourhood stays whole, the most important first.
+        full_steps: number of steps that are kept in full.
+        places: steps whose neighbourhood is kept in full, the most important first.
     """
     if not parts:
         return []
@@ -135,11 +136,11 @@ def plan(parts: Sequence[Held], *, newest: int, full_steps: int, places: Sequenc
 
 
 def _jobs(parts: Sequence[Held], masks: Sequence[NDArray[np.bool_]], start: int, stop: int) -> list[Job]:
-    """Of a group its newer parts are put together once they are many; what is due is rewritten in any case."""
+    """Merge the newer parts of a group once there are enough; thin each other part that is due."""
     sizes = [_bytes(parts[index], masks[index]) for index in range(start, stop)]
     together = stop
     for first in range(len(sizes) - MERGED_PARTS_MIN + 1):
-        # Only files of like size, so that a large one is not written again for every small one that follows it.
+        # Only files of similar size, so that a large one is not rewritten for every small one that follows.
         if 2 * max(sizes[first:]) <= sum(sizes[first:]):
             together = start + first
             break
@@ -164,7 +165,7 @@ def _is_due(mask: NDArray[np.bool_]) -> bool:
 def _groups(
     parts: Sequence[Held], masks: Sequence[NDArray[np.bool_]], *, newest: int, full_steps: int
 ) -> list[tuple[int, int]]:
-    """Neighbours that may become one part: of one level, a part of its span at most, and not too large."""
+    """Neighbours that may become one part: of one level, short enough for it, and not too large."""
     groups: list[tuple[int, int]] = []
     start = 0
     for index in range(1, len(parts) + 1):
@@ -195,7 +196,7 @@ def _bytes(part: Held, mask: NDArray[np.bool_]) -> int:
 
 
 def _united_bytes(parts: Sequence[Held], readings: int) -> int:
-    """The size of one file with the rows and columns of all."""
+    """The size of one file with the rows and columns of all parts."""
     first = parts[0]
     if all(part.rows == first.rows and part.columns == first.columns for part in parts):
         rows, columns = len(first.rows), len(first.columns)

@@ -1,8 +1,8 @@
-"""Nested values with tensors in them, as JSON plus a flat dictionary of tensors. Never pickle.
+"""Encode nested values with tensors as JSON plus a flat dictionary of tensors. Never pickle.
 
-The codec treats a tensor as an opaque leaf, so it needs no torch: the live half says what a tensor is and writes
-the dictionary as safetensors. A value of a type that JSON lacks is kept as a note of its type, and the tree says
-where: what was not kept cannot be fed back, and is never silently replaced.
+The codec treats a tensor as an opaque leaf, so it needs no torch: the live half decides what is a tensor and writes the
+dictionary as safetensors. A value whose type JSON lacks becomes a note of its type at its place. Such a value cannot be
+fed back, and nothing replaces it silently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STRING_LENGTH_MAX = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Opaque:
-    """Stands in a decoded tree for a value that was not kept."""
+    """Marks a value in a decoded tree that was not kept."""
 
     type_name: str
 
@@ -59,10 +59,10 @@ def encode(value: Any, is_tensor: Callable[[Any], bool], *, prefix: str = "t") -
 
 
 def decode(tree: Any, tensors: Mapping[str, Any]) -> Any:
-    """The value that :func:`encode` took apart; what was not kept comes back as :class:`Opaque`.
+    """Reverse :func:`encode`. A value that was not kept becomes an :class:`Opaque`.
 
     Raises:
-        UsageError: not such a tree, or a tensor of it is missing.
+        UsageError: not such a tree, or one of its tensors is missing.
     """
     try:
         return _decode(tree, tensors, 0)
@@ -98,7 +98,7 @@ def _decode(tree: Any, tensors: Mapping[str, Any], depth: int) -> Any:
 
 
 def opaque_types(tree: Any) -> list[str]:
-    """The types in an encoded tree that were not kept."""
+    """The types of the values in an encoded tree that were not kept."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return []
     ((kind, body),) = tree.items()
