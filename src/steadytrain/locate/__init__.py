@@ -1,4 +1,4 @@
-"""Replays the failing step in a new process and names the first operation that produced a bad value.
+"""Replays the failing step in a new process and names the first operation that produced a non-finite value.
 
-The tracing itself is in ``tracing``.
+The tracer itself is in ``tracing``.
 """

@@ -1,7 +1,7 @@
-"""Do the failing step again in a new process and say what was found; torch-free, all that runs the script is launched.
+"""Reruns the failing step in a new process and reports the finding. Torch-free: the script runs in launched processes.
 
-With a tape the steps before it are replayed as well (``locate/traced_replay.py``), from a snapshot; without one, or
-where the replay cannot be made, the bundle's own state is put before the step (``replay/failing_step.py``).
+With a tape, the steps before it are replayed from a snapshot (``locate/traced_replay.py``). Without one, or if the
+replay fails, the step runs on the bundle's own state (``replay/failing_step.py``).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from steadytrain.storage.tape_files import Recording, find_recording
 MODULE = "steadytrain.locate.traced_replay"
 TAPE = "the recorded steps were replayed from a snapshot, the last one under the tracer, in a new process"
 LADDER_STEPS = 5
-"""Steps of the ladder, the bad one among them."""
+"""Number of steps with activation maxima, the failing one included."""
 
 LEAD_S = 120.0
 UNEVENTFUL = "the re-run did not reproduce"
-"""How a tracer's finding begins where all came out finite."""
+"""The start of a tracer's finding if everything came out finite."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the new process found. ``replayed`` is None where there was no tape to replay."""
+    """The result of the new process. ``replayed`` is None if there was no tape to replay."""
 
     finding: Finding
     look: StepLook | None
@@ -45,7 +45,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Target:
-    """The step to look at, of a bundle or of a run whose tape is there. ``bundle`` is None for a run."""
+    """The step to inspect, of a bundle or of a run with a tape. ``bundle`` is None for a run."""
 
     path: Path
     step: int
@@ -55,20 +55,20 @@ class Target:
 
     @property
     def broke(self) -> bool:
-        """Whether something was not finite in the step when it was recorded."""
+        """Whether the recorded step was non-finite."""
         return self.bundle is not None and self.bundle.incident.kind == "nonfinite"
 
     @property
     def starts(self) -> list[int]:
-        """The steps from which the tape reaches to this one."""
+        """The steps from which the tape reaches this one."""
         return [start for start in self.recording.starts() if start <= self.step <= self.recording.reaches(start)]
 
 
 def target(path: Path, step: int | None) -> Target:
-    """What is at ``path``; ``step`` is by default that of the incident.
+    """The target at ``path``. By default ``step`` is the incident's.
 
     Raises:
-        UsageError: there is nothing to look at.
+        UsageError: there is no such step, or no tape of it.
     """
     recording = find_recording(path)
     if is_bundle(path):
@@ -87,12 +87,12 @@ def target(path: Path, step: int | None) -> Target:
 
 
 def find_again(asked: Target, *, wait_s: float) -> Found:
-    """Launch the recorded command again and search the step; each launch takes at most ``wait_s`` seconds.
+    """Launches the recorded command again and searches the step, each time for at most ``wait_s`` seconds.
 
-    Weights that were bad before the step are followed to the update that broke them, at most two launches further.
+    Weights that were bad before the step are traced to the update that broke them, with at most two more launches.
 
     Raises:
-        UsageError: the bundle does not hold what is needed, or the script is gone.
+        UsageError: the bundle is incomplete, or the script is gone.
     """
     starts = asked.starts
     if not starts:
@@ -118,7 +118,7 @@ def find_again(asked: Target, *, wait_s: float) -> Found:
         return replace(found, finding=Finding(None, "loss and gradients of this step are finite"))
     if asked.bundle is None or _tells(found.finding) or not (replay.parted_before(asked.step) or replay.uneventful):
         return found
-    # It was another step than the one that failed: that one's own state, as far as the bundle has it, may do better.
+    # The replay reached another step than the one that failed. The bundle's own state may do better.
     try:
         again = _without_tape(asked.bundle, found.notes, wait_s=wait_s)
     except UsageError:
@@ -132,7 +132,7 @@ def _tells(finding: Finding) -> bool:
 
 @dataclass(frozen=True)
 class Replay:
-    """One launch. ``bad_after`` is the first step whose update left weights that are not finite."""
+    """One launch. ``bad_after`` is the first step whose update left non-finite weights."""
 
     found: Found
     replayed: Replayed
@@ -141,7 +141,7 @@ class Replay:
 
     @property
     def uneventful(self) -> bool:
-        """Whether all came out finite, with compiled code run eagerly and as the script compiles it."""
+        """Whether everything came out finite, both eagerly and as the script compiles it."""
         backends = self.found.look.backends if self.found.look is not None else None
         to_blame = backends is not None and backends.to_blame is not None
         return self.found.finding.why.startswith(UNEVENTFUL) and not to_blame
@@ -152,7 +152,7 @@ class Replay:
 
 
 def _by_replay(asked: Target, first: int, step: int, *, wait_s: float) -> Replay | str:
-    """The text says why it could not be."""
+    """Returns the reason as text if the replay failed."""
     folder = failing_step.folder_to_run_in(asked.path, asked.environment)
     with tempfile.TemporaryDirectory(prefix="steadytrain-locate-") as scratch:
         result = Path(scratch) / "result.json"
@@ -184,7 +184,6 @@ def _without_tape(bundle: Bundle, notes: tuple[str, ...], *, wait_s: float) -> F
 
 
 def document(path: Path, recorded: Finding, found: Found) -> Mapping[str, Any]:
-    """The ``steadytrain.locate/1`` document."""
     look = found.look.to_json() if found.look is not None else {"ladder": None, "float64": None, "compiled": None}
     replayed = found.replayed
     return {

@@ -1,8 +1,8 @@
-"""The launched side of ``steadytrain locate`` where there is a tape: a replay that looks at its last step.
+"""The launched side of ``steadytrain locate`` with a tape: a replay that traces its last step.
 
-The recorded steps are done again from a snapshot. In the last few of them the ladder is taken, the update before the
-last step is traced, and the last step runs under the tracer with float64 beside it. Then its compiled graphs, if there
-are any, are compared by backend. The process ends at the gate of that step, as every replay does.
+The recorded steps are replayed from a snapshot. The last few of them record activation maxima. The update before the
+last step is traced. The last step runs under the tracer with float64 shadows. Then its compiled graphs, if any, are
+compared between backends. The process ends at the gate of that step.
 
 Run as ``python -m steadytrain.locate.traced_replay SOURCE RESULT.json OLD=NEW|- FROM STEP LEAD_S``.
 """
@@ -49,7 +49,7 @@ NO_CALL = "no call of a module with gradients was seen in the recorded step"
 
 
 class Locator(StepObserver):
-    """Follows a replay, which gives batches and states, and looks; ``done`` gets the document and does not return."""
+    """Delegates to a replay and measures. ``done`` gets the document and does not return."""
 
     replays = True
 
@@ -103,7 +103,7 @@ class Locator(StepObserver):
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if self._over:
-            return None  # the step is done again for a comparison: the calls are ours
+            return None  # a backend comparison reruns the step: the calls are ours
         given = self._replayer.call_begins(module, call, args, kwargs)
         step = self._replayer.step_now
         if step is None:
@@ -129,7 +129,7 @@ class Locator(StepObserver):
             return
         self._replayer.forward_ended(call, random)
         if call is not None and self._calls:
-            # Where the outputs of the call are, which only the watcher's own record of it knows.
+            # Only the watcher's own record knows where the loss is in the outputs.
             self._calls[-1] = replace(self._calls[-1], scalar_outputs=call.scalar_outputs)
 
     def backward_begins(self) -> None:
@@ -163,7 +163,7 @@ class Locator(StepObserver):
         if stream is self._stream:
             self._end_update(self._own_gates if step is None else step)
 
-    # -- what is looked at -----------------------------------------------------------------------------------------
+    # -- measurements ----------------------------------------------------------------------------------------------
 
     def _begin_ladder(self) -> None:
         if is_used():
@@ -195,7 +195,7 @@ class Locator(StepObserver):
                 self._rungs.append(self._second.rungs)
 
     def _begin_update(self) -> None:
-        """The update before the step: what it makes of finite gradients is found in the step only as a bad weight."""
+        """Traces the update before the step: in the step itself, its fault shows only as a bad weight."""
         shadows = Float64Shadows()
         tracer = OperationTracer(parameters=self._parameters(), method=TAPE, observer=shadows)
         tracer.__enter__()
@@ -219,7 +219,7 @@ class Locator(StepObserver):
     def _bad_weights(self) -> dict[str, Tensor]:
         return {name: parameter for name, parameter in self._parameters().items() if kinds_of(parameter)}
 
-    # -- what comes out --------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def _replayed(self, result: Replayed | str, trace: StepTrace | None) -> None:
         self._over = True
@@ -273,7 +273,7 @@ class Locator(StepObserver):
         roots = [plain_module(root) for root in self._stream.roots()]
         if len(roots) == 1:
             return module_names(roots)
-        # As the names of their parameters: under the class of the root.
+        # Like the parameter names: with the root's class as prefix.
         names: dict[nn.Module, str] = {}
         for root in roots:
             for module, path in module_names([root]).items():

@@ -1,8 +1,8 @@
-"""What came into the model and into its loss functions, in numbers, and the loss of each row.
+"""Statistics of the inputs of the model and of its loss functions, and the loss of each row.
 
-Loss functions of ``torch.nn.functional`` are wrapped in the launched process before the script imports them: the
-wrapper calls the real one, and then, under ``no_grad``, once more without reduction. No random number is drawn, and
-nothing that the script gets is touched.
+The loss functions of ``torch.nn.functional`` are wrapped before the script imports them. A wrapper calls the original,
+and then once more without reduction, under ``no_grad``. It draws no random number and changes nothing that the script
+gets.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ LOSSES = (
 IGNORED_LABEL = -100
 INPUTS_MAX = 16
 TOKENS_MAX = 1 << 20
-"""Ids from here on are no tokens: their rarity would need a table of that size."""
+"""Larger ids are not counted as tokens: the rarity table would need this size."""
 
 
 class Batches:
-    """The measurements of the step that forms; :meth:`take` gives them and begins the next."""
+    """The measurements of the current step. :meth:`take` returns them and starts the next step."""
 
     def __init__(self) -> None:
         self.active = False
@@ -43,12 +43,12 @@ class Batches:
         self._rows = 0
 
     def watch(self) -> None:
-        """Wrap the loss functions; for the life of the process."""
+        """Wraps the loss functions for the life of the process."""
         for name in LOSSES:
             setattr(functional, name, self._wrapped(name, getattr(functional, name)))
 
     def call(self, args: Any, kwargs: Any) -> None:
-        """The model is about to be called with these."""
+        """Measures the arguments of the next model call."""
         for name, tensor in _named(args, kwargs):
             if tensor.dim() and self._rows == 0:
                 self._rows = tensor.shape[0]
@@ -68,7 +68,7 @@ class Batches:
                     with torch.no_grad():
                         self._loss(name, original, args, kwargs)
                 except (TypeError, ValueError, RuntimeError):
-                    pass  # called in a way of its own: the step has no losses of rows
+                    pass  # an unusual call: the step has no row losses
                 finally:
                     self.active = True
             return result
@@ -89,7 +89,7 @@ class Batches:
         if not rows.numel():
             return
         whole = rows.shape[0] if rows.dim() > 1 else rows.numel()
-        # Tokens of a text are one row of the batch, and their losses are added up in it.
+        # The tokens of a text belong to one batch row, and their losses are averaged in it.
         count = self._rows if self._rows and rows.numel() % self._rows == 0 else whole
         of_rows = rows.reshape(count, -1).mean(1)
         total = float(of_rows.sum())
@@ -120,7 +120,7 @@ class Batches:
         self._counts[f"{what} {name}"] = known
 
     def _keep(self, key: Key, value: float) -> None:
-        """Of several micro-batches the largest stands for the step."""
+        """The largest value over all micro-batches counts for the step."""
         self._measured[key] = max(value, self._measured.get(key, value))
 
 

@@ -1,15 +1,16 @@
-"""Which of the measured quantities left its course before a symptom, and at which step: robust statistics, no torch.
+"""Finds the measured quantities that deviated before a symptom, and at which step: robust statistics without torch.
 
-Every quantity is compared with itself some steps before: median and median absolute deviation of the last
-``REFERENCE_STEPS`` steps in which it was on its course, so that a fault that stays does not become its own yardstick.
-It is off where it is beyond ``Z_MIN`` robust deviations, beyond its least ratio, and beyond twice the width of its
-reference: norms of single tensors have tails, and there are thousands of them. One step counts where it is twice as far
-out as it has to be, else three of four.
+Each quantity is compared with its own past: the median and the median absolute deviation over the last
+``REFERENCE_STEPS`` steps. Deviating steps do not enter the reference, so a lasting fault does not become the norm. A
+value is off if it exceeds ``Z_MIN`` robust deviations, the quantity's least ratio, and twice the width of the
+reference:
+there are thousands of tensor norms, and they have tails. A single step counts at twice these thresholds; otherwise
+three of four steps must be off.
 
-What grows so slowly that its reference grows along is found by its limit (``measures``) and traced back to the last
-step at which it was as in the first ones.
+A growth so slow that the reference follows is detected by its limit (``measures``), and traced back to the last step
+with a value like the first ones.
 
-A departure counts where it leads to the symptom: it stays until there, or comes right before it.
+A deviation counts if it leads to the symptom: it lasts until there, or comes right before it.
 """
 
 from __future__ import annotations
@@ -26,29 +27,30 @@ from steadytrain.statistics.reference import MAD_TO_SIGMA
 REFERENCE_STEPS = 64
 REFERENCE_STEPS_MIN = 12
 ANCHOR_STEPS = 16
-"""The first steps that were measured: where a slow growth is measured from."""
+"""The first measured steps, which are the baseline of a slow growth."""
 
 Z_MIN = 8.0
 WIDTHS_MIN = 2.0
 SCALE_MIN = 0.05
-"""Of a logarithm, or of the least difference: rounding alone makes nothing quieter than that."""
+"""Minimum scale, of a logarithm or of the least difference. Rounding alone makes no quantity quieter."""
 
 SCALE_LEAST = 1e-12
 
 SHIFT_STEPS = 24
 SHIFT_SCALES_MIN = 2.5
-"""Of two medians of 24 and 64 Gaussian values, in scales of one: 8 standard errors, in thousands of places."""
+"""In scales of the reference. For medians of 24 and 64 Gaussian values this is 8 standard errors, for thousands of
+places."""
 
 AT_ONCE = 2.0
 OF_FOUR = 3
 DOUBTFUL = 0.75
-"""Of what it takes to be off: from here on a value does not enter the reference of those after it."""
+"""Share of the threshold from which a value is left out of later references."""
 
 LEADS_STEPS = 3
-"""A departure that is over again has to come this close before the symptom to belong to it."""
+"""A deviation that is over must come at most this many steps before the symptom."""
 
 AFTER_STEPS = 32
-"""Detectors that add up place an onset some steps too early, where the sum last left zero."""
+"""Cumulative detectors can date an onset too early, to where their sum last left zero."""
 
 STAYS_SHARE = 0.5
 TRACED_Z = 4.0
@@ -60,14 +62,14 @@ _FAR = 1e6
 
 @dataclass(frozen=True)
 class Course:
-    """What was measured: ``values`` has shape ``(steps, keys)``, NaN where nothing was, Inf for what was not finite."""
+    """The measurements: ``values`` has shape ``(steps, keys)``, NaN if not measured, Inf if non-finite."""
 
     steps: IntArray
     keys: tuple[Key, ...]
     values: FloatArray
 
     def joined(self, later: Course) -> Course:
-        """This one and ``later``, whose steps count where both have them."""
+        """Joins both. Where both have a step, ``later`` wins."""
         keys = tuple(dict.fromkeys((*self.keys, *later.keys)))
         before = self.steps < later.steps[0] if len(later.steps) else np.ones(len(self.steps), np.bool_)
         steps = np.concatenate([self.steps[before], later.steps])
@@ -81,10 +83,10 @@ class Course:
 
 @dataclass(frozen=True)
 class Departure:
-    """A quantity that left its course at ``step``: its value there, what it was before, and how far that is.
+    """A quantity that deviated at ``step``: its value there, the value before, and the distance.
 
-    ``z`` is in robust standard deviations. ``slow``: it was traced back from its limit, which it passed at ``passed``.
-    ``cut``: it was off already when measuring began, so the step is a bound.
+    ``z`` is in robust standard deviations. ``slow``: the growth was traced back from its limit, which it passed at step
+    ``passed``. ``cut``: it was off from the first measured step, so ``step`` is an upper bound.
     """
 
     step: int
@@ -104,7 +106,7 @@ class Departure:
 
 
 def departures(course: Course, symptom_step: int) -> tuple[Departure, ...]:
-    """All that lead to the symptom whose first step this is: earliest first, in the order of a step, clearest first."""
+    """All deviations that lead to the symptom at ``symptom_step``, ordered by step, phase and clarity."""
     until = symptom_step + AFTER_STEPS
     rows = int(np.searchsorted(course.steps, until, side="right"))
     course = Course(course.steps[:rows], course.keys, course.values[:rows])
@@ -125,7 +127,7 @@ def departures(course: Course, symptom_step: int) -> tuple[Departure, ...]:
 
 
 def reaches_back(found: Sequence[Departure], course: Course) -> bool:
-    """Whether the first departure has enough steps before it to be believed."""
+    """Whether enough measured steps precede the first deviation."""
     if not found or not len(course.steps):
         return True
     first = found[0]
@@ -133,7 +135,7 @@ def reaches_back(found: Sequence[Departure], course: Course) -> bool:
 
 
 def _transformed(course: Course) -> FloatArray:
-    """Logarithms of what is compared by ratios, and everything turned so that worse is higher where it has a side."""
+    """Logarithms of ratio quantities. Quantities with a bad side are oriented so that higher is worse."""
     numbers = course.values.copy()
     for at, key in enumerate(course.keys):
         if _by_ratio(course, at):
@@ -145,7 +147,7 @@ def _transformed(course: Course) -> FloatArray:
 
 
 def _by_ratio(course: Course, at: int) -> bool:
-    """Whether a column is compared by ratios: one that is zero or less now and then (a loss may be) is not."""
+    """Whether a column is compared by ratios. A column with zero or negative values (a loss, for example) is not."""
     column = course.values[:, at]
     known = column[~np.isnan(column)]
     return QUANTITIES[course.keys[at].quantity].ratio and bool(np.mean(known > 0) >= POSITIVE_SHARE)
@@ -186,7 +188,7 @@ def _leads(steps: IntArray, off: np.ndarray[tuple[int], np.dtype[np.bool_]], row
 
 
 def _against_reference(course: Course, numbers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """How far out each number is, in what it takes to be off; its z; and what was usual. NaN-free: 0 where unknown."""
+    """Returns ``excess`` (distance over threshold), ``z`` and the usual value, each (steps, keys), 0 where unknown."""
     least, floor = _least(course, numbers)
     both = np.array([QUANTITIES[key.quantity].direction == "both" for key in course.keys])
     on_course = numbers.copy()
@@ -200,7 +202,7 @@ def _against_reference(course: Course, numbers: FloatArray) -> tuple[FloatArray,
             median[known] = _medians(some)
             away = some - median[known]
             scale[known] = np.maximum(MAD_TO_SIGMA * _medians(np.abs(away)), floor[known])
-            # Logarithms of norms have a longer tail below, which says nothing of what is too large.
+            # Logarithms of norms have a longer lower tail, which is irrelevant for values that are too large.
             width[known] = np.nanmax(np.where(both[known], np.abs(away), away), axis=0)
         away = numbers[row] - median
         away = np.where(both, np.abs(away), away)
@@ -213,7 +215,8 @@ def _against_reference(course: Course, numbers: FloatArray) -> tuple[FloatArray,
 
 
 def _medians(values: FloatArray) -> FloatArray:
-    """Of each column, without NaN (which sort to the end): ten times as fast as ``nanmedian`` on many columns."""
+    """The median of each column without NaN, which sort to the end. Ten times as fast as ``nanmedian`` on many
+    columns."""
     ordered = np.sort(values, axis=0)
     counts = (~np.isnan(values)).sum(axis=0)
     low, high = (counts - 1) // 2, counts // 2
@@ -223,7 +226,7 @@ def _medians(values: FloatArray) -> FloatArray:
 
 
 def _shifts(course: Course, numbers: FloatArray, symptom_step: int) -> list[Departure]:
-    """A level of the batches or the loss that moved by less than a jump, and stays: they have no rising trend."""
+    """Lasting shifts, smaller than a jump, in the level of the batches or the loss, which have no rising trend."""
     found = []
     _, floor = _least(course, numbers)
     for at, key in enumerate(course.keys):
@@ -248,7 +251,7 @@ def _shifts(course: Course, numbers: FloatArray, symptom_step: int) -> list[Depa
 
 
 def _moved(column: FloatArray, row: int, floor: float) -> float:
-    """How far the median of the steps from ``row`` on lies above that of those before, in scales of those."""
+    """How far the median of the steps from ``row`` on exceeds the median before, in scales of the steps before."""
     before = column[max(0, row - REFERENCE_STEPS) : row]
     level = float(np.median(before))
     scale = max(MAD_TO_SIGMA * float(np.median(np.abs(before - level))), floor)
@@ -256,7 +259,7 @@ def _moved(column: FloatArray, row: int, floor: float) -> float:
 
 
 def _edge(column: FloatArray, near: int) -> int:
-    """Where the means before and after differ most: medians move while up to half of their steps are still others."""
+    """Where the means before and after differ most. Medians move while up to half of their steps are still old."""
     rows = range(max(1, near - SHIFT_STEPS), min(len(column) - 1, near + SHIFT_STEPS))
     steps = SHIFT_STEPS
     return max(rows, key=lambda row: abs(column[row : row + steps].mean() - column[max(0, row - steps) : row].mean()))
@@ -280,7 +283,7 @@ def _growths(course: Course, numbers: FloatArray, symptom_step: int) -> list[Dep
             continue
         anchor = numbers[here[:ANCHOR_STEPS], at]
         if np.max(numbers[here[crossing:], at]) - np.min(anchor) < np.log(GROWTH_MIN):
-            continue  # a mask, a channel that holds a constant: it has not grown into its limit
+            continue  # a mask or a constant channel did not grow into its limit
         median = float(np.median(anchor))
         scale = max(MAD_TO_SIGMA * float(np.median(np.abs(anchor - median))), SCALE_MIN)
         bound = median + max(TRACED_Z * scale, float(np.log(TRACED_RATIO)))
@@ -305,14 +308,14 @@ def _growths(course: Course, numbers: FloatArray, symptom_step: int) -> list[Dep
 
 
 def _least(course: Course, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The least distance that counts, and the least scale, of each column."""
+    """The least relevant distance and the least scale of each column."""
     least, floor = [], []
     for at, key in enumerate(course.keys):
         quantity = QUANTITIES[key.quantity]
         if _by_ratio(course, at):
             least.append(float(np.log(quantity.least)))
             floor.append(SCALE_MIN)
-        elif quantity.ratio:  # of no fixed scale: its own is taken
+        elif quantity.ratio:  # without a fixed scale, use its own
             own = np.abs(numbers[np.isfinite(numbers[:, at]), at])
             least.append(float(np.median(own)) if len(own) else 0.0)
             floor.append(max(SCALE_MIN * least[-1], SCALE_LEAST))

@@ -1,6 +1,6 @@
-"""Find the onset of an incident: replay from further and further back, until what left its course first is seen to.
+"""Finds the onset of an incident: replays from earlier and earlier snapshots until the first deviation is covered.
 
-Torch-free: all that runs the script does so in processes of their own.
+Torch-free: the script runs in launched processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from steadytrain.storage.tape_files import find_recording
 SCHEMA = "steadytrain.onset/1"
 LAUNCHES_MAX = 4
 STEPS_MAX = 2048
-"""Steps that are measured in all."""
+"""Bound on the measured steps in total."""
 
 EVIDENCE_MAX = 12
 RATE_RATIO = 1.5
@@ -48,7 +48,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Onset:
-    """What came out: the departures that lead to the symptom, earliest first."""
+    """The deviations that lead to the symptom, earliest first."""
 
     source: Path
     symptom: Symptom | None
@@ -65,11 +65,11 @@ class Onset:
 
 
 def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, lead_s: float, tell: Tell) -> Onset:
-    """Look for what left its course before the incident's symptom, or before step ``until``.
+    """Searches deviations before the incident's symptom, or before step ``until``.
 
     Raises:
-        UsageError: nothing to replay from, or the script is gone.
-        CannotReplayError: the launched script did not come to its steps, or did other things than were recorded.
+        UsageError: there is nothing to replay from, or the script is gone.
+        CannotReplayError: the launched script did not reach its steps, or the replay differs from the recorded run.
     """
     recording = find_recording(source)
     incident = open_bundle(source).incident if is_bundle(source) else None
@@ -100,7 +100,7 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
 
 @dataclass
 class _MeasuredSoFar:
-    """What is known so far; each replay begins further back than the one before."""
+    """The state of the search. Each replay starts earlier than the one before."""
 
     course: Course | None = None
     found: tuple[Departure, ...] = ()
@@ -109,7 +109,7 @@ class _MeasuredSoFar:
     notes: list[str] = field(default_factory=list)
 
     def add(self, course: Course, replayed: Replayed, rates: list[tuple[int, float]]) -> Course:
-        """Put steps before those that are known; returns all that is known."""
+        """Prepends earlier steps. Returns everything measured so far."""
         self.course = course if self.course is None else course.joined(self.course)
         self.rates = rates + self.rates
         if replayed.first_difference is not None:
@@ -120,9 +120,9 @@ class _MeasuredSoFar:
 
 
 def _search(asked: Plan, begins: Sequence[int], symptom_step: int, *, once: bool, tell: Tell) -> _MeasuredSoFar:
-    """Measure further and further back until what is found began within what was measured.
+    """Measures earlier and earlier steps until the deviations begin within the measured range.
 
-    ``once``: where the first replay finds nothing, none goes further back.
+    ``once``: stop if the first replay finds nothing.
     """
     search, upto = _MeasuredSoFar(), asked.until
     for number, first in enumerate(begins[:LAUNCHES_MAX]):
@@ -139,7 +139,7 @@ def _search(asked: Plan, begins: Sequence[int], symptom_step: int, *, once: bool
 
 
 def _begins(starts: Sequence[int], symptom_step: int, *, end: int, reaches: Callable[[int], int]) -> list[int]:
-    """Where to begin, in the order to try: with a reference before the symptom, then further and further back."""
+    """The first steps to try, in order: enough reference before the symptom, then earlier and earlier."""
     able = [start for start in starts if start <= end and reaches(start) >= end]
     before = [start for start in able if start <= symptom_step - REFERENCE_STEPS]
     return before[::-1] or able[:1]
@@ -158,7 +158,6 @@ def _measured(asked: Plan, first: int, until: int) -> tuple[Course, Replayed, li
 
 
 def document_of(onset: Onset) -> dict[str, Any]:
-    """The ``steadytrain.onset/1`` document."""
     first = onset.found[0] if onset.found else None
     return {
         "schema": SCHEMA,
@@ -180,7 +179,7 @@ def document_of(onset: Onset) -> dict[str, Any]:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """The document for a person."""
+    """Formats the document for the terminal."""
     symptom = f"{document['symptom']} at step {document['symptom_step']}" if document["symptom"] else "no symptom"
     told = [f"onset, steps {document['from_step']} to {document['until_step']} measured ({symptom})"]
     told.append(_line("first" if document["found"] else "nothing", document["why"]))
@@ -195,7 +194,7 @@ def _line(name: str, text: str) -> str:
 
 
 def _evidence(found: Sequence[Departure]) -> list[Departure]:
-    """Of each quantity the clearest of those that left first, in order."""
+    """For each quantity, the clearest of its first deviations, in order."""
     firsts: dict[str, Departure] = {}
     for one in found:
         known = firsts.get(one.key.quantity)
@@ -248,7 +247,7 @@ def _why(onset: Onset) -> str:
 
 
 def _settings_changed(onset: Onset) -> list[str]:
-    """A learning rate that jumped where the first thing left its course: it is set, not measured."""
+    """Jumps of the learning rate near the first deviation. The rate is a setting, not a measurement."""
     if not onset.found:
         return []
     step = onset.found[0].step

@@ -1,7 +1,7 @@
-"""The launched side of an onset: the recorded command under a follower that replays and measures.
+"""The launched side of an onset search: runs the recorded command under an observer that replays and measures.
 
-Run as ``python -m steadytrain.onset.measured_replay SOURCE RESULT.json OLD=NEW|- FROM UNTIL LEAD_S``. What was measured
-lies beside the result, in ``measured.npz``.
+Run as ``python -m steadytrain.onset.measured_replay SOURCE RESULT.json OLD=NEW|- FROM UNTIL LEAD_S``. The measurements
+go into ``measured.npz`` next to the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MODULE = "steadytrain.onset.measured_replay"
 MEASURED_FILE = "measured.npz"
 EVERY_STEP = Level("onset", 1, 1, 1, None, 60.0)
-"""All tensors and the outputs of all modules, in every step."""
+"""All tensors and all module outputs, at every step."""
 
 
 def write_course(path: Path, course: Course) -> None:

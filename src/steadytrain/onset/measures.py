@@ -1,4 +1,4 @@
-"""What is measured of every step on the way to a symptom, in the order in which a step computes it."""
+"""The quantities that an onset search measures at every step, in the order in which a step computes them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ Direction = Literal["up", "down", "both"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that is measured, of one tensor or of the step.
+    """A measured quantity of a tensor or of the step.
 
     ``ratio``: it is compared by ratios (a scale), else by differences. ``least`` is the smallest ratio or difference
-    that counts however quiet the quantity was. ``limit`` is the value from which no healthy course is known, ``grown``
-    the ratio to the first steps from which none is: what grew into it slowly is traced back to where its growth began.
-    ``shifts``: it has no trend of its own, so a level that moved by less than a jump counts as well.
+    that
+    counts, however quiet the quantity was. ``limit`` is a value that no known healthy run reaches; ``grown`` is such a
+    ratio
+    to the first steps. A slow growth into either is traced back to its start. ``shifts``: it has no trend, so a level
+    shift
+    smaller than a jump counts too.
     """
 
     phase: Phase
@@ -58,7 +61,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "row_loss_share": Quantity("loss", "share of the largest row in the loss", least=3.0),
     "gradient_norm": Quantity("backward", "L2 norm of the gradient"),
     "update_ratio": Quantity("optimizer", "norm of the update over norm of the weight"),
-    # Wortsman et al. 2023 (arXiv 2304.13013): beyond 2.3 it comes before loss spikes. Healthy runs have that as well.
+    # Wortsman et al. 2023 (arXiv 2304.13013): values beyond 2.3 precede loss spikes. Healthy runs reach them too.
     "gradient_to_second_moment": Quantity(
         "optimizer", "RMS of the gradient over the root of its second moment", least=1.5
     ),
@@ -71,7 +74,7 @@ TENSOR_COLUMNS: Mapping[str, str] = {
     "gradient_to_second_moment": "gradient_to_second_moment",
     "weight_norm": "weight_norm",
 }
-"""Quantity by column of the table ``tensors``."""
+"""Quantity by column of the ``tensors`` table."""
 
 MODULE_COLUMNS: Mapping[str, str] = {
     "std": "output_std",
@@ -81,15 +84,15 @@ MODULE_COLUMNS: Mapping[str, str] = {
     "attention_entropy": "attention_entropy",
     "log_z_mean": "log_z",
 }
-"""Quantity by column of the table ``modules``."""
+"""Quantity by column of the ``modules`` table."""
 
 HALF_HEADROOM = 1e-6
-"""A headroom below it is that of a dtype with the range of float32, which nothing reaches."""
+"""A smaller headroom belongs to a dtype with the range of float32, which is never exhausted."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A quantity of one tensor, module or input; "" is the step's own."""
+    """A quantity of one tensor, module or input; "" for the whole step."""
 
     quantity: str
     tensor: str

@@ -1,4 +1,4 @@
-"""The follower of an onset: it replays, and measures every step on the way with the instruments of a watched run."""
+"""The observer of an onset search: replays, and measures every step with the instruments of a watched run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from steadytrain.storage.tape_files import Recording, Snapshot
 
 
 class Measuring(Replayer):
-    """``finished`` gets what was measured, and how the replay went, or why there is none; it does not return."""
+    """``finished`` gets the measurements, the replay's result or the reason why there is none, and the learning rates.
+
+    It does not return.
+    """
 
     def __init__(
         self,
@@ -104,7 +107,7 @@ class Measuring(Replayer):
 
 
 def _whole_update(table: Table) -> dict[Key, float]:
-    """The update of all weights together: of single tensors it is noisier."""
+    """The update ratio over all weights together, which is less noisy than that of single tensors."""
     columns = [table.columns.index(name) for name in ("update_norm", "weight_norm")]
     update, weight = (
         math.sqrt(float(np.nansum(np.square(table.values[-1, :, at], dtype=np.float64)))) for at in columns

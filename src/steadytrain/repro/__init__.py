@@ -1,6 +1,6 @@
 """Makes a standalone script that reproduces the fault of an incident, and verifies it in a fresh process.
 
-The script needs torch alone, and its text never imports steadytrain.
+The script needs torch alone and does not import steadytrain.
 
 ::
 

@@ -1,7 +1,7 @@
-"""The arguments of a recorded operation without their tensors: as values, as JSON, and as Python source.
+"""The non-tensor arguments of a recorded operation: as values, as JSON, and as Python source.
 
-Only what an ATen schema knows is carried: tensors by reference, numbers, texts, dtypes, layouts, memory formats,
-devices, and lists of these. Anything else (a generator, an object of a custom class) is refused.
+Only types of ATen schemas are supported: tensors by reference, numbers, texts, dtypes, layouts, memory formats,
+devices, and lists of these. Others (a generator, a custom object) are refused.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
 class CannotWriteError(Exception):
-    """Such an argument, operation or tensor cannot be put into a script; the text says what and why."""
+    """The script cannot contain an argument, operation or tensor; the text says which and why."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """Stands for a tensor by its name in the program."""
+    """A tensor by its name in the program."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Device:
-    """Stands for the device that the program runs on, whichever that is."""
+    """The device on which the program runs."""
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with ``change`` applied to everything in it that is no list, tuple or dictionary."""
+    """``value`` with ``change`` applied to every leaf, through lists, tuples and dictionaries."""
     if isinstance(value, (list, tuple)):
         return type(value)(map_leaves(entry, change) for entry in value)
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def to_json(value: Any) -> Any:
     """``value`` as plain JSON.
 
     Raises:
-        CannotWriteError: something in it is none of what a schema knows.
+        CannotWriteError: a part of it has no schema type.
     """
     if isinstance(value, Ref):
         return {"ref": value.name}
@@ -80,7 +80,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(tree: Any) -> Any:
-    """What :func:`to_json` was given; tuples come back as lists, which torch takes alike."""
+    """Inverts :func:`to_json`. Tuples become lists, which torch accepts equally."""
     ((kind, body),) = tree.items()
     if kind == "list":
         return [from_json(entry) for entry in body]
@@ -100,7 +100,7 @@ def from_json(tree: Any) -> Any:
 
 
 def source(value: Any) -> str:
-    """``value`` as Python source; a tensor is its name, the device the name ``device``."""
+    """``value`` as Python source. A tensor becomes its name, the device becomes ``device``."""
     if isinstance(value, Ref):
         return value.name
     if isinstance(value, Device):

@@ -1,4 +1,4 @@
-"""Run one process of ours for a bounded time, and end with it whatever it has started (a compiler, for one)."""
+"""Runs one Python process for a bounded time and ends everything that it started (a compiler, for example)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from steadytrain.replay.child_processes import process_group
 def run_python(
     arguments: Sequence[str], *, wait_s: float, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Python with ``arguments``, in ``folder`` and ``environment`` or in ours.
+    """Runs Python with ``arguments`` in ``folder`` and ``environment``; by default in those of this process.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer than ``wait_s`` and was ended, with all that it had started.
+        subprocess.TimeoutExpired: the process took longer than ``wait_s`` seconds. It and its children were ended.
     """
     command = [sys.executable, *arguments]
     pipe = subprocess.PIPE

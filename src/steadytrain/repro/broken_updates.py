@@ -1,8 +1,8 @@
-"""Weights that an update broke: the launched script makes its own steps, and its optimizers are traced.
+"""Finds the update that broke a weight: the launched script computes its own steps while its updates are traced.
 
-A bundle knows the weights only as they were found, with the NaN in them, so there is nothing to put back. What is left
-is that the script, launched again, breaks them again: it runs by itself up to the last steps before the incident, and
-from there on every update is traced until one leaves a weight that is not finite.
+The bundle contains the weights with their NaN, so there is no earlier state to restore. Instead the relaunched script
+must break them again. It runs up to the last steps before the incident; from there on every update is traced until one
+leaves a non-finite weight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadytrain.tracing.tracer import OperationTracer
 from steadytrain.tracing.value_origins import Record
 
 UPDATES_TRACED_MAX = 32
-"""Updates traced before the incident: an optimizer's own count lags behind by the steps that a scaler skipped."""
+"""Number of traced updates before the incident. An optimizer's own count lags by the steps that a scaler skipped."""
 
 METHOD = "the recorded command was launched again and its own updates were traced, in a new process"
 
@@ -29,15 +29,15 @@ Leave = Callable[[Finding, Record | None, Trail], None]
 
 
 def look_at_updates(step: int, wanted: Wanted | None, leave: Leave) -> None:
-    """Trace the updates before ``step``; calls ``leave`` after the one that makes a weight non-finite.
+    """Traces the updates before ``step``. Calls ``leave`` after the one that makes a weight non-finite.
 
-    ``wanted`` is what a second launch has to keep of that update.
+    ``wanted`` says what a second launch must keep of that update.
     """
     Updates(step - UPDATES_TRACED_MAX, wanted, leave)
 
 
 class Updates:
-    """Hooks on every optimizer's step, for as long as the process lives."""
+    """Hooks on every optimizer's step, for the life of the process."""
 
     def __init__(self, first: int, wanted: Wanted | None, leave: Leave) -> None:
         self._first = first
@@ -54,7 +54,7 @@ class Updates:
             return
         parameters = optimizer_parameters([optimizer])
         if any(kinds_of(parameter) for parameter in parameters):
-            return  # broken by something else than an update
+            return  # not broken by an update
         names = find_model(parameters).names
         trail = Trail(self._wanted)
         named = {names[id(parameter)]: parameter for parameter in parameters}

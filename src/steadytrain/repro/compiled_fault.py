@@ -1,8 +1,8 @@
-"""A NaN or Inf that only compiled code makes: the eager loss as a program, compiled, and cut to the fewest operations.
+"""A NaN or Inf that only compiled code makes: cuts the program of the eager loss down to the fewest operations.
 
-Run as ``python -m steadytrain.repro.compiled_fault FOLDER SECONDS``: reads the program of the whole loss that
-``captured`` left, and leaves ``made.json`` and the script. Every try is a compilation of some seconds, so there are
-few: one that gives every value on the way, then the operations before the first bad one by doubling, then fewer rows.
+Run as ``python -m steadytrain.repro.compiled_fault FOLDER SECONDS``. It reads the program of the whole loss from
+``failing_step_capture``, and writes ``made.json`` and the script. Each try is a compilation of some seconds, so there
+are few: one with all intermediate values, then the operations before the first bad one by doubling, then fewer rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from steadytrain.tracing.value_origins import each_kind
 
 AOT_EAGER, INDUCTOR = "aot_eager", "inductor"
 ROWS_TRIED = (1, 2, 4)
-"""First sizes that are tried for all inputs that share one; each is a compilation."""
+"""Sizes to try for the shared first dimension of the inputs. Each is one compilation."""
 
 DIGITS_TRIED = 3
 
 
 def main(folder_name: str, seconds: str) -> int:
-    """Make the script in ``folder_name``."""
+    """Makes the script in ``folder_name``."""
     torch.set_num_threads(1)
     compile_quickly()
     folder, deadline = Path(folder_name), time.monotonic() + float(seconds)
@@ -91,7 +91,7 @@ def main(folder_name: str, seconds: str) -> int:
 
 
 def cut(whole: Program, last: int, backend: str, expired: Callable[[], bool]) -> tuple[Program, bool]:
-    """The fewest operations up to ``last`` that are bad when compiled; what comes in is as eager mode makes it."""
+    """The fewest operations up to ``last`` that fail when compiled. Their inputs are eager values."""
     values = eager_values(whole)
     best = whole
 
@@ -116,10 +116,11 @@ def cut(whole: Program, last: int, backend: str, expired: Callable[[], bool]) ->
 
 
 def _where_bad(whole: Program) -> tuple[str | None, int]:
-    """The first backend with a value that is not finite, and the operation that gives the first of them.
+    """The first backend with a non-finite value, and the operation that makes the first one.
 
-    All values are asked for at once; where that hides the fault (another fusion), only the loss is, and the last
-    operation is told.
+    All values are requested at once. If that hides the fault (by another fusion), only the loss is requested, and the
+    last
+    operation is returned.
     """
     made = [(at, name) for at, step in enumerate(whole.steps) for name in step.results if name is not None]
     for backend in (AOT_EAGER, INDUCTOR):
@@ -131,14 +132,14 @@ def _where_bad(whole: Program) -> tuple[str | None, int]:
 
 
 def _with_few_digits(program: Program, backend: str) -> Program:
-    """Numbers that are easier to read, where the fault does not need them all."""
+    """Rounds the inputs for readability, if the fault survives."""
     inputs = {n: rounded(one, DIGITS_TRIED) if one.is_floating_point() else one for n, one in program.inputs.items()}
     candidate = program.given(inputs)
     return candidate if _is_finite(eager_values(candidate)) and compiled_kinds(candidate, backend) else program
 
 
 def fewer_rows(program: Program, backend: str, expired: Callable[[], bool]) -> Program:
-    """A few rows, in all inputs that share their number."""
+    """Keeps a few rows in all inputs that share the first size."""
     size = next((tensor.shape[0] for tensor in program.inputs.values() if tensor.dim()), 1)
     for rows in ROWS_TRIED:
         if rows >= size or expired():
@@ -154,7 +155,7 @@ def fewer_rows(program: Program, backend: str, expired: Callable[[], bool]) -> P
 
 
 def part_of(whole: Program, values: Mapping[str, Tensor], first: int, last: int) -> Program:
-    """Operations ``first`` to ``last`` of a program by themselves."""
+    """Operations ``first`` to ``last`` of a program as their own program."""
     steps = whole.steps[first : last + 1]
     made = {name for step in steps for name in [*step.results, *(new for _, new in step.written)] if name}
     target = steps[-1].results[0]
@@ -170,7 +171,7 @@ def part_of(whole: Program, values: Mapping[str, Tensor], first: int, last: int)
 
 
 def _needed(steps: Sequence[Any], target: str) -> list[Any]:
-    """Those of ``steps`` that ``target`` comes from."""
+    """The ``steps`` on which ``target`` depends."""
     wanted: set[str] = {target}
     chosen: list[Any] = []
     for step in reversed(steps):
@@ -181,7 +182,7 @@ def _needed(steps: Sequence[Any], target: str) -> list[Any]:
 
 
 def eager_values(program: Program) -> dict[str, Tensor]:
-    """Every value of an eager run; empty where torch refuses it."""
+    """Every value of an eager run; empty if torch raises."""
     values = {name: tensor.clone() for name, tensor in program.inputs.items()}
     try:
         with torch.no_grad():
@@ -189,18 +190,18 @@ def eager_values(program: Program) -> dict[str, Tensor]:
                 torch.manual_seed(0)
             for step in program.steps:
                 run_step(step, values, program.device)
-    except Exception:  # whatever torch says of shapes that do not fit
+    except Exception:  # for example, shapes that do not fit
         return {}
     return values
 
 
 def compiled_kinds(program: Program, backend: str) -> Kinds:
-    """What is not finite in the result of the compiled program; nothing where it cannot be compiled."""
+    """The non-finite kinds in the compiled program's result; none if it does not compile."""
     return next((kinds_of(one) for one in compiled_results(program, backend, [program.target])), Kinds.NONE)
 
 
 def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> list[Tensor]:
-    """These values of the compiled program; none where it cannot be compiled."""
+    """These values of the compiled program; empty if it does not compile."""
     order = short_names(program)
     named = renamed(program, order)
     space: dict[str, Any] = {"__name__": "repro", "torch": torch}
@@ -213,7 +214,7 @@ def compiled_results(program: Program, backend: str, wanted: Sequence[str]) -> l
         with torch.no_grad():
             forward: Any = torch.compile(space["forward"], backend=backend)
             found = forward(*(one.clone() for one in named.inputs.values()))
-    except Exception:  # a compiler that cannot do it
+    except Exception:  # the compiler fails
         return []
     return list(found)
 

@@ -1,8 +1,9 @@
-"""The side that runs in the launched script: the failing step under the tracer with a trail, and what is cut out of it.
+"""The launched side of a capture: traces the failing step with a trail and extracts programs from it.
 
-Run as ``python -m steadytrain.repro.failing_step_capture BUNDLE FOLDER``, which reads ``request.json`` in FOLDER and
-leaves ``captured.json`` and ``captured.pt`` there. A request may be for the script's own updates, for weights that an
-optimizer broke; and a second one names what has to be kept where the first could not keep all.
+Run as ``python -m steadytrain.repro.failing_step_capture BUNDLE FOLDER``. It reads ``request.json`` in FOLDER and
+writes
+``captured.json`` and ``captured.pt`` there. A request may ask for the script's own updates, if an optimizer broke the
+weights. A second request names the values to keep if the first capture could not hold all.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ TENSORS = "captured.pt"
 
 @dataclass(frozen=True)
 class Request:
-    """What to capture: ``before`` operations more than needed; ``update`` looks at the script's own updates.
+    """What to capture. ``before`` is the number of extra operations; ``update`` traces the script's own updates.
 
-    ``whole_lead`` lets the script make all of its own steps first, and not only one. ``keep`` are the numbers of
-    operations, and of backward nodes, whose inputs are needed; None keeps all.
+    ``whole_lead``: the script computes all of its own steps first, not only one. ``keep`` lists the numbers of
+    operations
+    and of backward nodes whose inputs are needed; None keeps all.
     """
 
     before: int
@@ -54,7 +56,7 @@ class Request:
 
 
 def main(bundle_path: str, folder_name: str) -> int:
-    """Run the recorded command and leave its captured fault in the folder."""
+    """Runs the recorded command and writes its captured fault to the folder."""
     bundle, folder = open_bundle(Path(bundle_path)), Path(folder_name)
     request = Request(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
     attach = _attach_to_updates if request.update else _attach
@@ -107,11 +109,11 @@ def _attach_to_updates(bundle: Bundle, folder: Path, request: Request) -> None:
 
 
 compiled_calls: list[str] = []
-"""Not empty once the launched script has called ``torch.compile``."""
+"""Not empty after the launched script has called ``torch.compile``."""
 
 
 def _note_compiling() -> None:
-    """Remember whether the script calls ``torch.compile``; a step that is done over runs eagerly and does not tell."""
+    """Records whether the script calls ``torch.compile``. The rerun is eager and does not show it."""
     import torch
 
     compile_it = torch.compile
@@ -133,17 +135,17 @@ def _leave(
     trail: Trail,
     roots: Sequence[Tensor] = (),
 ) -> None:
-    """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
+    """Writes the capture and ends the process without the script's exit code, which might save."""
     try:
         document = _eager_loss(folder, finding, trail, roots) or _document(folder, request, finding, culprit, trail)
-    except Exception as error:  # ours, but the launched script must not go on and train
+    except Exception as error:  # our own error must not let the launched script train on
         document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": []}
     write_json(folder / RESULT, {"finding": finding.to_json(), **document})
     leave()
 
 
 def _eager_loss(folder: Path, finding: Finding, trail: Trail, roots: Sequence[Tensor]) -> dict[str, Any] | None:
-    """The whole loss as a program, where it came out finite without the compiled code that the script has."""
+    """The whole loss as a program, if the script compiles code and the eager rerun came out finite."""
     import torch
 
     from steadytrain.repro.arguments import CannotWriteError

@@ -1,4 +1,4 @@
-"""Run a script in a fresh process that has Python, torch and nothing of ours, and tell how it ended."""
+"""Runs a script in a fresh process with Python and torch only, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PASSED_ON = (
     *("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LANG", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
 )
-"""Environment variables without which torch may not be found or not run; no others get into the fresh process."""
+"""Environment variables that torch may need. No others enter the fresh process."""
 
 
 def fault_in_fresh_process(script: Path, *, wait_s: float, fault: str = FAULT) -> str | None:
-    """None when the script fails with its own assertion, which says ``fault``, else how it ended instead."""
+    """None if the script fails with its own assertion, which contains ``fault``. Else a text that says how it ended."""
     try:
         done = run_fresh([str(script.absolute())], wait_s=wait_s)
     except subprocess.TimeoutExpired:
@@ -32,10 +32,10 @@ def fault_in_fresh_process(script: Path, *, wait_s: float, fault: str = FAULT) -
 
 
 def run_fresh(arguments: list[str], *, wait_s: float) -> subprocess.CompletedProcess[str]:
-    """Python with ``arguments`` in an empty folder and a bare environment.
+    """Runs Python with ``arguments`` in an empty folder and a bare environment.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer than ``wait_s``.
+        subprocess.TimeoutExpired: it took longer than ``wait_s`` seconds.
     """
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="steadytrain-fresh-") as folder:

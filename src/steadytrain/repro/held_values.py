@@ -1,8 +1,8 @@
-"""Values of a traced run that may be asked for afterwards: held by reference, copied only before they are overwritten.
+"""Values of a traced run for later use: held by reference, and copied only before they are overwritten.
 
-A reference costs nothing but the memory that it keeps from being freed; a step's values are mostly alive until its
-backward anyway. Beyond the bound all references are let go (``overflowed``). What an operation read that then broke is
-copied by itself (:meth:`HeldValues.copy`) within a bound of its own: a fault of the forward never needs a second run.
+A reference only keeps memory from being freed, and most values of a step live until its backward anyway. Beyond the
+bound all references are dropped (``overflowed``). The inputs of broken operations are copied separately
+(:meth:`HeldValues.copy`) with their own bound, so a fault in the forward never needs a second run.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.tensor_summary import has_own_dispatch
 
 HELD_BYTES_MAX = 1 << 30
-"""Storages referred to, and copies made of them, in one run."""
+"""Bound on the referenced storages and their copies in one run."""
 
 COPIED_BYTES_MAX = 256 << 20
-"""Copies of what broken operations read; of a NaN that spreads through a backward the first are the ones that count."""
+"""Bound on copied inputs of broken operations. When a NaN spreads through a backward, the first ones count."""
 
 
 @dataclass(frozen=True)
 class _Reference:
-    """Below autograd an alias has a version of its own, so only a storage that was resized shows here."""
+    """Below autograd an alias has its own version counter, so only a resized storage is detected."""
 
     alias: Tensor
     storage_bytes: int
 
 
 class HeldValues:
-    """Values by name. ``devices`` says where each was. With ``bounded`` False only what is needed is held at all."""
+    """Values by name. ``devices`` maps names to device types. With ``bounded`` False only the needed values are
+    held."""
 
     def __init__(self, *, bounded: bool) -> None:
         self.devices: dict[str, str] = {}
@@ -51,7 +52,7 @@ class HeldValues:
         return len(self._references.keys() | self._copies.keys())
 
     def refer(self, name: str, tensor: Tensor) -> None:
-        """Hold the value that ``tensor`` has now."""
+        """Holds the present value of ``tensor``."""
         if name in self or self.overflowed or not _is_plain(tensor):
             return
         storage = tensor.untyped_storage()
@@ -62,14 +63,14 @@ class HeldValues:
         self._references[name] = _Reference(tensor.detach(), storage.nbytes())
 
     def overwritten(self, names: Iterable[str]) -> None:
-        """Called before something writes where these values are: those that are held are copied."""
+        """Copies the held values among ``names``. Call it before their memory is overwritten."""
         for name in names:
             reference = self._references.pop(name, None)
             if reference is not None and _is_unchanged(reference) and self._has_room(reference.alias.nbytes):
                 self._copies[name] = on_host(reference.alias)
 
     def copy(self, name: str, tensor: Tensor) -> None:
-        """Keep a copy of a value that a broken operation read."""
+        """Copies a value that a broken operation read."""
         too_much = self._copied_bytes + tensor.nbytes > COPIED_BYTES_MAX
         if name in self._copies or too_much or not _is_plain(tensor):
             return
@@ -78,7 +79,7 @@ class HeldValues:
         self._copies[name] = on_host(tensor)
 
     def get(self, name: str) -> Tensor | None:
-        """The value on the host; None where it was not held, or its memory was given back."""
+        """The value on the host; None if it was not held or its memory was freed."""
         if name in self._copies:
             return self._copies[name]
         reference = self._references.get(name)
@@ -94,7 +95,7 @@ class HeldValues:
 
 
 def on_host(tensor: Tensor) -> Tensor:
-    """A copy on the CPU, contiguous."""
+    """A contiguous copy on the CPU."""
     resolved = tensor.detach().resolve_conj().resolve_neg()
     return resolved.to("cpu", copy=True, memory_format=torch.contiguous_format)
 

@@ -1,7 +1,6 @@
-"""``ISSUE.md``: a draft of a bug report, with what maintainers ask for again and again.
+"""``ISSUE.md``: a draft of a bug report with the facts that maintainers usually ask for.
 
-Built from the bundle, the finding and what was made of it; redacted, without paths. It is a draft: whose bug it is, a
-person has to say.
+Made from the bundle, the finding and the script; redacted and without paths. A person must decide whose bug it is.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from steadytrain.storage.tree import decode
 STEPS_SHOWN = 8
 CHAIN_SHOWN = 6
 LOGGERS = frozenset({"wandb", "mlflow", "tensorboard", "comet_ml", "steadytrain"})
-"""Packages of which nobody asks: they take no part in a step."""
+"""Packages that take no part in a step and are left out."""
 
 CURVES = ("loss", "gradient_norm", "learning_rate", "loss_scale")
 VARIANT_WORDS: Mapping[str, str] = {
@@ -39,7 +38,8 @@ VARIANT_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about. ``facts`` are those of ``working``, ``variants`` what each other condition gave."""
+    """The subject of a report. ``facts`` come from ``made.json``; ``variants`` are the results under other
+    conditions."""
 
     bundle: Bundle
     finding: Finding
@@ -62,7 +62,7 @@ def issue_text(subject: Subject) -> str:
 
 
 def draft(title: str, *parts: Iterable[str], environment: Mapping[str, Any]) -> str:
-    """The frame of every draft."""
+    """Puts a title, a note and the environment around the parts of a draft."""
     lines = [
         f"# {title}",
         "> Draft. Read it before you post it, take out what is private, and say why you think that it is a bug.",
@@ -95,7 +95,7 @@ def _what_happens(subject: Subject) -> Iterator[str]:
 
 
 def script_parts(script: str, tensors_bytes: int | None, shown: str) -> Iterator[str]:
-    """The script, and what lies beside it; ``shown`` is what it fails by, in a word."""
+    """The script and its tensors file. ``shown`` names in one word what makes it fail."""
     yield "## Script"
     beside = f" and `repro.pt` ({tensors_bytes:,} bytes)" if tensors_bytes is not None else ""
     yield f"`repro.py`{beside}; it needs torch alone and ends with an `AssertionError` while the {shown} is there."
@@ -136,7 +136,7 @@ def _training(subject: Subject) -> Iterator[str]:
 
 
 def run_lines(environment: Mapping[str, Any]) -> Iterator[str]:
-    """What was trained and how, a line each."""
+    """Facts about the training, one line each."""
     model = environment.get("model") or {}
     if model:
         count = f"{model.get('parameters', 0):,} parameters"
@@ -162,7 +162,7 @@ def _place(finding: Finding) -> Iterator[str]:
 
 
 def curves(window: Window) -> str:
-    """The last steps: whether it came suddenly or was on its way."""
+    """A table of the last steps, which shows whether the fault came suddenly."""
     shown = [name for name in CURVES if len(window.series(name).values)]
     rows = [f"| step | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
     for at, step in enumerate(window.steps):
@@ -186,7 +186,7 @@ def environment_parts(environment: Mapping[str, Any]) -> Iterator[str]:
     lines += [f"- {name} {version}" for name, version in versions.items() if name not in LOGGERS]
     lines += [f"- {name}: {value}" for name, value in (environment.get("numerics") or {}).items()]
     for name, value in (environment.get("environment") or {}).items():
-        if not str(value).startswith(("/", "~")):  # a folder tells of a person's machine, and nothing of the fault
+        if not str(value).startswith(("/", "~")):  # folders reveal the user's machine, not the fault
             lines.append(f"- {name}={redact_text(str(value))}")
     yield "\n".join(lines)
 
@@ -207,7 +207,7 @@ def _optimizer(entry: Mapping[str, Any]) -> str:
 
 
 def _command(arguments: Sequence[str]) -> str:
-    """The command without folders: they tell of a person's machine."""
+    """The command without folders, which reveal the user's machine."""
     plain = [PurePath(one).name if one.startswith(("/", "~")) else one for one in redact_arguments(list(arguments))]
     return " ".join(plain).replace("`", "'")
 

@@ -1,4 +1,4 @@
-"""A batch that came in with NaN or Inf: which rows, and the rows themselves. No operation is to blame, so no script."""
+"""Extracts the non-finite rows of a recorded batch. No operation is to blame then, so there is no script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES_TOLD_MAX = 16
 
 @dataclass(frozen=True)
 class BadRows:
-    """Rows of one tensor of a batch. ``places`` are indices of the first values that are not finite."""
+    """Rows of one tensor of a batch. ``places`` are the indices of the first non-finite values."""
 
     name: str
     rows: tuple[int, ...]
@@ -33,7 +33,7 @@ class BadRows:
 
 
 def bad_rows(bundle: Bundle) -> list[BadRows]:
-    """What in the recorded batches of the failing step is not finite."""
+    """The non-finite rows in the recorded batches of the failing step."""
     calls, fetched = read_batches(bundle.path, bundle.incident.step, torch.device("cpu"))
     named: list[tuple[str, Any]] = []
     for number, call in enumerate(calls):
@@ -46,7 +46,7 @@ def bad_rows(bundle: Bundle) -> list[BadRows]:
 
 
 def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples]) -> None:
-    """The rows as tensors and in words, with their place in the data set where that is known."""
+    """Writes the rows as tensors and as text, with their place in the data set if known."""
     kept = {one.name: {"rows": torch.tensor(one.rows), "values": one.values} for one in found}
     torch.save(kept, folder / ROWS)
     lines = ["# The batch holds values that are not finite", ""]

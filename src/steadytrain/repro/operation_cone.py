@@ -1,12 +1,13 @@
-"""From the first bad operation backwards: the fewest operations whose inputs are all finite, as a program.
+"""Traces back from the first bad operation to the fewest operations with finite inputs, as a program.
 
-Of the operation itself a program needs nothing but its inputs. Where one of these is not finite (the -Inf of a mask),
-the operation that made it comes along, and so on up; where nobody was seen making it, or too many would come along, a
-``masked_fill`` puts it back in place.
+A program needs only the inputs of the bad operation. If one of these is non-finite (the -Inf of a mask), the operation
+that made it is added, and so on. If none was seen making it, or too many would be added, a ``masked_fill`` restores the
+values.
 
-An operation of backward is no use by itself: ``x / 0`` is nobody's bug. There the operation that it differentiates is
-taken, with the gradient that came into it, and autograd does the rest. Where the forward result is not finite either
-(``where`` hides it), what comes after it is taken too, up to the one that hid it.
+A backward operation alone proves nothing: ``x / 0`` is no bug. The program then contains the differentiated forward
+operation and its incoming gradient, and autograd does the rest. If the forward result is non-finite too (``where``
+hides
+it), the following operations are added, up to the one that hides it.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from steadytrain.tracing.operation_facts import operation_of
 from steadytrain.tracing.tensor_summary import Kinds
 
 PRODUCERS_MAX = 8
-"""Operations that may come along for one program; beyond it the mask is put back by hand."""
+"""Bound on added operations for a program. Beyond it a ``masked_fill`` restores the mask."""
 
 HIDERS_MAX = 8
-"""Operations followed down from a forward result that is not finite, to the one that hides it."""
+"""Bound on the operations between a non-finite forward result and the operation that hides it."""
 
 INFINITIES = (Kinds.NEGATIVE_INF, Kinds.POSITIVE_INF)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The operations of a program in order; ``gradients`` come into the backward node of the last.
+    """The operations of a program in order. ``gradients`` enter the backward node of the last one.
 
-    ``subject`` is the one that the cut is about, ``filled`` are infinities that are put back by hand.
+    ``subject`` is the operation that the cut is about. ``filled`` names values with infinities to restore by
+    ``masked_fill``.
     """
 
     subject: Entry
@@ -48,10 +50,10 @@ class Cut:
 
 
 def cuts(trail: Trail, culprit: int, kind: Kinds, *, before: int = 0) -> Iterator[Cut]:
-    """The ways to cut, the better one first. ``before`` more operations come along, the nearest ones.
+    """The possible cuts, the better one first. ``before`` nearest operations are added.
 
     Raises:
-        CannotWriteError: an input holds NaN, and nothing that was seen made it.
+        CannotWriteError: an input holds NaN, and no recorded operation made it.
     """
     refusal: CannotWriteError | None = None
     found = 0
@@ -68,7 +70,7 @@ def cuts(trail: Trail, culprit: int, kind: Kinds, *, before: int = 0) -> Iterato
 
 
 def _cores(trail: Trail, culprit: int, kind: Kinds) -> Iterator[tuple[list[Entry], tuple[str | None, ...], str | None]]:
-    """What a cut is about: the operation that is differentiated with its gradients, or the bad operation itself."""
+    """The core of a cut: the differentiated operation with its gradients, or the bad operation itself."""
     birth = trail.entries[culprit]
     forward = trail.made_by.get(birth.node) if birth.node is not None else None
     if forward is not None and birth.node is not None:
@@ -83,7 +85,7 @@ def _cores(trail: Trail, culprit: int, kind: Kinds) -> Iterator[tuple[list[Entry
 
 
 def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
-    """What a second capture has to keep for these cuts."""
+    """What a second capture must keep for these cuts."""
     return Wanted(
         frozenset(entry.number for cut in found for entry in cut.entries),
         frozenset(_node_of(trail, cut.entries[-1].number) for cut in found if cut.gradients),
@@ -91,7 +93,7 @@ def wanted_by(trail: Trail, found: Sequence[Cut]) -> Wanted:
 
 
 def lacks_values(trail: Trail, found: Sequence[Cut]) -> bool:
-    """Whether a cut needs a value that was let go because the step is too large to be held as a whole."""
+    """Whether a cut needs a value that was dropped because the step was too large to hold."""
     return trail.held.overflowed and any(name not in trail.held for cut in found for name in _come_in(cut))
 
 
@@ -104,7 +106,7 @@ def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
     """The programs of a cut: one, or in backward one for each input whose gradient may hold the fault.
 
     Raises:
-        CannotWriteError: a value that is needed was not kept, or an operation cannot be called by a script.
+        CannotWriteError: a needed value was not kept, or a script cannot call an operation.
     """
     steps, inputs, meant = _steps(trail, cut)
     plain = Program(
@@ -132,7 +134,7 @@ def program_of(trail: Trail, cut: Cut, kind: Kinds) -> Iterator[Program]:
 
 
 def _down_to_finite(trail: Trail, first: Entry) -> list[Entry]:
-    """``first``, and what comes after it while its result is not finite."""
+    """``first`` and the following operations, as long as the result is non-finite."""
     core = [first]
     nodes = set(trail.made_by.values())
     while len(core) <= HIDERS_MAX:
@@ -150,7 +152,7 @@ def _down_to_finite(trail: Trail, first: Entry) -> list[Entry]:
 def _both_ways(
     trail: Trail, core: Sequence[Entry], gradients: tuple[str | None, ...], target: str | None, before: int
 ) -> Iterator[Cut]:
-    """With the operations that made a mask, and without."""
+    """The cut with the operations that made a mask, and the cut without."""
     chosen, filled = _closed(trail, core, known=True)
     earlier = _with_earlier(trail, chosen, before)
     yield Cut(core[0], earlier, gradients, filled, target)
@@ -160,7 +162,7 @@ def _both_ways(
 
 
 def _with_earlier(trail: Trail, chosen: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
-    """``chosen`` and ``count`` operations that made its inputs, the latest first; random ones stay outside."""
+    """``chosen`` and ``count`` operations that made its inputs, the latest first. Random ones stay outside."""
     found = {entry.number: entry for entry in chosen}
     in_backward = any(entry.node is not None for entry in chosen)
     for _ in range(count):
@@ -176,14 +178,15 @@ def _with_earlier(trail: Trail, chosen: tuple[Entry, ...], count: int) -> tuple[
 
 
 def _repeats(entry: Entry) -> bool:
-    """Whether an operation gives the same every time: it draws no random numbers and leaves no memory as it was."""
+    """Whether an operation is repeatable: it draws no random numbers and returns no uninitialised memory."""
     if not isinstance(entry.function, OPERATOR.get()):
         return False
     return not draws_random_numbers(str(entry.function)) and not operation_of(entry.function).fills
 
 
 def _closed(trail: Trail, core: Sequence[Entry], *, known: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-    """``core`` with whoever made its non-finite inputs; with ``known`` False they are put back by hand (second)."""
+    """``core`` with the producers of its non-finite inputs. With ``known`` False these go into the second result
+    instead."""
     chosen = {entry.number: entry for entry in core}
     waiting, filled = list(core), []
     while waiting:
@@ -206,7 +209,7 @@ def _closed(trail: Trail, core: Sequence[Entry], *, known: bool) -> tuple[tuple[
 
 
 def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Tensor], set[str]]:
-    """The operations with the tensors that come in, by the names of the trail."""
+    """The steps, and their input tensors by their names in the trail."""
     steps: list[Step] = []
     inputs: dict[str, torch.Tensor] = {}
     meant: set[str] = set()
@@ -242,7 +245,7 @@ def _steps(trail: Trail, cut: Cut) -> tuple[tuple[Step, ...], dict[str, torch.Te
 
 
 def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, torch.Tensor]]]:
-    """Steps that put the infinities of ``tensor`` back into a finite copy of it."""
+    """Steps that restore the infinities of ``tensor`` in a finite copy of it."""
     finite = torch.where(torch.isfinite(tensor), tensor, torch.zeros_like(tensor))
     present = [(-1, float("-inf")), (1, float("inf"))]
     found = [(sign, number) for sign, number in present if bool((tensor == number).any())]
@@ -257,7 +260,7 @@ def _fills(name: str, tensor: torch.Tensor) -> Iterator[tuple[Step, dict[str, to
 
 
 def _device(trail: Trail, names: Iterable[str]) -> str:
-    """Where the operations ran: single numbers on the CPU may go with tensors that are elsewhere."""
+    """The device of the operations. CPU scalars may accompany tensors on another device."""
     devices = [trail.held.devices[name] for name in names if name in trail.held.devices]
     return next((device for device in devices if device != "cpu"), "cpu")
 

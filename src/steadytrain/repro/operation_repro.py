@@ -1,7 +1,7 @@
-"""``steadytrain repro`` from end to end: capture, make small, verify in a fresh process, report.
+"""``steadytrain repro`` from end to end: capture, shrink, verify in a fresh process, report.
 
-No user code runs in this process. Nothing is called a reproduction before its script has failed in a process of its
-own, in the way that it says. What could not be made leaves no script behind.
+No user code runs in this process. A script counts as a reproduction only after it failed as stated in its own process.
+Otherwise no script is left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from steadytrain.repro.script_making import FRESH_WAIT_S, Repro, check_folder, m
 from steadytrain.storage.bundle import Bundle, write_json
 
 COMPILED_CUT_S_MAX = 240.0
-"""Cutting a compiled program down takes a dozen compilations of one to ten seconds; half of this is for it."""
+"""Time limit in seconds for cutting a compiled program: a dozen compilations of one to ten seconds, with half the
+limit."""
 
 BATCH_IS_BAD = "the batch already holds"
 CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
@@ -37,7 +38,7 @@ WEIGHTS_ARE_BAD = "the parameter already holds"
 
 @dataclass
 class _Work:
-    """One making: where, for what, and how long it may still take."""
+    """One reproduction attempt: its bundle, folder, options and time limit."""
 
     bundle: Bundle
     scratch: Path
@@ -60,12 +61,12 @@ def make_repro(
     before: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Repro:
-    """Make a script for the fault of ``bundle`` in ``folder``, which is not there yet or empty.
+    """Makes a script for the fault of ``bundle`` in ``folder``, which must be absent or empty.
 
     Args:
-        wait_s: longest time for all of it but the variants.
-        compiled_wait_s: longest time to try the script in float64 and compiled; 0 does not try.
-        before: operations before the first bad one that come along though the fault needs them not.
+        wait_s: time limit in seconds for everything but the variants.
+        compiled_wait_s: time limit in seconds for the variants (float64, compiled); 0 skips them.
+        before: number of extra operations before the first bad one, which the fault does not need.
 
     Raises:
         UsageError: the incident cannot be launched again.
@@ -89,13 +90,13 @@ def make_repro(
 
 
 def is_finite(bundle: Bundle) -> bool:
-    """Whether it is an incident in which everything is finite."""
+    """Whether everything in the incident is finite."""
     incident = bundle.incident
     return all(math.isfinite(loss) for loss in incident.losses) and not incident.parameters
 
 
 def _captured(work: _Work) -> dict[str, Any]:
-    """Launch the recorded command and take the fault out of it; twice where the step does not fit into memory."""
+    """Launches the recorded command and captures the fault; twice if the step does not fit into memory."""
     recorded = work.bundle.incident.finding
     if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
         return {"finding": recorded.to_json(), "programs": [], "why": None}
@@ -106,14 +107,14 @@ def _captured(work: _Work) -> dict[str, Any]:
     )
     found = _launched(work, request)
     if not request.update and not request.whole_lead and _is_another(recorded, found):
-        # What the script decides by its own counters is as it was only after all of its own steps.
+        # Only after all of its own steps do the script's counters match the recorded run.
         request = replace(request, whole_lead=True)
         again = _launched(work, request)
         found = again if again["programs"] or again.get("keep") or not found["programs"] else found
     told = str(found["why"] or "")
     broken = told.startswith(WEIGHTS_ARE_BAD) or (not found.get("compiled") and told.startswith(CAME_OUT_FINITE))
     if recorded.located is None and not request.update and broken:
-        # Also where it came out finite: an update may have broken a parameter that belongs to no module.
+        # Also if it came out finite: an update may have broken a parameter that belongs to no module.
         request = replace(request, update=True)
         updated = _launched(work, request)
         found = updated if updated["programs"] or updated.get("keep") or told.startswith(WEIGHTS_ARE_BAD) else found
@@ -123,7 +124,7 @@ def _captured(work: _Work) -> dict[str, Any]:
 
 
 def _is_another(recorded: Finding, found: Mapping[str, Any]) -> bool:
-    """Whether a launch with one own step came to nothing, or to another operation than the incident's."""
+    """Whether a launch with one own step found nothing, or another operation than the incident's."""
     if found.get("keep"):
         return False
     located = Finding.from_json(found["finding"]).located
@@ -145,10 +146,10 @@ def _launched(work: _Work, request: Request) -> dict[str, Any]:
 
 
 def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) -> Repro:
-    """No operation is to blame, or none that was seen: where the batch is, its rows are written."""
+    """Without a script: writes the non-finite batch rows if the batch is to blame."""
     from steadytrain.repro.nonfinite_rows import bad_rows, write_rows
 
-    # Only then: a batch may hold NaN that the model handles, and be none of the reason.
+    # Only then: a batch may contain NaN that the model handles, which is not the cause.
     found = bad_rows(bundle) if finding.located is None and finding.why.startswith(CAME_IN_BAD) else []
     if not found:
         return Repro(False, why, finding=finding)
@@ -163,14 +164,14 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
 def _made(
     work: _Work, module: str = "steadytrain.repro.program_shrinking", *, budget_s: float | None = None
 ) -> dict[str, Any]:
-    """Make the captured program small in a process of its own: an operation on odd shapes may take it down."""
+    """Shrinks the captured program in its own process, because an operation on odd shapes may crash it."""
     budget = work.left_s
     command = [module, str(work.scratch), f"{min(budget_s or budget, budget) / 2:.1f}"]
     return made_small(work.scratch, command, wait_s=budget, environment=_compiling(work))
 
 
 def _compiled_only(work: _Work, folder: Path, finding: Finding, compiled_wait_s: float) -> Repro:
-    """The step came out finite when it was done over in eager mode: its loss is compiled and cut down."""
+    """For a step that is finite in eager mode: compiles its loss and cuts it down."""
     from steadytrain.repro.fresh_process import fault_in_fresh_process
 
     if compiled_wait_s <= 0:
@@ -185,9 +186,9 @@ def _compiled_only(work: _Work, folder: Path, finding: Finding, compiled_wait_s:
 
 
 def _verified(work: _Work, compiled_wait_s: float) -> tuple[str | None, dict[str, str]]:
-    """Let the script fail in a fresh process, and try it under other conditions in another meanwhile.
+    """Runs the script in a fresh process and, at the same time, its variants in another.
 
-    Where the readable script does not fail, the exact one takes its place.
+    If the readable script does not fail, the exact one replaces it.
     """
     from steadytrain.repro.fresh_process import fault_in_fresh_process
 
@@ -206,9 +207,9 @@ def _verified(work: _Work, compiled_wait_s: float) -> tuple[str | None, dict[str
 
 @contextmanager
 def _trying(work: _Work, wait_s: float) -> Iterator[Callable[[], dict[str, str]]]:
-    """The same script in float64, compiled, elsewhere, in a process of its own; yields what waits for its results.
+    """Runs the script's variants in another process. Yields a function that waits for the results.
 
-    Whatever of it comes within the time counts. At the end of the block the process is gone.
+    Results within the time limit count. The process ends with the block.
     """
     if wait_s <= 0:
         yield lambda: {"compiled": "not tried (--compiled-wait-s 0)"}
@@ -235,7 +236,7 @@ def _trying(work: _Work, wait_s: float) -> Iterator[Callable[[], dict[str, str]]
 
 
 def _compiling(work: _Work) -> dict[str, str]:
-    """A cache of its own leaves nothing behind; one thread saves starting a pool of compilers."""
+    """A private cache leaves nothing behind. One thread avoids starting a pool of compilers."""
     return {
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": str(work.scratch / "inductor"),
@@ -244,7 +245,7 @@ def _compiling(work: _Work) -> dict[str, str]:
 
 
 def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], variants: dict[str, str]) -> Repro:
-    """Everything into the folder, the script last."""
+    """Writes everything to the folder, the script last."""
     from steadytrain.repro.issue import Subject, issue_text
 
     files, lines = put_down(
@@ -262,7 +263,6 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
 
 
 def repro_document(source: Path, folder: Path, repro: Repro) -> dict[str, Any]:
-    """The ``steadytrain.repro/1`` document."""
     facts = repro.facts or {}
     return {
         "schema": "steadytrain.repro/1",

@@ -1,7 +1,7 @@
-"""A program: a few operations of torch over named tensors, with the tensor in which the fault shows. It can be run.
+"""A runnable program: a few torch operations over named tensors, with the tensor that shows the fault.
 
-In a *forward* program the fault is in a result. In a *backward* program it is in the gradient of an input: the last
-operation's results are given the recorded gradients, and autograd does the rest.
+In a *forward* program a result shows the fault. In a *backward* program the gradient of an input does: autograd runs
+from the last operation's results with the recorded gradients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: ``aten.log.default``. ``results`` and ``written`` are as in :class:`trail.Entry`."""
+    """One operation such as ``aten.log.default``. ``results`` and ``written`` are as in :class:`trail.Entry`."""
 
     operation: str
     args: tuple[Any, ...]
@@ -34,11 +34,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """``inputs`` are in the order of the script; ``outputs`` and ``gradients`` go by position (backward programs).
+    """``inputs`` are in the order of the script. ``outputs`` and ``gradients`` match by position (backward programs).
 
-    ``subject`` is the operation that broke, or in backward the one whose derivative did. ``target`` names the result,
-    or the input whose gradient, holds ``kind``. ``meant`` are values that may be non-finite on the way: a mask of -Inf
-    that the recorded run had as well.
+    ``subject`` is the operation that broke, or, in backward, the one whose derivative did. ``target`` names the result,
+    or
+    the input whose gradient, holds ``kind``. ``meant`` are values that may be non-finite, such as a mask of -Inf that
+    the
+    recorded run had too.
     """
 
     subject: str
@@ -57,7 +59,7 @@ class Program:
 
     @property
     def seeded(self) -> bool:
-        """Whether a seed is set before it runs, because an operation may draw random numbers."""
+        """Whether a seed is set before the run, because an operation may draw random numbers."""
         return any(draws_random_numbers(step.operation) for step in self.steps)
 
     def given(self, inputs: Mapping[str, Tensor]) -> Program:
@@ -66,17 +68,17 @@ class Program:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of a program gave: every value by name, and the gradient of the target where there is one."""
+    """The result of a run: every value by name, and the target or its gradient."""
 
     values: Mapping[str, Tensor]
     target: Tensor | None
 
 
 def run(program: Program) -> Ran:
-    """Run ``program`` on copies of its inputs; whatever torch raises comes through."""
+    """Runs ``program`` on copies of its inputs. Errors of torch propagate."""
     if program.seeded:
         torch.manual_seed(SEED)
-    # "copy" keeps a program's own tensors: operations may write where their schema does not say so.
+    # "copy" protects the program's tensors: operations may write where their schema does not say so.
     values = {name: tensor.to(program.device, copy=True) for name, tensor in program.inputs.items()}
     leaf = values[program.target].requires_grad_() if program.backward else None
     with torch.enable_grad() if program.backward else torch.no_grad():
@@ -95,7 +97,7 @@ def run(program: Program) -> Ran:
 
 
 def run_step(step: Step, values: dict[str, Tensor], device: str) -> None:
-    """Run one operation and put what it makes into ``values``."""
+    """Runs one operation and adds its results to ``values``."""
     here = {old: values[old].clone() for old, _ in step.written}
 
     def resolve(leaf: Any) -> Any:
@@ -113,7 +115,7 @@ def run_step(step: Step, values: dict[str, Tensor], device: str) -> None:
 
 
 def function_of(operation: str) -> Any:
-    """The operator behind ``aten.log.default``."""
+    """The operator with this name, such as ``aten.log.default``."""
     found: Any = torch.ops
     for part in operation.split("."):
         found = getattr(found, part)
@@ -121,15 +123,15 @@ def function_of(operation: str) -> Any:
 
 
 def shows_fault(program: Program) -> bool:
-    """Whether ``program`` makes the fault out of finite inputs, and nothing before it is non-finite but what is meant.
+    """Whether ``program`` makes the fault from finite inputs, with no unintended non-finite value before it.
 
-    A program that raises does not show it.
+    A program that raises does not show the fault.
     """
     if any(kinds_of(tensor) for tensor in program.inputs.values()):
         return False
     try:
         ran = run(program)
-    except Exception:  # whatever torch says of shapes that do not fit
+    except Exception:  # for example, shapes that do not fit
         return False
     if ran.target is None or program.kind not in kinds_of(ran.target):
         return False
@@ -139,7 +141,7 @@ def shows_fault(program: Program) -> bool:
 
 
 def short_names(program: Program) -> dict[str, str]:
-    """New names in the order of use: x0, x1 for what comes in, y0, y1 for what is made, g0 for gradients."""
+    """New names in order of use: x0, x1 for inputs, y0, y1 for results, g0 for gradients."""
     order: dict[str, str] = {}
     counts = {"x": 0, "y": 0, "g": 0}
     made = {name for step in program.steps for name in _made(step)}
@@ -162,7 +164,7 @@ def short_names(program: Program) -> dict[str, str]:
 
 
 def renamed_steps(steps: Sequence[Step], names: Mapping[str, str]) -> tuple[Step, ...]:
-    """The steps with other names for their tensors, all of which are in ``names``."""
+    """The steps with renamed tensors. ``names`` must contain all."""
 
     def rename(leaf: Any) -> Any:
         return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
@@ -180,7 +182,7 @@ def renamed_steps(steps: Sequence[Step], names: Mapping[str, str]) -> tuple[Step
 
 
 def renamed(program: Program, order: Mapping[str, str]) -> Program:
-    """``program`` under other names, its inputs in the order of these, gradients last; what has none goes."""
+    """``program`` under new names. Inputs follow the order of their names, gradients last; unnamed ones are dropped."""
     inputs = {order[name]: tensor for name, tensor in program.inputs.items() if name in order}
     return replace(
         program,
@@ -198,7 +200,7 @@ def _made(step: Step) -> list[str]:
 
 
 def used_names(program: Program) -> set[str]:
-    """The inputs that the steps or the gradients use."""
+    """The names that the steps or the gradients use."""
     used = {name for step in program.steps for name in refs_in([list(step.args), dict(step.kwargs)])}
     return used | {name for name in program.gradients if name is not None}
 
@@ -207,7 +209,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
     """Everything but the tensors.
 
     Raises:
-        CannotWriteError: an argument is of no kind that a script can hold.
+        CannotWriteError: a script cannot contain an argument.
     """
     return {
         "subject": program.subject,
@@ -232,7 +234,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
 
 
 def program_from_json(data: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Program:
-    """The program of :func:`program_to_json`, with its tensors."""
+    """Inverts :func:`program_to_json`, given the tensors."""
     steps = tuple(
         Step(
             step["operation"],
@@ -257,10 +259,10 @@ def program_from_json(data: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 
 
 def check_operation(function: Any) -> str:
-    """The name of an operator that torch has by itself, such as ``aten.log.default``.
+    """The name of a torch operator, such as ``aten.log.default``.
 
     Raises:
-        CannotWriteError: it is of another library, or has no name under ``torch.ops``.
+        CannotWriteError: the operator is of another library, or not callable through ``torch.ops``.
     """
     name = str(function)
     if not isinstance(function, OPERATOR.get()):
@@ -271,5 +273,5 @@ def check_operation(function: Any) -> str:
 
 
 def draws_random_numbers(operation: str) -> bool:
-    """Whether ``aten.bernoulli.default`` and its like may draw random numbers (attention does, for its dropout)."""
+    """Whether the operation may draw random numbers (attention does, for its dropout)."""
     return torch.Tag.nondeterministic_seeded in function_of(operation).tags

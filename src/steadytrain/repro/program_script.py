@@ -1,8 +1,8 @@
-"""Write a program as a script that needs torch alone and fails while the fault is there.
+"""Writes a program as a script that needs torch alone and fails while the fault exists.
 
-``inputs()`` gives the tensors, ``forward(...)`` runs the operations, and the rest looks at the result and raises an
-``AssertionError``. Small tensors are written out, larger ones lie beside the script in a file that
-``torch.load(weights_only=True)`` reads. Nothing in it depends on the day, the machine or a path.
+``inputs()`` returns the tensors, ``forward(...)`` runs the operations, and the rest checks the result and raises an
+``AssertionError``. Small tensors are written as literals. Larger ones go into a file that
+``torch.load(weights_only=True)`` reads. The script depends on no date, machine or path.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from steadytrain.tracing.tensor_summary import WORDS
 SCRIPT, TENSORS = "repro.py", "repro.pt"
 
 WRITTEN_OUT_MAX = 16
-"""Numbers that are written into the script; a tensor of more goes into the file."""
+"""A tensor with more elements goes into the file."""
 
 FULL_FROM = 5
-"""A tensor of so many equal numbers is written as ``torch.full``."""
+"""A constant tensor with at least this many elements is written as ``torch.full``."""
 
 LINE_CHARACTERS_MAX = 110
 FAULT = "out of finite inputs"
-"""In the message of the script's assertion: how a fault is told from any other failure."""
+"""Part of the assertion message, which separates the fault from other failures."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """The text, and the tensors that lie beside it."""
+    """The text, and the tensors of its file."""
 
     text: str
     tensors: dict[str, Tensor]
@@ -45,9 +45,9 @@ COMPILED_FAULT = "in compiled code only"
 
 
 def write_script(program: Program, *, exact: bool, compiled: str | None = None) -> Script:
-    """``program`` as a script; with ``exact`` operations are called by their overload, else as people call them.
+    """``program`` as a script. With ``exact`` it calls operations by their overload, otherwise by their public name.
 
-    ``compiled`` is the backend of a fault that is not there in eager mode.
+    ``compiled`` is the backend of a fault that does not occur in eager mode.
     """
     beside = {
         name: tensor
@@ -82,7 +82,7 @@ def write_script(program: Program, *, exact: bool, compiled: str | None = None) 
 
 
 def title(program: Program, *, compiled: str | None = None) -> str:
-    """The fault in a line."""
+    """The fault in one line."""
     word = WORDS.get(program.kind, "NaN")
     if compiled is not None:
         return f"{program.subject} makes {word} {FAULT}, compiled with {compiled} and not in eager mode"
@@ -90,7 +90,7 @@ def title(program: Program, *, compiled: str | None = None) -> str:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Any) -> None:
-    """The file beside the script; the same bytes for the same tensors."""
+    """Writes the tensors file, with equal bytes for equal tensors."""
     torch.save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, path)
 
 
@@ -115,7 +115,7 @@ def _tensor(name: str, tensor: Tensor, beside: bool, program: Program) -> str:
 
 
 def _is_constant(tensor: Tensor) -> bool:
-    """Whether all numbers are the same, sign of zero included."""
+    """Whether all numbers are equal, including the sign of zero."""
     flat = tensor.flatten()
     same = flat.numel() > 0 and bool((flat == flat[0]).all())
     return same and (not flat.is_floating_point() or bool((flat.signbit() == flat[0].signbit()).all()))
@@ -140,7 +140,7 @@ def _number(tensor: Tensor) -> str:
 
 
 def statements(step: Step, used: set[str], *, exact: bool) -> Iterator[str]:
-    """One operation as Python. ``used`` are the names that anything after it reads."""
+    """One operation as Python. ``used`` are the names that later lines read."""
     for old, new in step.written:
         yield f"{new} = {old}.clone()"
     renamed = dict(step.written)
@@ -184,13 +184,13 @@ def _returned(program: Program) -> list[str]:
 
 
 def _used(program: Program) -> set[str]:
-    """Every value that is read: by an operation, or at the end."""
+    """Every value that an operation or the end of the script reads."""
     read = {name for step in program.steps for name in refs_in([list(step.args), dict(step.kwargs)])}
     return read | set(_returned(program))
 
 
 def _ending(program: Program, names: str, compiled: str | None) -> Sequence[str]:
-    """What looks at the result, and fails."""
+    """The lines that check the result and fail."""
     arguments = ", ".join(_arguments(program))
     word = WORDS.get(program.kind, "NaN")
     finite = 'assert all(bool(torch.isfinite(one).all()) for one in inputs()), "an input is not finite"'

@@ -1,7 +1,7 @@
-"""The side that makes a captured program small and writes it as a script, in a process that runs no user code.
+"""Shrinks a captured program and writes it as a script, in a process without user code.
 
-Run as ``python -m steadytrain.repro.program_shrinking FOLDER SECONDS``: reads what ``captured`` left there, and leaves
-``made.json`` and, where there is a fault to show, the script and its tensors.
+Run as ``python -m steadytrain.repro.program_shrinking FOLDER SECONDS``. It reads the files of ``failing_step_capture``,
+and writes ``made.json`` and, if a program shows the fault, the script and its tensors.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from steadytrain.tracing.tensor_summary import WORDS, Kinds, kinds_of, summarize
 
 MADE = "made.json"
 EXACT_SCRIPT = "exact.py"
-"""The same script with operations called by their overload, for where the readable one behaves otherwise."""
+"""The same script with operations called by their overload, in case the readable one behaves differently."""
 
 
 def main(folder_name: str, seconds: str) -> int:
-    """Make the script in ``folder_name``."""
-    torch.set_num_threads(1)  # the same sums in the same order wherever this runs
+    """Makes the script in ``folder_name``."""
+    torch.set_num_threads(1)  # fixes the order of summation
     folder = Path(folder_name)
     document = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     tensors = torch.load(folder / TENSORS, weights_only=True)
@@ -59,7 +59,7 @@ def renamed_inputs(captured: Program, order: Mapping[str, str]) -> Mapping[str, 
 
 
 def facts(captured: Mapping[str, torch.Tensor], small: Program) -> dict[str, Any]:
-    """What is told of a program that was made, as plain JSON."""
+    """The facts about a program, as plain JSON."""
     return {
         "title": title(small),
         "operations": [step.operation for step in small.steps],
@@ -75,7 +75,7 @@ def facts(captured: Mapping[str, torch.Tensor], small: Program) -> dict[str, Any
 
 
 def _faulty(programs: list[Mapping[str, Any]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Program]:
-    """The programs that show the fault, in order; on the CPU where they do there, else on their own device."""
+    """The programs that show the fault, in order, on the CPU if possible, else on their own device."""
     for number, data in enumerate(programs):
         lead = f"{number}."
         mine = {name.removeprefix(lead): tensor for name, tensor in tensors.items() if name.startswith(lead)}

@@ -1,7 +1,7 @@
-"""Operations as people call them: the public function for an overload that has a private name or more results.
+"""Public calls for operations whose overload has a private name or more results.
 
-Only forms that do the same for the same arguments; the script is run before it is called a reproduction, and its exact
-form takes over where the readable one behaves otherwise.
+Only equivalent forms are used. The script is still run before it counts as a reproduction, and its exact form replaces
+it if the readable one behaves differently.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor
 Form = Callable[[Sequence[str], Mapping[str, str]], "str | None"]
 
 ACTIVATIONS = frozenset({"gelu", "silu", "elu", "mish", "softplus", "hardtanh", "leaky_relu"})
-"""Functions of torch.nn.functional that an overload of the same name is, where it has nothing but its input."""
+"""Overloads that equal the function of ``torch.nn.functional`` of the same name if they get their input only."""
 
 REDUCTIONS = {"0": "none", "1": "mean", "2": "sum"}
 
 
 def readable_call(operation: str, args: Sequence[str], kwargs: Mapping[str, str], *, results: int) -> str | None:
-    """The call as Python, None where there is no plainer form. ``results`` is how many of its results are used."""
+    """The call as Python; None if there is no plainer form. ``results`` is the number of used results."""
     form = FORMS.get(operation)
     if form is None and results <= 1:
         form = FIRST_RESULT.get(operation)
@@ -39,7 +39,7 @@ def readable_call(operation: str, args: Sequence[str], kwargs: Mapping[str, str]
 
 
 def only_first(operation: str, call: str) -> bool:
-    """Whether ``call``, a form of ``operation``, gives back the first of its results alone."""
+    """Whether ``call``, a form of ``operation``, returns only the first of its results."""
     return operation in FIRST_RESULT and "torch.nn.functional." in call
 
 
@@ -92,4 +92,4 @@ FIRST_RESULT: Mapping[str, Form] = {
     "aten.native_group_norm.default": _group_norm,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
 }
-"""Overloads that give back more than their public function does."""
+"""Overloads that return more than their public function."""

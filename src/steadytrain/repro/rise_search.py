@@ -1,10 +1,11 @@
-"""Which steps to show: where in the captured steps the loss rises, and whether a batch or an update does it.
+"""Chooses the steps to reproduce: where the loss rises in the captured steps, and whether a batch or an update causes
+it.
 
-Three shapes, the one that says most first, at the earliest step:
+Three shapes, the most specific first, at the earliest step:
 
-- ``batch``: with the weights from before any of it, this batch has a loss that the one before has not.
-- ``update``: one update raises the loss of the very batch that it was made for.
-- ``updates``: several updates together raise the loss of the first of their batches.
+- ``batch``: with the weights from before the rise, this batch has a high loss and the one before has not.
+- ``update``: one update raises the loss of its own batch.
+- ``updates``: several updates together raise the loss of their first batch.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from steadytrain.repro.training_program import Group, Moment, Rule, Training, gr
 Shape = Literal["batch", "update", "updates"]
 
 SHARE_MIN = 0.5
-"""Of the rise that the run saw, so much has to show in the script."""
+"""Minimum share of the run's rise that the script must show."""
 
 SPREADS_MIN = 6.0
-"""A batch whose loss is so many spreads up is not one of the usual ones (four standard deviations of normal noise)."""
+"""A batch is unusual if its loss exceeds this many spreads (four standard deviations of Gaussian noise)."""
 
 LOSS_TOLERANCE = 1e-2
-"""Relative difference between a recorded loss and that of the program, beyond which it does another thing."""
+"""Maximum relative difference between a recorded loss and the program's. A larger one means different computations."""
 
 GRADIENT_TOLERANCE = 1e-2
 
@@ -40,9 +41,10 @@ class CannotShowError(Exception):
 
 @dataclass(frozen=True)
 class RunLosses:
-    """Of the run: the usual loss before the onset with its spread (median absolute deviation), and the highest after.
+    """Losses of the run: the median before the onset, its spread (median absolute deviation), and the highest
+    afterwards.
 
-    ``peak`` is within the captured steps.
+    ``peak`` is that of the captured steps.
     """
 
     usual: float
@@ -51,17 +53,19 @@ class RunLosses:
 
     @property
     def rise_min(self) -> float:
-        """What has to show: half of the rise, and more than what comes and goes anyway."""
+        """The rise to show: half of the run's, and more than the usual fluctuation."""
         return max((self.peak - self.usual) * SHARE_MIN, self.spread * SPREADS_MIN)
 
 
 @dataclass(frozen=True)
 class Rise:
-    """A training that shows the rise: ``low`` before, ``high`` after, ``limit`` between them.
+    """A training that shows the rise: ``low`` before, ``high`` after, ``limit`` in between.
 
-    Of shape ``batch`` the training has two batches, the one before and the one that stands out, and makes no update.
-    ``step`` is that of the batch, or of the first update. ``run`` are losses of the run. ``ordinary_high`` is the
-    largest loss of as many rows of the batch before, where rows were cut away.
+    With shape ``batch`` the training has two batches, the one before and the unusual one, and no update. ``step`` is
+    that of
+    the batch, or of the first update. ``run`` has losses of the run. ``ordinary_high`` is the largest loss of any
+    equally
+    large piece of the batch before, if rows were cut away.
     """
 
     shape: Shape
@@ -78,7 +82,7 @@ class Rise:
         return low + (self.high - low) * SHARE_MIN
 
     def measured(self, training: Training) -> tuple[float, float]:
-        """``low`` and ``high`` of another training of the same shape; NaN where it cannot be run."""
+        """``low`` and ``high`` of another training of the same shape; NaN if it fails."""
         if self.shape != "batch":
             return probe(training)
         before, after = training.batches
@@ -88,7 +92,7 @@ class Rise:
 
 @dataclass(frozen=True)
 class Captured:
-    """The captured steps: a program each, None where it could not be had, with what it was fed beside the weights."""
+    """The captured steps: their programs, losses and inputs besides the weights, up to the first that failed."""
 
     steps: tuple[int, ...]
     programs: tuple[Program, ...]
@@ -98,10 +102,10 @@ class Captured:
 
 
 def read_captured(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Captured:
-    """What ``step_capture`` left, as a training from its first step on.
+    """The output of ``step_capture`` as a training that starts at its first step.
 
     Raises:
-        CannotShowError: the first step, or its optimizer, cannot be put into a script.
+        CannotShowError: the first step, or its optimizer, cannot go into a script.
     """
     if document["why"] is not None:
         raise CannotShowError(str(document["why"]))
@@ -132,10 +136,10 @@ def read_captured(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 
 
 def find_rise(captured: Captured, run: RunLosses) -> Rise:
-    """The first step that shows at least half of the rise of the run.
+    """The first step that shows at least half of the run's rise.
 
     Raises:
-        CannotShowError: none does.
+        CannotShowError: no step does.
     """
     needed = run.rise_min
     training, programs = captured.training, captured.programs
@@ -174,7 +178,7 @@ def find_rise(captured: Captured, run: RunLosses) -> Rise:
 def _program(
     step: Mapping[str, Any], own: Mapping[str, str], weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
 ) -> Program:
-    """The program of a step under names that are the same in every step: w for weights, v for all else, in order."""
+    """The program of a step, with names that are equal in every step: w for weights, v for the rest, in order."""
     lead = f"{step['step']}."
     kept = {name: weights[own[name]] if name in own else tensors[lead + name] for name in step["program"]["inputs"]}
     program = program_from_json(step["program"], kept)
@@ -233,10 +237,10 @@ def _rule(
 
 
 def _clip(training: Training, step: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> float | None:
-    """The limit of the run's clipping, where the program's gradients with it are those of the run.
+    """The run's gradient clipping limit, after checking that the program's clipped gradients match the run's.
 
     Raises:
-        CannotShowError: they are not.
+        CannotShowError: they do not match.
     """
     own = gradients_of(training.program, training.weights, training.batches[0])
     recorded = {name: tensors[f"gradient.{name[1:]}"] for name in own if f"gradient.{name[1:]}" in tensors}
@@ -259,14 +263,14 @@ def _norm(tensors: Mapping[str, Tensor]) -> float:
 
 
 def _check_losses(captured: Captured, before: Sequence[Moment]) -> None:
-    """The first loss has to be the run's: else the program does another thing."""
+    """Checks that the program's first loss is the run's. Otherwise it computes something else."""
     recorded, own = captured.losses[0], before[0].loss
     if not captured.training.program.seeded and not abs(own - recorded) <= LOSS_TOLERANCE * max(abs(recorded), 1e-6):
         raise CannotShowError(f"the captured operations give a loss of {own:.6g}, the run had {recorded:.6g}")
 
 
 def _alike(one: Program, other: Program) -> bool:
-    """Whether two programs have the same operations over inputs of the same shapes."""
+    """Whether two programs have the same operations and input shapes."""
     same = one.steps == other.steps and one.inputs.keys() == other.inputs.keys()
     return same and all(tensor.shape == other.inputs[name].shape for name, tensor in one.inputs.items())
 

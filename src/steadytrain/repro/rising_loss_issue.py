@@ -1,6 +1,6 @@
-"""``ISSUE.md`` of a loss that rises: what the script shows, and just as plainly what it does not.
+"""``ISSUE.md`` for a rising loss: what the script shows, and what it does not.
 
-Redacted, without paths, as the draft for a NaN is (``issue.py``).
+Redacted and without paths, like the draft for a NaN (``issue.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rising_issue_text(
     scalars: Window,
     environment: Mapping[str, Any],
 ) -> str:
-    """The draft as Markdown. ``made`` are the facts of ``rising_working``."""
+    """The draft as Markdown. ``made`` are the facts of ``training_shrinking``."""
     where = ["## Where it came from", "\n".join(_training(made, symptom, environment))]
     parts = (
         _what_happens(made, symptom),
@@ -108,7 +108,6 @@ def _training(made: Mapping[str, Any], symptom: Symptom, environment: Mapping[st
 
 
 def _around(scalars: Window, step: int) -> Window:
-    """The steps around the onset."""
     at = int(np.searchsorted(scalars.steps, step))
     start = max(0, at - STEPS_BEFORE)
     return scalars.slice(start, start + STEPS_SHOWN)

@@ -1,8 +1,7 @@
-"""``steadytrain repro`` where everything is finite and the loss rises: a few steps of training in a script.
+"""``steadytrain repro`` for a rising loss with finite values: a few training steps in a script.
 
-The recorded steps around the onset are done again, with what was fed to them and the state that they had, and what is
-found there (a batch, an update, some updates) is cut out and made small. As with a NaN nothing is called a reproduction
-before its script has failed in a process of its own.
+The recorded steps around the onset are replayed with their inputs and state. The cause found there (a batch, an update,
+several updates) is extracted and shrunk. A script counts as a reproduction only after it failed in its own process.
 """
 
 from __future__ import annotations
@@ -29,24 +28,25 @@ from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import find_recording
 
 NEAR_STEPS, FAR_STEPS = 8, 64
-"""Steps captured after the onset, and how many where these show nothing and a step is quick."""
+"""Steps to capture after the onset, and how many if these show nothing and steps are fast."""
 
 QUICK_STEP_S = 0.1
 SLOW_STEP_S, SLOW_STEPS = 0.5, 3
-"""A step that takes longer than this is captured so many times only: each takes some times as long under the trail."""
+"""Slower steps (in seconds) are captured this many times only: the trail slows a step down several times."""
 
 LEAD_S_MAX = 20.0
-"""The script makes all steps before by itself where they take no longer; else one, and all if that shows nothing."""
+"""The script computes all steps before itself if they fit into this time (seconds); else one, and all if that shows
+nothing."""
 
 LEAD_ALL_S = 120.0
 USUAL_STEPS = 64
 RISE_SPREADS_MIN, RISE_SHARE_MIN = 6.0, 0.25
-"""Captured steps have a rise where it is so many times the usual spread of the loss, and so much of the whole one."""
+"""The captured steps have a rise if it exceeds so many usual spreads of the loss, and this share of the whole rise."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What rose: the recorded steps and their losses. ``source`` is a bundle or a run with its tape."""
+    """The recorded steps and their rising loss. ``source`` is a bundle, or a run with its tape."""
 
     source: Path
     run: str
@@ -57,7 +57,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses of the run around the onset: the usual one, its spread, how far it goes up within the captured steps."""
+    """Losses of the run around the onset: the median before, its spread, and the peak within the captured steps."""
 
     usual: float
     spread: float
@@ -65,10 +65,10 @@ class Losses:
 
 
 def of_bundle(bundle: Bundle) -> Subject:
-    """What rose in a bundle; its first symptom says it, whether or not there is a script for its kind.
+    """The rise in a bundle, from its first suitable symptom. The symptom may be of a kind without a script.
 
     Raises:
-        UsageError: it holds no symptom.
+        UsageError: the bundle has no symptom.
     """
     symptom = rising_symptom(bundle.incident.symptoms)
     if symptom is None:
@@ -77,10 +77,10 @@ def of_bundle(bundle: Bundle) -> Subject:
 
 
 def of_run(path: Path) -> Subject:
-    """What rose in a run that has no incident, from its own tape.
+    """The rise in a run without an incident, from its own tape.
 
     Raises:
-        UsageError: it has no symptom.
+        UsageError: the run has no symptom.
     """
     run = open_run(path)
     symptom = rising_symptom(run.symptoms)
@@ -95,10 +95,10 @@ def of_run(path: Path) -> Subject:
 def make_rising_repro(
     subject: Subject, folder: Path, *, wait_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Repro:
-    """Make a script for the rise in ``folder``, which is not there yet or empty.
+    """Makes a script for the rise in ``folder``, which must be absent or empty.
 
     Raises:
-        UsageError: the symptom is of a kind that no script is made for, or its steps cannot be done again.
+        UsageError: the kind of symptom has no script, or its steps cannot be replayed.
     """
     check_folder(folder)
     began = clock()
@@ -128,7 +128,7 @@ def make_rising_repro(
 
 
 def _attempts(step_s: float, onset: int) -> list[tuple[int, float]]:
-    """How many steps after the onset to capture, and how long the script's own steps before may take; in order."""
+    """Pairs to try in order: steps to capture after the onset, and time in seconds for the script's own steps."""
     reaches = [SLOW_STEPS] if step_s > SLOW_STEP_S else [NEAR_STEPS]
     if step_s <= QUICK_STEP_S:
         reaches.append(FAR_STEPS)
@@ -164,7 +164,7 @@ def _earliest(subject: Subject, until: int) -> int:
 
 
 def _losses(subject: Subject, onset: int, until: int) -> Losses | None:
-    """None where the captured steps have little of the rise: within its usual spread, or a small part of the whole."""
+    """None if the captured steps have too little of the rise: within the usual spread, or a small part of the whole."""
     series = subject.scalars.series("loss")
     steps, values = np.asarray(series.steps), np.asarray(series.values, dtype=float)
     finite = np.isfinite(values)
@@ -173,7 +173,7 @@ def _losses(subject: Subject, onset: int, until: int) -> Losses | None:
     whole = values[finite & (steps >= onset) & (steps <= max(until, subject.symptom.last_step))]
     if not len(after):
         return None
-    if not len(before):  # it was there from the first step on
+    if not len(before):  # the rise was there from the first step on
         before = after[:1]
     usual = float(np.median(before))
     spread = float(np.median(np.abs(before - usual))) if len(before) > 1 else 0.0
@@ -183,7 +183,7 @@ def _losses(subject: Subject, onset: int, until: int) -> Losses | None:
 
 
 def _stepped(subject: Subject, scratch: Path, request: Request, wait_s: float) -> str | None:
-    """Launch the recorded command and capture its steps; None when that went well, else why not."""
+    """Launches the recorded command and captures its steps. Returns None on success, else the reason."""
     result = scratch / RESULT
     result.unlink(missing_ok=True)
     write_json(scratch / REQUEST, asdict(request))
@@ -198,7 +198,7 @@ def _made(scratch: Path, losses: Losses, budget_s: float) -> dict[str, Any]:
 
 
 def _verified(scratch: Path, fault: str) -> str | None:
-    """Let the script fail in a fresh process; where the readable one does not, the exact one takes its place."""
+    """Runs the script in a fresh process. If the readable one does not fail, the exact one replaces it."""
     from steadytrain.repro.fresh_process import fault_in_fresh_process
 
     script = scratch / "repro.py"
@@ -210,7 +210,7 @@ def _verified(scratch: Path, fault: str) -> str | None:
 
 
 def _put(subject: Subject, scratch: Path, folder: Path, made: dict[str, Any]) -> Repro:
-    """Everything into the folder, the script last."""
+    """Writes everything to the folder, the script last."""
     from steadytrain.repro.rising_loss_issue import rising_issue_text
 
     files, lines = put_down(
@@ -222,6 +222,6 @@ def _put(subject: Subject, scratch: Path, folder: Path, made: dict[str, Any]) ->
 
 
 def rising_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
-    """The one of several that a script can be made for, the first by step; else the first."""
+    """The earliest symptom, critical ones first, for which a script can be made; else the first of all."""
     in_order = sorted(symptoms, key=lambda one: (one.severity != "critical", one.first_step))
     return next((one for one in in_order if declared(one.name).grows), in_order[0] if in_order else None)

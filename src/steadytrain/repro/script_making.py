@@ -1,7 +1,7 @@
-"""What every reproduction goes through once its fault is captured: made small, verified in a fresh process, put down.
+"""The common part of every reproduction after the capture: shrink, verify in a fresh process, write.
 
-The captured fault lies in a scratch folder. A process of its own makes it small and leaves ``made.json``, the script
-``repro.py``, its tensors ``repro.pt``, and ``exact.py``, which takes the script's place where that does not fail.
+The captured fault lies in a scratch folder. A separate process shrinks it and writes ``made.json``, the script
+``repro.py``, its tensors ``repro.pt``, and ``exact.py``, which replaces a script that does not fail.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from steadytrain.repro.bounded_process import run_python
 
 ISSUE = "ISSUE.md"
 FRESH_WAIT_S = 120.0
-"""For a script of a few operations: importing torch from a slow disk takes most of it."""
+"""For a script of a few operations. Importing torch from a slow disk takes most of it."""
 
 LOG_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
 class Repro:
-    """What came of it. ``why`` says in words what was made, or why nothing was; ``files`` are sizes by name."""
+    """The result. ``why`` says what was made, or why nothing was. ``files`` maps names to sizes in bytes."""
 
     made: bool
     why: str
@@ -40,7 +40,7 @@ class Repro:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises ``UsageError`` where something lies in ``folder`` already, or it cannot be a folder."""
+    """Raises ``UsageError`` if ``folder`` is not empty or is no folder."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder; name another with -o")
     if folder.is_dir() and any(folder.iterdir()):
@@ -50,7 +50,7 @@ def check_folder(folder: Path) -> None:
 def made_small(
     scratch: Path, command: list[str], *, wait_s: float, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Run ``command`` in a process of its own (an operation on odd shapes may take it down) and read ``made.json``."""
+    """Runs ``command`` in its own process, because odd shapes may crash it, and reads ``made.json``."""
     made = scratch / "made.json"
     made.unlink(missing_ok=True)
     try:
@@ -65,9 +65,9 @@ def made_small(
 
 
 def put_down(scratch: Path, folder: Path, issue: Callable[[str, int | None], str]) -> tuple[dict[str, int], int]:
-    """Everything into the folder, the script last; ``issue`` gets its text and the bytes of its tensors, if any.
+    """Writes everything to the folder, the script last. ``issue`` gets the script and the size of its tensors, if any.
 
-    Returns the sizes of the files, and the lines of the script.
+    Returns the sizes of the files in bytes and the number of lines of the script.
     """
     script, tensors = scratch / "repro.py", scratch / "repro.pt"
     text = script.read_text(encoding="utf-8")

@@ -1,9 +1,8 @@
-"""Make a program small and keep its fault: fewer list entries, rows, columns, dimensions, digits.
+"""Shrinks a program while its fault remains: fewer list entries, rows, columns, dimensions, digits.
 
-Every pass goes through its candidates in a fixed order and takes the first that still shows the fault, so the same
-program gives the same result every time. The bound is a number of runs; a clock is only asked so that operations that
-take seconds each come to an end, and then the result says so. No pass puts in a value that was not there, but for
-indices (to 0) and digits that are rounded away: so no other fault than the recorded one is found on the way.
+Every pass tries its candidates in a fixed order and takes the first that still shows the fault, so results are
+reproducible. The number of runs is bounded. A clock only stops operations that take seconds each, and the result then
+says so. No pass adds new values, except indices set to 0 and rounded digits, so that no other fault is found.
 """
 
 from __future__ import annotations
@@ -22,42 +21,43 @@ from steadytrain.repro.program import Program, Step, function_of, shows_fault, u
 from steadytrain.tracing.operation_facts import operation_of
 
 RUNS_MAX = 6_000
-"""Runs of a program of a few operations; the cases of the zoo take some hundred."""
+"""Bound on runs of the program. The cases of the zoo take some hundred."""
 
 SLOTS_TOGETHER_MAX = 5
-"""Dimensions of equal size that are tried in all combinations; of more, all together and each alone."""
+"""Up to this many dimensions of equal size are tried in all combinations. More are tried all together and one by
+one."""
 
 SIZE_ARGUMENTS = frozenset({"size", "sizes", "normalized_shape", "input_sizes", "self_sizes", "shape", "output_size"})
-"""Arguments that name the size of a tensor, and follow when that is cut. Strides and paddings do not."""
+"""Arguments that name tensor sizes, and change when a tensor is cut. Strides and paddings do not."""
 
 SIZE_NUMBERS = frozenset({"N", "C", "HxW"})
-"""The same as plain numbers, as group normalisation is told them."""
+"""The same for plain numbers, as in group normalisation."""
 
 SIZE_IN_ARGUMENTS_MIN = 2
-"""A size that an operation is told (the width of a normalisation) is not cut to 1: that would be a fault by itself."""
+"""A size that is also an argument (the width of a normalisation) is not cut to 1, which would be a fault of its own."""
 
 ROUNDED_NUMBERS_MAX = 100_000
 DIGITS = (1, 2, 3, 4, 5)
-"""Significant digits that are tried, fewest first."""
+"""Numbers of significant digits to try, fewest first."""
 
 Slot = tuple[str, int]
-"""A dimension of an input."""
+"""A dimension of an input: its name and axis."""
 
 
-class OutOfRuns(Exception):  # noqa: N818 (not an error: what was found so far is kept)
-    """The bound on runs or on time is reached."""
+class OutOfRuns(Exception):  # noqa: N818 (not an error: the result so far is kept)
+    """The bound on runs or time is reached."""
 
 
 @dataclass
 class Trials:
-    """The smallest program so far, and what is left: runs, and time (``expired``)."""
+    """The smallest program so far, and the remaining runs and time (``expired``)."""
 
     program: Program
     expired: Callable[[], bool]
     left: int = RUNS_MAX
 
     def takes(self, candidate: Program | None) -> bool:
-        """Whether ``candidate`` shows the fault; it then is the smallest so far."""
+        """Whether ``candidate`` shows the fault. If so, it becomes the smallest so far."""
         if candidate is None:
             return False
         if self.left <= 0 or self.expired():
@@ -70,7 +70,7 @@ class Trials:
 
 
 def shrink(program: Program, expired: Callable[[], bool]) -> tuple[Program, bool]:
-    """The smallest program that the passes come to, and whether they came to an end.
+    """The smallest program that the passes find, and whether they finished.
 
     ``program`` itself must show the fault.
     """
@@ -91,7 +91,7 @@ def _without_unused(trials: Trials) -> None:
 
 
 def _lists(trials: Trials) -> bool:
-    """Operations on lists of tensors (foreach): keep the fewest entries, at the same places in all lists."""
+    """For operations on tensor lists (foreach): keeps the fewest entries, at the same positions in all lists."""
     changed = False
     for at, step in enumerate(trials.program.steps):
         length = max((len(value) for value in step.args if _is_tensor_list(value)), default=0)
@@ -102,7 +102,7 @@ def _lists(trials: Trials) -> bool:
 
 
 def _sizes(trials: Trials) -> bool:
-    """Keep the fewest indices of a dimension, in all inputs that share it. Returns whether anything became smaller."""
+    """Keeps the fewest indices of a dimension, in all inputs that share it. Returns whether anything shrank."""
     changed = False
     for size in _sizes_in_order(trials.program):
         changed |= _one_size(trials, size)
@@ -110,7 +110,7 @@ def _sizes(trials: Trials) -> bool:
 
 
 def _sizes_in_order(program: Program) -> list[int]:
-    """Rows first: the sizes of the input of most dimensions, first to last, then all others."""
+    """Rows first: the sizes of the input with the most dimensions, first to last, then the others."""
     leading = max(program.inputs.values(), key=lambda tensor: tensor.dim(), default=torch.zeros(()))
     others = sorted({size for _, size in _slots(program)}, reverse=True)
     return [size for size in dict.fromkeys([*leading.shape, *others]) if size > 1]
@@ -137,7 +137,7 @@ def _keep_indices(
 
 
 def _indices(trials: Trials) -> bool:
-    """Indices that point at where the data was cut away: let them point at the first entry."""
+    """Sets integer inputs to 0, because their values may point past the cut data."""
     changed = False
     for name, tensor in trials.program.inputs.items():
         if tensor.dtype in (torch.int64, torch.int32) and bool(tensor.any()):
@@ -146,7 +146,7 @@ def _indices(trials: Trials) -> bool:
 
 
 def _dimensions(trials: Trials) -> bool:
-    """Drop dimensions of size 1: in all inputs at once, or in one."""
+    """Drops dimensions of size 1, in all inputs at once or in one."""
     changed = False
     for depth in range(max((tensor.dim() for tensor in trials.program.inputs.values()), default=0)):
         changed |= trials.takes(_dropped(trials.program, list(trials.program.inputs), depth))
@@ -156,7 +156,7 @@ def _dimensions(trials: Trials) -> bool:
 
 
 def _digits(trials: Trials) -> None:
-    """Round numbers to the fewest significant digits: all inputs alike, then each by itself."""
+    """Rounds numbers to the fewest significant digits, in all inputs alike, then in each."""
     floating = [n for n, t in trials.program.inputs.items() if t.is_floating_point() and t.numel()]
     if sum(trials.program.inputs[name].numel() for name in floating) > ROUNDED_NUMBERS_MAX:
         return
@@ -171,7 +171,7 @@ def _digits(trials: Trials) -> None:
 
 
 def fewest(count: int, keep: Callable[[Sequence[int]], bool], least: int = 1) -> bool:
-    """Delta debugging over ``count`` places: ``keep`` tells whether these alone are enough. True if any could go."""
+    """Delta debugging over ``count`` positions. ``keep`` tests whether these suffice. True if any could be dropped."""
     kept: list[int] = list(range(count))
     pieces = 2
     while len(kept) > least:
@@ -199,7 +199,7 @@ def _slots(program: Program) -> list[tuple[Slot, int]]:
 
 
 def _groups(slots: Sequence[Slot]) -> Iterator[Sequence[Slot]]:
-    """Which of the dimensions of equal size go together, the most first."""
+    """The combinations of equally sized dimensions to cut together, the largest first."""
     if len(slots) > SLOTS_TOGETHER_MAX:
         yield slots
         yield from ((slot,) for slot in slots)
@@ -209,7 +209,7 @@ def _groups(slots: Sequence[Slot]) -> Iterator[Sequence[Slot]]:
 
 
 def _cut_to(original: Program, slots: Sequence[Slot], kept: Sequence[int], number: int | None) -> Program | None:
-    """``original`` with only the indices ``kept`` in these dimensions; sizes in arguments that equal ``number`` too."""
+    """``original`` with only the indices ``kept`` in these dimensions, and in size arguments that equal ``number``."""
     inputs: dict[str, Tensor] = dict(original.inputs)
     for name, dimension in slots:
         inputs[name] = inputs[name].index_select(dimension, torch.tensor(list(kept))).contiguous()
@@ -217,7 +217,7 @@ def _cut_to(original: Program, slots: Sequence[Slot], kept: Sequence[int], numbe
     if number is not None:
         steps = tuple(_with_sizes(step, number, len(kept)) for step in steps)
         if steps == original.steps:
-            return None  # there are no such sizes: the plain candidate comes next
+            return None  # no such sizes: the plain candidate comes next
     return replace(original, steps=steps, inputs=inputs)
 
 
@@ -238,7 +238,7 @@ def _with_sizes(step: Step, old: int, new: int) -> Step:
 
 
 def _picked(program: Program, at: int, length: int, kept: Sequence[int]) -> Program:
-    """Only the entries ``kept`` of the lists of one step, and of its results."""
+    """Keeps only the entries ``kept`` of the lists of one step and of its results."""
     step = program.steps[at]
 
     def pick(value: Any) -> Any:
@@ -274,7 +274,7 @@ def _dropped(program: Program, names: Sequence[str], depth: int) -> Program | No
 
 
 def rounded(tensor: Tensor, digits: int) -> Tensor:
-    """Each number to so many significant digits, in its own dtype; what would overflow stays."""
+    """Rounds each number to so many significant digits in its dtype. Numbers that would overflow stay."""
     flat = [float(f"{number:.{digits - 1}e}") for number in tensor.flatten().tolist()]
     rounded = torch.tensor(flat, dtype=torch.float64).to(tensor.dtype).reshape(tensor.shape)
     return torch.where(torch.isfinite(rounded), rounded, tensor)

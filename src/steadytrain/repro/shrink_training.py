@@ -1,6 +1,7 @@
-"""Make a training small and keep what it shows: fewer rows, no optimizer state, the last part of the model alone.
+"""Shrinks a training while the rise remains: fewer rows, no optimizer state, only the last part of the model.
 
-Every pass goes through its candidates in a fixed order and takes the first that still shows the rise, as in ``shrink``.
+Every pass tries its candidates in a fixed order and takes the first that still shows the rise, as in
+``shrink_program``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from steadytrain.repro.shrink_program import fewest
 from steadytrain.repro.training_program import Batch, Group, Training, loss_number
 
 LINES_WANTED, BYTES_WANTED = 40, 100_000
-"""A script that is larger is cut to the last part of its model where that shows the same."""
+"""A larger script is cut to the last part of its model, if that shows the same."""
 
 SHARE_MAX = 4.0
-"""Of the rise as it was found; a row may have some times the loss of its batch."""
+"""Maximum share of the original rise. A single row may have several times the loss of its batch."""
 
 CUTS_MAX = 24
-"""Places that are tried to cut a model, from its end."""
+"""Number of positions to try as cuts of a model, from its end."""
 
 SIZED = frozenset({"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default"})
 
@@ -33,7 +34,7 @@ Lines = Callable[[Rise], int]
 
 
 def smaller(rise: Rise, expired: Callable[[], bool], lines_of: Lines) -> tuple[Rise, tuple[str, ...]]:
-    """The smallest that the passes come to, and in words what was left out of the model."""
+    """The smallest training that the passes find, and texts that say which parts of the model were left out."""
     rise = _fewer_rows(rise, expired)
     rise = _without_state(rise)
     left_out: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ def smaller(rise: Rise, expired: Callable[[], bool], lines_of: Lines) -> tuple[R
 
 
 def size_bytes(rise: Rise) -> int:
-    """Of all tensors that the script needs."""
+    """The size in bytes of all tensors that the script needs."""
     tensors = [*rise.training.weights.values(), *(one for batch in rise.training.batches for one in batch.values())]
     if rise.shape != "batch":
         states = (value for values in rise.training.rule.state.values() for value in values.values())
@@ -56,9 +57,9 @@ def size_bytes(rise: Rise) -> int:
 
 
 def shows(rise: Rise, candidate: Training) -> Rise | None:
-    """``rise`` with another training, where that shows about as much and begins below the limit.
+    """``rise`` with the candidate if that shows about the same rise and starts below the limit; else None.
 
-    One that rises far more (updates on a single row) would be another fault than the run's.
+    A much larger rise (updates on a single row) would be a different fault.
     """
     low, high = rise.measured(candidate)
     if rise.shape == "batch":
@@ -70,7 +71,7 @@ def shows(rise: Rise, candidate: Training) -> Rise | None:
 
 
 def _stands_out(rise: Rise, candidate: Training, low: float, high: float) -> Rise | None:
-    """As ``shows`` for a batch: it has to stand out of every piece of the batch before that has as many rows."""
+    """Like ``shows`` for a batch: its loss must exceed that of every equally large piece of the batch before."""
     ordinary, cut = candidate.batches
     rows, kept = rows_of(ordinary), rows_of(cut)
     ordinary_high = low
@@ -84,7 +85,7 @@ def _stands_out(rise: Rise, candidate: Training, low: float, high: float) -> Ris
 
 
 def _fewer_rows(rise: Rise, expired: Callable[[], bool]) -> Rise:
-    """Rows of the batch, in all of its tensors; of several batches the same ones, of a pair those of the second."""
+    """Keeps the fewest batch rows in all tensors: the same rows in several batches, those of the second in a pair."""
     original = replace(rise, training=_with_free_sizes(rise.training))
     if shows(rise, original.training) is None:
         original = rise
@@ -117,7 +118,7 @@ def _with_rows(training: Training, rows: int, kept: Sequence[int], *, only_last:
 
 
 def _cut(batch: Batch, rows: int, kept: Sequence[int]) -> dict[str, Tensor]:
-    """The rows ``kept`` of every tensor that has ``rows`` of them, or some for each row."""
+    """The rows ``kept`` of every tensor whose first size is a multiple of ``rows``."""
 
     def cut(tensor: Tensor) -> Tensor:
         if not tensor.dim() or not tensor.shape[0] or tensor.shape[0] % rows:
@@ -129,12 +130,12 @@ def _cut(batch: Batch, rows: int, kept: Sequence[int]) -> dict[str, Tensor]:
 
 
 def rows_of(batch: Batch) -> int | None:
-    """The first size of the first tensor of a batch that has any."""
+    """The first size of the first tensor in a batch that has dimensions."""
     return next((tensor.shape[0] for tensor in batch.values() if tensor.dim()), None)
 
 
 def _with_free_sizes(training: Training) -> Training:
-    """Views that do not name their first size, so that it may change."""
+    """Replaces the first size in views by -1, so that it may change."""
     return replace(training, program=replace(training.program, steps=tuple(map(_free, training.program.steps))))
 
 
@@ -152,9 +153,9 @@ def _without_state(rise: Rise) -> Rise:
 
 
 def _last_part(rise: Rise, expired: Callable[[], bool]) -> tuple[Rise, int] | None:
-    """The shortest end of the model that shows the rise by itself, and how many operations come before it."""
+    """The shortest end of the model that shows the rise alone, and the number of operations before it."""
     if rise.shape == "updates":
-        return None  # what comes before the cut would be another with every update
+        return None  # the part before the cut would change with every update
     steps = rise.training.program.steps
     places = sorted(
         {len(steps) - 1 - round(at * (len(steps) - 2) / CUTS_MAX) for at in range(1, CUTS_MAX)}, reverse=True
@@ -170,7 +171,7 @@ def _last_part(rise: Rise, expired: Callable[[], bool]) -> tuple[Rise, int] | No
 
 
 def _from_place(training: Training, place: int) -> Training | None:
-    """The operations from ``place`` on, with what the earlier ones made as part of the batch."""
+    """The operations from ``place`` on. The results of the earlier ones become part of the batch."""
     program = training.program
     later = program.steps[place:]
     made = {name for step in later for name in [*step.results, *(new for _, new in step.written)] if name}

@@ -1,4 +1,4 @@
-"""What is captured of the steps of a replay: how weights and batch become a loss, and what the update begins with."""
+"""Captures the steps of a replay: how weights and batch become a loss, and the state from which the update starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 class LooksAfter(CompositeObserver):
-    """The guest looks when the replay has put everything in its place, and at the gate before the replay ends."""
+    """Runs the capture after the replay has put everything in place, and at the gate before the replay ends."""
 
     def __init__(self, first: StepObserver, guest: StepCapture) -> None:
         super().__init__(first, guest)
@@ -46,7 +46,7 @@ class LooksAfter(CompositeObserver):
 
 
 class StepCapture(StepObserver):
-    """Captures the steps of ``window`` while a replay does them again."""
+    """Captures the steps of ``window`` during a replay."""
 
     def __init__(self, *, own_steps: OwnSteps, replayed_from: int, window: range) -> None:
         self._before = replayed_from - own_steps.wanted
@@ -107,7 +107,7 @@ class StepCapture(StepObserver):
         self._trail, self._roots = None, []
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        """The hyper-parameters are those of the recorded step now; the update follows."""
+        """Records the hyper-parameters, which are now those of the recorded step. The update follows."""
         if stream is not self._stream or not self._steps or self._steps[-1]["step"] != self._now:
             return
         places = {id(parameter): at for at, parameter in enumerate(stream.parameters)}
@@ -129,7 +129,7 @@ class StepCapture(StepObserver):
             self._now += 1
 
     def left(self, why: str | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Everything that was captured, or ``why`` there is nothing."""
+        """Everything that was captured, or the reason ``why`` there is nothing."""
         names = {} if self._stream is None or self._stream.model is None else self._stream.model.names
         parameters = [] if self._stream is None else self._stream.parameters
         named = [names.get(id(parameter), f"parameter {at}") for at, parameter in enumerate(parameters)]
@@ -146,10 +146,10 @@ class StepCapture(StepObserver):
 
 
 def loss_program(trail: Trail, roots: Sequence[Tensor], parameters: Sequence[Tensor]) -> tuple[Program, dict[str, int]]:
-    """How the roots of backward came about, as a program; with the places of the parameters among its inputs.
+    """The roots of backward as a program, and the positions of the parameters among its inputs.
 
     Raises:
-        CannotWriteError: an operation or an input cannot be put into a script.
+        CannotWriteError: an operation or an input cannot go into a script.
     """
     names = [name for root in roots if (name := trail.name_of(root)) is not None]
     if not names or len(names) != len(roots):
@@ -176,7 +176,7 @@ def loss_program(trail: Trail, roots: Sequence[Tensor], parameters: Sequence[Ten
 
 
 def _behind(trail: Trail, names: Sequence[str]) -> set[int]:
-    """The numbers of the operations that these values came from."""
+    """The numbers of the operations behind these values."""
     chosen: set[int] = set()
     waiting = list(names)
     while waiting:
@@ -198,7 +198,7 @@ def _step(entry: Any) -> Step:
 
 
 def _plain(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The hyper-parameters of a group that JSON can say; a learning rate in a tensor as its number."""
+    """The hyper-parameters of a group that fit into JSON. A tensor learning rate becomes a number."""
     return {name: value for name, value in _numbers(group) if name != "params"}
 
 
@@ -217,7 +217,7 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
 
 
 class TrailMode(EachOperation):
-    """Tells a trail of every operation, in order."""
+    """Reports every operation to a trail, in order."""
 
     def __init__(self, trail: Trail) -> None:
         super().__init__()

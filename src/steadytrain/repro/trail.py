@@ -1,10 +1,10 @@
-"""The trail of a traced run: every operation, which values it was called with and made, and which step of backward.
+"""The trail of a traced run: every operation, its input and output values, and its backward node.
 
-A *value* is what a tensor held between two writes: the same memory read the same way, written by nobody meanwhile. So
-a tensor that autograd saved and unpacked again is the value it was when the forward made it. The trail knows the kinds
-of non-finite numbers in each value, and holds the values that operations were called with, within a bound: a run that
-is beyond it, and needs more than what broken operations read, is captured again with the few operations named that are
-needed (``wanted``).
+A *value* is what a tensor holds between two writes: the same memory, read the same way, not written in between. So a
+tensor that autograd saved and unpacked is the same value as in the forward. The trail knows the non-finite kinds in
+each
+value, and holds the operations' inputs within a bound. If a run exceeds the bound and needs more than the inputs of
+broken operations, a second capture names the operations that it needs (``wanted``).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from steadytrain.tracing.tensor_summary import Kinds, kinds_of, storage_of, unse
 from steadytrain.tracing.tracer import Observer
 
 OPERATIONS_MAX = 500_000
-"""A step of a large model has some ten thousand; beyond this nothing more is noted."""
+"""A step of a large model has some ten thousand operations. Nothing is recorded beyond this bound."""
 
 PRUNE_FROM = 4096
-"""Storages remembered before those that are gone are looked for; after that at every doubling."""
+"""Dead storages are pruned from this number on, then at every doubling."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """``producer`` is the number of the operation that made it, None for what was there before the run."""
+    """``producer`` is the number of the operation that made it; None if it existed before the run."""
 
     producer: int | None
     kinds: Kinds
@@ -43,8 +43,8 @@ class Value:
 class Entry:
     """One operation. ``args`` and ``kwargs`` hold a :class:`Ref` for each tensor.
 
-    ``results`` are the names of the tensors it returned, None for one that it was given; ``written`` pairs the name
-    of each value that it overwrote with that of what it put there. ``node`` is the backward node it ran in.
+    ``results`` are the names of the returned tensors, None for one of its inputs. ``written`` pairs the name of each
+    overwritten value with that of the new one. ``node`` is the backward node in which it ran.
     """
 
     number: int
@@ -58,9 +58,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a capture has to keep: the inputs of these operations, and what came into these nodes.
+    """What a capture must keep: the inputs of these operations, and the gradients that enter these nodes.
 
-    With ``sources`` also whatever was there before the run: weights, batches, buffers.
+    With ``sources`` also everything that existed before the run: weights, batches, buffers.
     """
 
     operations: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ class _Storage:
 
 @dataclass(frozen=True)
 class _Open:
-    """An operation that is running. ``read`` has what it reads by name, copies of what it is about to overwrite."""
+    """A running operation. ``read`` holds its inputs by name, as copies if they will be overwritten."""
 
     function: Any
     read: Mapping[str, torch.Tensor]
@@ -89,9 +89,9 @@ class _Open:
 class Trail(Observer):
     """Follows one traced run. ``entries`` are its operations by number, in order.
 
-    ``held`` are the values by name, as far as they can still be had.
-    ``made_by`` maps a backward node to the operation that it differentiates, ``incoming`` to the gradients that came
-    into it.
+    ``held`` are the values by name, as far as they are available. ``made_by`` maps a backward node to the operation
+    that it
+    differentiates, ``incoming`` to its incoming gradients.
     """
 
     def __init__(self, wanted: Wanted | None = None) -> None:
@@ -158,7 +158,7 @@ class Trail(Observer):
         )
 
     def _about_to_write(self, tensor: torch.Tensor, read: dict[str, torch.Tensor]) -> None:
-        """Keep what ``tensor``, and whatever else shares its memory, holds now."""
+        """Keeps the present values of ``tensor`` and of everything that shares its memory."""
         storage = storage_of(tensor)
         known = None if storage is None else self._storages.get(STORAGE_ADDRESS.of(storage))
         if known is None:
@@ -170,12 +170,12 @@ class Trail(Observer):
             read[name] = read[name].detach().clone() if kept is None else kept
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
-        """The name of the value that ``tensor`` holds now, None where the run had nothing to do with it."""
+        """The name of the present value of ``tensor``; None if the run did not use it."""
         with unseen():
             return self._known(tensor)
 
     def _overwrite(self, number: int, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str, torch.Tensor]]:
-        """Give new names to the tensors that the operation has written in place."""
+        """Gives new names to the tensors that the operation wrote in place."""
         pairs = []
         for tensor in tensors:
             storage = storage_of(tensor)
@@ -212,11 +212,11 @@ class Trail(Observer):
         return name
 
     def _follow_backward(self) -> None:
-        """Autograd has attached its nodes to what the last operation made: learn which, and wait at them."""
+        """Registers hooks on the autograd nodes of the last operation's results, which are attached by now."""
         for number, tensor in self._made_last:
             node: Any = tensor.grad_fn
             if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
-                continue  # a custom function's backward is Python: its operations come by themselves
+                continue  # a custom function's backward is Python: its operations are traced themselves
             sequence = int(SEQUENCE.of(node)())
             if sequence not in self.made_by:
                 self.made_by[sequence] = number
@@ -241,7 +241,7 @@ def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> l
 
 
 def tensors_of(result: object) -> Iterator[torch.Tensor]:
-    """The tensors that an operation returned, lists taken apart, in order."""
+    """The tensors that an operation returned, with lists flattened, in order."""
     if isinstance(result, torch.Tensor):
         yield result
     elif isinstance(result, (list, tuple)):
@@ -250,7 +250,7 @@ def tensors_of(result: object) -> Iterator[torch.Tensor]:
 
 
 def _geometry(tensor: torch.Tensor) -> Any:
-    """How a tensor reads its memory."""
+    """How a tensor addresses its memory."""
     local: Any = LOCAL_TENSOR.on(tensor, tensor)
     if local.layout != torch.strided:
         return (tuple(local.shape), local.dtype, "sparse")

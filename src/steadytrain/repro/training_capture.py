@@ -1,10 +1,11 @@
-"""The launched side of a script for a loss that rises: recorded steps are done again, and each step's loss is captured.
+"""The launched side for a rising loss: replays recorded steps and captures each step's loss.
 
-The recorded command is launched under a replay. In a window of steps around the onset every operation from the weights
-and the batch to the loss is noted, and at the gate of the first of them the weights, the optimizer's state and the
-gradients that its update will use. No update is traced: the script calls torch's own optimizer.
+In a window of steps around the onset, every operation from weights and batch to the loss is recorded. At the gate of
+the
+first of them, weights, optimizer state and gradients are recorded too. Updates are not traced: the script calls torch's
+own optimizer.
 
-Run as ``python -m steadytrain.repro.training_capture SOURCE FOLDER``; the folder holds the request, and gets the
+Run as ``python -m steadytrain.repro.training_capture SOURCE FOLDER``. The folder contains the request and receives the
 result.
 """
 
@@ -32,7 +33,8 @@ REQUEST, RESULT, TENSORS = "stepping.json", "stepped.json", "stepped.pt"
 
 @dataclass(frozen=True)
 class Request:
-    """Steps ``first`` to ``last`` are captured. The script makes those before by itself if they fit into ``lead_s``."""
+    """Captures steps ``first`` to ``last``. The script computes the steps before itself if they fit into ``lead_s``
+    seconds."""
 
     first: int
     last: int
@@ -63,7 +65,7 @@ def main(source: str, folder_name: str) -> int:
 
 
 def _leave(folder: Path, left: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
-    """Write what was captured and end, past the script's own exit code: it may save, and this is not the run."""
+    """Writes the capture and ends the process without the script's exit code, which might save."""
     import torch
 
     document, tensors = left

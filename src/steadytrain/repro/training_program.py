@@ -1,7 +1,7 @@
-"""A few steps of training as a value that can be run: the loss as a program, weights, batches, torch's own optimizer.
+"""A few training steps as a runnable value: the loss as a program, weights, batches, and torch's own optimizer.
 
-It stands for what a script does, so that it can be tried, cut down and tried again before it is written. A *loss* here
-is a number that a :class:`Program` makes out of weights and the other inputs, its batch.
+It models the script, so that it can be tried, cut and tried again before it is written. A *loss* is a number that a
+:class:`Program` computes from weights and its other inputs, the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Batch = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Group:
-    """Weights that are updated alike, and how."""
+    """A parameter group: its weights and settings."""
 
     weights: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -29,9 +29,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Rule:
-    """How weights are updated: ``optimizer`` is a class of ``torch.optim``, ``state`` what it knows of each weight.
+    """The update rule. ``optimizer`` is a class of ``torch.optim``; ``state`` is its state for each weight.
 
-    ``clip`` is the largest norm that all gradients together may have, None for any.
+    ``clip`` is the limit on the global gradient norm; None for no clipping.
     """
 
     optimizer: str
@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Training:
-    """``program`` has the weights and the first batch as inputs; ``rates`` are learning rates by step and group."""
+    """``program`` has the weights and the first batch as inputs. ``rates`` are learning rates by step and group."""
 
     program: Program
     rule: Rule
@@ -64,7 +64,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Moment:
-    """Weights and optimizer state before a step, and the loss that the step saw."""
+    """Weights and optimizer state before a step, and the loss of the step."""
 
     weights: Mapping[str, Tensor]
     state: Mapping[str, Mapping[str, Any]]
@@ -72,7 +72,7 @@ class Moment:
 
 
 def loss_of(program: Program, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
-    """The loss; whatever torch raises comes through."""
+    """The loss as a tensor. Errors of torch propagate."""
     if program.seeded:
         torch.manual_seed(SEED)
     values = {**program.inputs, **batch, **weights}
@@ -82,23 +82,23 @@ def loss_of(program: Program, weights: Mapping[str, Tensor], batch: Batch) -> Te
 
 
 def loss_number(program: Program, weights: Mapping[str, Tensor], batch: Batch) -> float:
-    """The same as a number; NaN where it cannot be computed."""
+    """The loss as a number; NaN if it fails."""
     try:
         with torch.no_grad():
             return float(loss_of(program, weights, batch))
-    except Exception:  # whatever torch says of shapes that do not fit
+    except Exception:  # for example, shapes that do not fit
         return math.nan
 
 
 def gradients_of(program: Program, weights: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-    """The gradient of each weight that the loss depends on."""
+    """The gradient of each weight on which the loss depends."""
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
     loss_of(program, leaves, batch).backward()  # type: ignore[no-untyped-call]
     return {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
 
 def moments(training: Training, programs: Sequence[Program] | None = None) -> Iterator[Moment]:
-    """What stands before each step, and after the last one; ``programs`` by step where they differ."""
+    """The state before each step and after the last one. ``programs`` gives one program a step if they differ."""
     program = training.program
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in training.weights.items()}
     optimizer = make_optimizer(training.rule, leaves)
@@ -117,16 +117,16 @@ def moments(training: Training, programs: Sequence[Program] | None = None) -> It
 
 
 def probe(training: Training) -> tuple[float, float]:
-    """The loss of the first batch before the updates and after them; NaN where it cannot be computed."""
+    """The loss of the first batch before and after the updates; NaN if it fails."""
     try:
         first, *_, last = moments(training)
-    except Exception:  # whatever torch says of what was cut away
+    except Exception:  # for example, shapes that do not fit after a cut
         return math.nan, math.nan
     return first.loss, last.loss
 
 
 def make_optimizer(rule: Rule, leaves: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """Torch's optimizer over ``leaves``, with copies of its recorded state."""
+    """A torch optimizer over ``leaves``, with copies of its recorded state."""
     kind = getattr(torch.optim, rule.optimizer)
     groups = [{"params": [leaves[name] for name in group.weights], **group.settings} for group in rule.groups]
     optimizer: torch.optim.Optimizer = kind(groups, lr=rule.groups[0].settings["lr"])

@@ -1,4 +1,4 @@
-"""Write a training that shows a rise of the loss as a script that needs torch alone, and fails while it is so."""
+"""Writes a training that shows a rising loss as a script that needs torch alone and fails while the rise exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAULTS: Mapping[Shape, str] = {
     "update": "the update raises the loss of its own batch",
     "updates": "the updates raise the loss of their first batch",
 }
-"""In the message of the script's assertion: how it is told from any other failure."""
+"""Part of the assertion message, which separates the fault from other failures."""
 
 VIEWS: Mapping[str, str] = {
     "aten.t.default": "t",
@@ -33,21 +33,21 @@ VIEWS: Mapping[str, str] = {
     "aten.permute.default": "permute",
     "aten.select.int": "select",
 }
-"""Operations that are written behind what they look at, where they are used once."""
+"""Operations that are written as methods where they are used, if they are used once."""
 
 DIGITS = 6
 
 
 @dataclass(frozen=True)
 class TrainingScript:
-    """The text, and what lies beside it."""
+    """The text, and the content of its file."""
 
     text: str
     kept: Mapping[str, Any]
 
 
 def write_training_script(rise: Rise, *, exact: bool) -> TrainingScript:
-    """``rise`` as a script; with ``exact`` operations are called by their overload, else as people call them."""
+    """``rise`` as a script. With ``exact`` it calls operations by their overload, otherwise by their public name."""
     order = names_in_script(rise, exact=exact)
     program = rise.training.program
     program = replace(
@@ -98,7 +98,7 @@ def write_training_script(rise: Rise, *, exact: bool) -> TrainingScript:
 
 
 def training_title(rise: Rise) -> str:
-    """What the script shows, in a line."""
+    """What the script shows, in one line."""
     low, high = f"{rise.low:.4g}", f"{rise.high:.4g}"
     if rise.shape == "batch":
         return f"With the same weights the loss is {low} on one batch and {high} on the next"
@@ -109,7 +109,7 @@ def training_title(rise: Rise) -> str:
 
 
 def optimizer_call(rule: Rule, rates: Sequence[float]) -> str:
-    """The optimizer as people make it: what is not the default of torch's class. ``rates`` are of its groups."""
+    """The optimizer with all non-default arguments. ``rates`` are the learning rates of its groups."""
     kind = getattr(torch.optim, rule.optimizer)
     defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
 
@@ -168,7 +168,7 @@ def _ending(rise: Rise, *, states: bool) -> Iterator[str]:
 
 
 def names_in_script(rise: Rise, *, exact: bool = False) -> dict[str, str]:
-    """Weights as w0, w1 in the optimizer's order, all else that comes in as x, what is made as y; in order of use."""
+    """Names in order of use: w0, w1 for weights in the optimizer's order, x for other inputs, y for results."""
     program = rise.training.program
     order = {name: f"w{at}" for at, name in enumerate(rise.training.rule.weights)}
     inside = frozenset[str]() if exact else _viewed_once(program)
@@ -185,7 +185,7 @@ def names_in_script(rise: Rise, *, exact: bool = False) -> dict[str, str]:
 
 
 def _viewed_once(program: Program) -> frozenset[str]:
-    """The views that are used once, in no list of sizes or the like, and written by nobody."""
+    """The views that are used once and never written."""
     uses: dict[str, int] = {program.target: 2}
     for step in program.steps:
         for name in [*refs_in([list(step.args), dict(step.kwargs)]), *(old for old, _ in step.written for _ in (0, 1))]:
@@ -200,7 +200,7 @@ def _viewed_once(program: Program) -> frozenset[str]:
 
 
 def _views_behind(program: Program) -> Program:
-    """Each view that is used once is written where it is used: ``w0.t()``."""
+    """Writes each view that is used once at its place of use: ``w0.t()``."""
     inside = _viewed_once(program)
     texts: dict[str, str] = {}
 
@@ -219,7 +219,7 @@ def _views_behind(program: Program) -> Program:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A long line as several: a break is allowed after a comma inside of brackets, or behind a list of names."""
+    """Wraps a long line after a comma in brackets, or after a list of names."""
     if len(line) <= LINE_CHARACTERS_MAX:
         return [line]
     names, _, value = line.partition(" = ")

@@ -1,7 +1,7 @@
-"""The side that finds the rise in captured steps, makes it small and writes it, in a process that runs no user code.
+"""Finds the rise in captured steps, shrinks it and writes the script, in a process without user code.
 
-Run as ``python -m steadytrain.repro.training_shrinking FOLDER USUAL SPREAD PEAK SECONDS``: reads what ``stepping`` left
-there, leaves ``made.json`` and, where there is a rise to show, the script and its tensors.
+Run as ``python -m steadytrain.repro.training_shrinking FOLDER USUAL SPREAD PEAK SECONDS``. It reads the files of
+``training_capture``, and writes ``made.json`` and, if it finds a rise, the script and its tensors.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ LESS_RATE = 0.1
 
 
 def main(folder_name: str, usual: str, spread: str, peak: str, seconds: str) -> int:
-    """Make the script in ``folder_name``."""
-    torch.set_num_threads(1)  # the same sums in the same order wherever this runs
+    """Makes the script in ``folder_name``."""
+    torch.set_num_threads(1)  # fixes the order of summation
     folder, deadline = Path(folder_name), time.monotonic() + float(seconds)
     document = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     tensors = torch.load(folder / TENSORS, weights_only=True)
@@ -92,7 +92,7 @@ def _facts(rise: Rise, found: Rise, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _inputs(rise: Rise, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What comes in, by its name in the script, weights with theirs in the model."""
+    """The inputs by their names in the script; weights with their names in the model too."""
     order, training = names_in_script(rise), rise.training
     weights = [summarize(f"{order[name]}, {names[name]}", one) for name, one in training.weights.items()]
     batch = [summarize(order[name], one) for name, one in training.batches[-1].items()]
@@ -100,7 +100,7 @@ def _inputs(rise: Rise, names: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _conditions(rise: Rise) -> dict[str, list[float]]:
-    """The same updates in float64, at a tenth of the rate, and without what the optimizer knew: before and after."""
+    """The losses before and after the same updates in float64, at a tenth of the rate, and without optimizer state."""
     training = rise.training
     less = tuple(tuple(rate * LESS_RATE for rate in one) for one in training.rates)
     tries = {"float64": _in_float64(training), "a tenth of the learning rate": replace(training, rates=less)}

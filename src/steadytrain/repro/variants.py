@@ -1,7 +1,8 @@
-"""The fault under other conditions, which a maintainer asks for first: in float64, on the CPU, compiled.
+"""Tries the fault under other conditions, for which maintainers ask first: in float64, on the CPU, compiled.
 
-Run as ``python -m steadytrain.repro.variants SCRIPT FACTS.json RESULT.json``; writes the result after each, so that
-what has come is kept when the time is over.
+Run as ``python -m steadytrain.repro.variants SCRIPT FACTS.json RESULT.json``. It writes the result after each variant,
+so
+that finished ones survive a timeout.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FLOATS = re.compile(r"torch\.(float32|float16|bfloat16)\b")
 
 
 def main(script: str, facts: str, result: str) -> int:
-    """Write what each variant of ``script`` gives into ``result``."""
+    """Writes the outcome of each variant of ``script`` to ``result``."""
     text = Path(script).read_text(encoding="utf-8")
     told = json.loads(Path(facts).read_text(encoding="utf-8"))
     found: dict[str, str] = {}
@@ -45,7 +46,7 @@ def main(script: str, facts: str, result: str) -> int:
     for name, attempt in sorted(tries.items(), key=lambda item: item[0] == "compiled"):
         try:
             found[name] = attempt()
-        except Exception as error:  # an operation that does not know the dtype, a compiler that is not there
+        except Exception as error:  # an operation without support for the dtype, or a missing compiler
             said = (str(error).strip().splitlines() or [""])[0][:SAID_CHARACTERS_MAX]
             found[name] = f"not possible ({type(error).__name__}: {said})"
         write_json(Path(result), found)
@@ -53,9 +54,9 @@ def main(script: str, facts: str, result: str) -> int:
 
 
 def compile_quickly() -> None:
-    """For one small kernel, precompiled headers and test programs for each instruction set take longer than itself."""
+    """Skips precompiled headers and instruction set tests, which take longer than compiling one small kernel."""
     for name, value in (("cpp_cache_precompile_headers", False), ("cpp.vec_isa_ok", True)):
-        with contextlib.suppress(AttributeError):  # another torch may not have it
+        with contextlib.suppress(AttributeError):  # another torch may not have the setting
             INDUCTOR_PATCH({name: value}).__enter__()
 
 
@@ -67,7 +68,7 @@ def _outcome(
     dtype: torch.dtype | None = None,
     wrap: Callable[[Any], Any] | None = None,
 ) -> str:
-    """What the script's ``forward`` makes, or leaves in the gradient, in a word."""
+    """One word for the result of the script's ``forward``, or for its gradient."""
     space: dict[str, Any] = {"__name__": "repro", "__file__": path}
     exec(compile(text, path, "exec"), space)
     names = [operand["name"] for operand in told["inputs"]]

@@ -1,4 +1,4 @@
-"""Launches the script once more and gathers facts about it, one file per subject.
+"""Launches the script once more and gathers facts about it, one file for each subject.
 
-A survey changes nothing in the steps that it inspects, and draws no conclusion.
+A survey changes nothing in the inspected steps and draws no conclusions.
 """

@@ -1,8 +1,8 @@
-"""Whether attention divides the products of queries and keys by the root of their width.
+"""Checks whether attention divides the query-key products by the root of their width.
 
-A product is followed from the multiplication of two matrices to the softmax, through views, masks and casts. A factor
-below one on the way, or on a query or key before, is a scale, and so is a norm of queries or keys: then nothing is
-said. Models that are made without a scale (T5) have small products instead, so the size of the products decides too.
+A product is followed from the matrix multiplication to the softmax, through views, masks and casts. A factor below one
+on the way, or earlier on a query or key, counts as a scale. So does a norm of queries or keys. Models without a scale
+by design (T5) have small products, so the size of the products decides too.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ KEEPS = frozenset(
 )
 NAMES = PRODUCTS | FACTORS | NORMS | KEEPS
 LARGE_SHARE = 0.2
-"""Of the root of the width, that the products' root mean square has at least where nothing scales them: linear layers
-of torch give a third of it at their start, a model that is made without a scale a hundredth."""
+"""The minimum root mean square of unscaled products, as a share of the root of the width. A default initialisation of
+linear layers gives a third of the root; a model designed without a scale gives a hundredth.
+"""
 
 MASKED_BELOW = -1e4
-"""A logit of attention below this is masked: what people add is -1e4, -1e9, the smallest float or -inf."""
+"""An attention logit below this counts as masked: common masks add -1e4, -1e9, the smallest float or -inf."""
 
 WIDTH_MIN = 4
 
 
 class Products:
-    """Which tensors are products of queries and keys without a scale, by where they come from."""
+    """Tracks which tensors are unscaled products of queries and keys."""
 
     def __init__(self) -> None:
         self._widths: Any = WeakIdKeyDictionary()
         self._scaled: Any = WeakIdKeyDictionary()
         self.unscaled: bool | None = None
-        """None where no attention was seen whose scale could be told."""
+        """None if no attention with a detectable scale was seen."""
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any) -> None:
-        """A call of a function of ``NAMES``."""
+        """Registers a call of a function in ``NAMES``."""
         sources = [one for one in _flat((*args, *given.values())) if isinstance(one, Tensor)]
         results = [one for one in _flat((result,)) if isinstance(one, Tensor)]
         scaled = any(one in self._scaled for one in sources)
@@ -62,7 +63,7 @@ class Products:
         return self._mark(results, widths[0] if widths else None, scaled)
 
     def softmaxed(self, logits: Tensor) -> None:
-        """A softmax of attention over ``logits``."""
+        """Registers an attention softmax over ``logits``."""
         width = self._widths.get(logits)
         if width is None:
             if logits in self._scaled:
@@ -71,7 +72,7 @@ class Products:
         self.judged(logits, width)
 
     def attended(self, query: Tensor, key: Tensor, logits: Tensor, scale: float | None) -> None:
-        """A fused attention, which divides by itself unless it is given another scale."""
+        """Registers a fused attention, which scales unless ``scale`` overrides it."""
         by_itself = scale is None or abs(scale) < 1
         if by_itself or query in self._scaled or key in self._scaled:
             self.unscaled = self.unscaled or False
@@ -79,7 +80,7 @@ class Products:
             self.judged(logits, int(query.shape[-1]))
 
     def judged(self, logits: Tensor, width: int) -> None:
-        """Attention over products of vectors of ``width`` numbers that nothing scaled."""
+        """Judges attention over unscaled products of vectors of size ``width``."""
         seen = logits[logits > MASKED_BELOW].float()
         if width < WIDTH_MIN or not seen.numel():
             return
@@ -91,13 +92,13 @@ class Products:
             if width is not None and not scaled:
                 self._widths[one] = width
             elif one in self._widths:
-                del self._widths[one]  # in place: it is another thing now
+                del self._widths[one]  # changed in place, so no longer a product
             if scaled:
                 self._scaled[one] = True
 
 
 def _shrinks(name: str, args: Sequence[Any]) -> bool:
-    """Whether a number makes the other operand smaller."""
+    """Whether the call multiplies or divides by a number so that the operand becomes smaller."""
     numbers = [float(one) for one in args[:2] if _is_number(one)]
     if not numbers or len(args) < 2:
         return False

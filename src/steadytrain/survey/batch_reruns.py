@@ -1,6 +1,6 @@
-"""The last batch once more through the model, after the last step: leaks between positions and rows.
+"""Reruns the last batch after the last step, to find leaks between positions and rows.
 
-Random numbers are drawn and buffers move, which no longer matters: the process ends right after it.
+The reruns draw random numbers and move buffers. The process ends right after, so that no longer matters.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ POSITIONS_MIN = 4
 WIDTH_MIN = 2
 DIFFERENCE, WIDER_DIFFERENCE = 1e-6, 1e-4
 AGREES = 0.003
-"""Slopes over the two distances differ by less in float64; in float32 by several percent."""
+"""Maximum relative difference of the slopes over the two distances. In float64 they differ by less; in float32 by
+several
+percent.
+"""
 
 MOVES_MIN = 0.05
-"""Of the outputs: fewer move at all where a forward is flat but for its jumps."""
+"""Minimum share of outputs that must move. Fewer move if the forward is flat between jumps."""
 
 
 def custom_operations(calls: Calls) -> dict[str, Any]:
-    """Backwards written by hand against finite differences, along one direction in float64."""
+    """Compares custom autograd functions with finite differences, along one direction in float64."""
     names, errors = [], {}
     for kind, given in calls.applied.items():
         names.append(kind.__name__)
         try:
             error = _backward_error(kind, given)
-        except Exception:  # one that does not work in float64 cannot be measured; the others can
+        except Exception:  # a function that fails in float64 cannot be measured
             error = None
         if error is not None:
             errors[kind.__name__] = error
@@ -43,11 +46,13 @@ def custom_operations(calls: Calls) -> dict[str, Any]:
 
 
 def _backward_error(kind: Any, given: tuple[Any, ...]) -> float | None:
-    """How far its gradient is from the slope of its forward; None where that slope says nothing.
+    """The relative error of the gradient against the slope of the forward; None if the slope proves nothing.
 
-    A backward that is another function on purpose is no fault: behind a forward that changes nothing (a reversal, a
-    scaling) or that is flat between its jumps (a straight-through estimator, a spike). Slopes over two distances have
-    to agree, which they do not where the forward is random or computed in few bits.
+    A backward may differ from the forward on purpose: if the forward changes nothing (gradient reversal or scaling), or
+    is
+    flat between jumps (a straight-through estimator, a spike). Both are skipped. The slopes over two distances must
+    agree,
+    which excludes random and low-precision forwards.
     """
     chance = torch.Generator().manual_seed(0)
     wide = [v.double().requires_grad_() if isinstance(v, Tensor) and v.is_floating_point() else v for v in given]
@@ -82,7 +87,7 @@ def _backward_error(kind: Any, given: tuple[Any, ...]) -> float | None:
 
 
 class _Embedded(TorchFunctionMode):
-    """Keeps the result of the first look-up of token ids, as a tensor that gradients can be asked for."""
+    """Captures the first embedding of the token ids, as a tensor that can be differentiated."""
 
     def __init__(self, shape: torch.Size) -> None:
         super().__init__()
@@ -97,7 +102,7 @@ class _Embedded(TorchFunctionMode):
 
 
 def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) -> dict[str, Any]:
-    """Facts of gradients between positions and between rows."""
+    """Facts about gradients between positions and between rows."""
     facts = custom_operations(calls)
     if not calls_made:
         return facts
@@ -105,7 +110,7 @@ def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) ->
     module = call.module
     facts |= compiled(call)
     was_training = module.training
-    module.eval()  # dropout and batch statistics join rows on purpose
+    module.eval()  # dropout and batch statistics mix rows on purpose
     try:
         return {**facts, **_zeros(module, call), **_leaks(module, call, last)}
     finally:
@@ -113,9 +118,9 @@ def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) ->
 
 
 def _zeros(module: nn.Module, call: MicroBatch) -> dict[str, Any]:
-    """Gradients that are zero in float32 as well, whatever comes from behind: of dead units, of rows never looked up.
+    """The share of gradients that are zero in float32 too, such as those of dead units and of rows never looked up.
 
-    Backward begins with random numbers at the output, so what the loss divides by does not count.
+    Backward starts from random output gradients, so that divisors of the loss have no influence.
     """
     halves = [device for device, dtype in call.autocast.enabled if dtype == torch.float16]
     matrices = [p for p in module.parameters() if p.requires_grad and p.dim() > 1 and p.dtype == torch.float32]
@@ -167,7 +172,7 @@ def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[s
 
 
 def _supervised_place(last: LossCall | None, tokens: Tensor) -> int:
-    """A place in the middle of those that have a label: a prefix that has none may be read in both directions."""
+    """A labelled position near the middle. A prefix without labels may be read in both directions."""
     rows, length = tokens.shape
     middle = length // 2
     if last is None or last.target.is_floating_point() or last.target.numel() % rows:

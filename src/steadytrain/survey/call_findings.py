@@ -1,4 +1,4 @@
-"""What the calls of the surveyed steps showed: losses, edges of domains, attention, tokens."""
+"""What the calls of the surveyed steps showed: losses, domain edges, attention, tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LISTED_MAX = 16
 
 @dataclass(frozen=True)
 class LossCall:
-    """One call of a loss function, with the tensors that it was given."""
+    """One call of a loss function with its tensors."""
 
     name: str
     input: Tensor
@@ -22,13 +22,11 @@ class LossCall:
     input_kind: str
     line: str
     ends: tuple[float, float] | None = None
-    """The lowest and highest value that the operation can give that made the input, where it has such."""
+    """The range of the operation that made the input; None if unbounded or unknown."""
 
 
 @dataclass
 class Seen:
-    """What the calls of the surveyed steps showed."""
-
     losses: list[LossCall] = field(default_factory=list)
     loss_forms: dict[str, dict[str, Any]] = field(default_factory=dict)
     probabilities_as_logits: list[str] = field(default_factory=list)
@@ -56,6 +54,6 @@ class Seen:
 
 
 def add_listed(listed: list[Any], value: Any) -> None:
-    """Put ``value`` into a list of what was seen, once, within the bound."""
+    """Appends ``value`` once, up to ``LISTED_MAX`` values."""
     if value not in listed and len(listed) < LISTED_MAX:
         listed.append(value)

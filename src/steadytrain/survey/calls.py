@@ -1,7 +1,7 @@
-"""Every call of a torch function that the script makes, seen from outside: losses, edges of domains, attention, tokens.
+"""Observes every torch function that the script calls: losses, domain edges, attention, tokens.
 
-A function mode stands around the whole script. While it is ``active`` it reads arguments and results; it changes
-neither. Calls that steadytrain makes itself are not the script's and are left out.
+A function mode surrounds the whole script. While it is ``active`` it reads arguments and results and changes neither.
+Calls by steadytrain itself are left out.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
 TABLES = frozenset({"embedding"})
 LOOKED_UP_MAX = 64
-"""Ids that are kept of a step: of sixteen micro-batches, each with four tables."""
+"""Bound on the id tensors kept for a step: sixteen micro-batches with four tables each."""
 
 DIVISIONS = frozenset({"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"})
 WRITES_VALUES = frozenset(
     {"masked_fill", "masked_fill_", "fill_", "full_like", "new_full", "where", "masked_scatter", "__setitem__"}
 )
-"""What may put an infinity there that somebody wrote down."""
+"""These may write an infinity on purpose."""
 
 
 def _own_functions() -> list[Any]:
-    """Operations with a backward by hand that torch did not bring along."""
+    """Subclasses of ``torch.autograd.Function`` that torch does not define."""
     waiting: list[Any] = list(torch.autograd.Function.__subclasses__())
     found: list[Any] = []
     while waiting:
@@ -52,7 +52,7 @@ def _own_functions() -> list[Any]:
 
 
 class Calls(TorchFunctionMode):
-    """Reads the script's calls while ``active``; ``in_forward`` is set by whoever sees modules run."""
+    """Reads the script's calls while ``active``. The module hooks set ``in_forward``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,21 +61,21 @@ class Calls(TorchFunctionMode):
         self.seen = Seen()
         self.step_losses: list[LossCall] = []
         self.looked_up: list[Tensor] = []
-        """The ids that tables were asked for in this step, by rows."""
+        """The ids [rows, ...] that embedding tables got in this step."""
 
         self.gradients_on = True
         self._entered = False
         self.products = attention_scale.Products()
         self.loss_node: Any = None
-        """Where the last backward began, of which the saved tensors are gone."""
+        """The root node of the last backward. Its saved tensors are freed."""
 
         self.applied: dict[Any, tuple[Any, ...]] = {}
         self._kinds = TensorKinds()
 
     def look(self, active: bool) -> None:
-        """From here on calls are seen, or not; where they are not they cost nothing.
+        """Switches observation on or off. Calls cost nothing while it is off.
 
-        A mode of the script's own may stand above this one: then it stays where it is.
+        If a mode of the script lies above this one, it stays entered.
         """
         self.active = active
         if active and not self._entered:
@@ -97,7 +97,7 @@ class Calls(TorchFunctionMode):
         frame = None
         if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()
-            if frame is not None:  # before the call: it may be in place, or fail
+            if frame is not None:  # before the call, which may be in place or fail
                 self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
         result = func(*args, **given)
         if name in attention_scale.NAMES:
@@ -115,7 +115,7 @@ class Calls(TorchFunctionMode):
         return result
 
     def watch_functions(self) -> None:
-        """Keep what operations with a backward by hand are given; those that there are by now."""
+        """Records the inputs of the custom autograd functions that exist so far."""
         for kind in _own_functions():
             if "apply" not in vars(kind):
                 self._watch_function(kind)
@@ -135,11 +135,11 @@ class Calls(TorchFunctionMode):
         try:
             with torch.no_grad():
                 read(*arguments)
-        except Exception as error:  # a call of an unusual form is not read; the survey goes on
+        except Exception as error:  # a call of an unusual form is skipped; the survey goes on
             add_listed(self.seen.notes, f"a call of {arguments[0]} was not read: {type(error).__name__}: {error}")
 
     def step_begins(self) -> None:
-        """What the step before was given is let go."""
+        """Drops the tensors of the previous step."""
         self.step_losses, self.looked_up = [], []
 
     # -- readers ---------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Calls(TorchFunctionMode):
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         if self.in_forward and isinstance(args[0], Tensor) and args[0].requires_grad:
             if name == "data" and args[0].is_leaf:
-                return  # a parameter's values are read or written, and no graph is cut
+                return  # accesses a parameter's values and cuts no graph
             line = line_of(frame)
             if line not in self.seen.detached:
                 self.seen.behind_cuts |= leaves_behind(args[0])
@@ -280,13 +280,13 @@ class Calls(TorchFunctionMode):
         add_listed(self.seen.backward_lines, line_of(frame))
 
     def _times(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
-        """A loss that is multiplied by a number below 1 is divided as well, by one over it."""
+        """Records a loss that is multiplied by a number below 1, which is another way to divide it."""
         value, factor = args[0], args[1] if len(args) > 1 else given.get("other")
         if isinstance(factor, (int, float)) and isinstance(value, Tensor) and value.dim() == 0 and 0 < factor < 1:
             add_listed(self.seen.factors, float(factor))
 
     def _edge(self, name: str, args: Any, given: Any, frame: FrameType) -> None:
-        """Zeros, or less, where a function or its gradient has none to give; before the call, which may be in place."""
+        """Records values at or past the edge of a function's domain. Runs before the call, which may be in place."""
         value = args[0] if args else given.get("input")
         if name in DIVISIONS:
             value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
@@ -353,7 +353,7 @@ def _argument(args: Sequence[Any], given: Mapping[str, Any], place: int, *names:
 
 
 def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
-    """Whether what became -inf was masked before: one number far below zero in all of these places."""
+    """Whether the values that became -inf were masked before: one number far below zero in all these places."""
     lost = result.isinf()
     if bool((result[lost] > 0).any()):
         return False

@@ -1,7 +1,7 @@
-"""The compiled model against the one it was made from, on the last batch, with a control.
+"""Compares the compiled model with its eager original on the last batch, with a control.
 
-Rounding alone may differ between the two. How much it may is measured: the model as it was made, against itself in
-float64. Dropout draws other numbers in compiled code, so a model that is random is compared in evaluation mode.
+The two may differ by rounding. The control measures how much: the eager model against itself in float64. Compiled
+dropout draws other random numbers, so a random model is compared in evaluation mode.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from steadytrain.core.torch_private import OPTIMIZED_MODULE, ORIGINAL_MODULE
 from steadytrain.survey.tensor_values import first_output
 
 CONTROL_ELEMENTS_MAX = 50_000_000
-"""Larger models are not copied to float64; then there is no control."""
+"""Larger models are not copied to float64 and have no control."""
 
 
 @torch.no_grad()
 def compiled(call: MicroBatch) -> dict[str, Any]:
-    """Whether the compiled model says the same as the one it was made from."""
+    """The deviation of the compiled model from the eager one, in units of rounding."""
     kind = OPTIMIZED_MODULE.loaded()
     if kind is None:
         return {}
@@ -57,13 +57,13 @@ def compiled(call: MicroBatch) -> dict[str, Any]:
 
 
 def _is_random(model: nn.Module, call: MicroBatch) -> bool:
-    """Whether the model says something else with other random numbers."""
+    """Whether the model's output depends on random numbers."""
     once, again = _output(model, call), _output(model, call)
     return once is not None and again is not None and not torch.equal(once, again)
 
 
 def _output(model: Any, call: MicroBatch) -> Tensor | None:
-    """What the model gives for the batch, in the precision of the run."""
+    """The model's output for the batch, under the recorded autocast."""
     with ExitStack() as contexts:
         for device, dtype in call.autocast.enabled:
             contexts.enter_context(torch.autocast(device, dtype=dtype))
@@ -80,7 +80,7 @@ def _in_float64(model: nn.Module, call: MicroBatch) -> Tensor | None:
             for device, _ in call.autocast.enabled:
                 contexts.enter_context(torch.autocast(device, enabled=False))
             return first_output(wide(*args, **kwargs))
-    except Exception:  # a model that cannot be copied, or that has a dtype written into it, has no control
+    except Exception:  # a model that cannot be copied, or that fixes a dtype, has no control
         return None
 
 

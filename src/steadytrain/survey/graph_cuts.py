@@ -1,4 +1,4 @@
-"""Where the graph is cut: which parameters lie behind a cut, and whether the model's output depends on them."""
+"""Finds which parameters lie behind a cut in the graph, and whether the model's output depends on them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from steadytrain.survey.tensor_values import first_output
 
 NODES_MAX = 20_000
 MOVED_SHARE = 0.01
-"""Of a parameter's own size: large enough to be seen in the output, small enough that nothing saturates."""
+"""Relative size of the perturbation: large enough to show in the output, small enough not to saturate."""
 
 
 def leaves_behind(value: Tensor) -> set[int]:
-    """The ids of the leaves that ``value`` was computed from."""
+    """The ids of the leaves from which ``value`` was computed."""
     if value.grad_fn is None:
         return {id(value)}
     waiting, known, found = [value.grad_fn], {value.grad_fn}, set()
@@ -32,8 +32,9 @@ def leaves_behind(value: Tensor) -> set[int]:
 
 @torch.no_grad()
 def moves_output(call: MicroBatch, parameters: list[Tensor]) -> float | None:
-    """How far the model's output moves, over its size, where ``parameters`` move by a hundredth; None where the output
-    is not the same twice, or the call has none."""
+    """The relative change of the model's output if ``parameters`` move by a hundredth. None if the output is not
+    reproducible, or the call has none.
+    """
     module = call.module
     modes = {part: part.training for part in module.modules()}
     random = RandomState.take()

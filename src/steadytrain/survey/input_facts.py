@@ -1,4 +1,4 @@
-"""What the model was given: values that are not finite, outliers in scale, repeats, drift."""
+"""Facts about the model's inputs: non-finite values, scale outliers, repeats, drift."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ROW_DIGESTS_MAX = 1 << 16
 SCALE_FLOOR = 1e-12
 SHIFT_STEPS_MIN = 2
 SPREAD_FLOOR = 1e-3
-"""Of a share of tokens, or in units of the input: what never varied may vary by so much and mean nothing."""
+"""Minimum spread, of a token share or in units of the input. An input that never varied may vary by this much."""
 
 HISTOGRAM_BINS = 64
 TOKENS_MAX = 1 << 18
-"""Larger ids are no tokens; counts of so many are 1 MB a step."""
+"""Larger ids are not counted as tokens. So many counts take 2 MB a step."""
 
 
 class Batches:
-    """The inputs of the surveyed steps, summed up; the tensors themselves are let go."""
+    """Summarises the inputs of the surveyed steps without keeping their tensors."""
 
     def __init__(self) -> None:
         self.rows: int | None = None
@@ -43,11 +43,11 @@ class Batches:
         self.facts: dict[str, Any] = {}
 
     def fetched(self, dataset: int, batch: Any) -> None:
-        """A loader gave a batch; what the model gets of it is read when it gets it."""
+        """Does nothing: inputs are read when the model gets them."""
 
     @torch.no_grad()
     def called(self, step: int, args: Any, kwargs: Any) -> None:
-        """The model is called in ``step``."""
+        """Reads the inputs of a model call in ``step``."""
         first = step != self._step
         self._step = step
         inputs = list(named_tensors(args, kwargs))
@@ -58,7 +58,7 @@ class Batches:
         if first:
             self.ids, self.values = [], None
         self.ids += [v for _, v in inputs if v.dim() == 2 and not v.is_floating_point() and v.dtype != torch.bool]
-        # Where several modules are called one after the other, only the first was given the batch itself.
+        # If several modules are called in turn, only the first gets the batch itself.
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         self.values = values if first else self.values
         scales, parts = [], []
@@ -89,7 +89,7 @@ class Batches:
             self._count_rows(inputs[0][1])
 
     def mark(self, step: int) -> None:
-        """This step is the one that batch facts are about."""
+        """Marks ``step`` as the one that the batch facts describe."""
         self._marked = step
 
     def finish(self) -> dict[str, Any]:
@@ -129,9 +129,9 @@ class Batches:
 
 
 def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
-    """How far the median of ``after`` is from the mean of ``before``, in deviations of single batches.
+    """The distance of the median of ``after`` from the mean of ``before``, in standard deviations of single batches.
 
-    The mean over the eighth of the statistics furthest away. The median, so that one strange batch is no shift.
+    The mean over the most distant eighth of the statistics. The median keeps one odd batch from counting as a shift.
     """
     if len({one.shape for one in [*before, *after]}) > 1:
         return None
@@ -143,7 +143,7 @@ def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
 
 
 def _shortest_return(digests: dict[int, str]) -> int | None:
-    """The fewest steps after which a batch came again."""
+    """The smallest number of steps after which a batch repeated."""
     last: dict[str, int] = {}
     returns = []
     for step, digest in digests.items():
@@ -154,7 +154,7 @@ def _shortest_return(digests: dict[int, str]) -> int | None:
 
 
 def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
-    """The mass that the frequencies of ids share: id by id, and with both sorted by how frequent their ids are."""
+    """The shared mass of the id frequencies: id by id, and with both sorted by frequency."""
     longest = max(len(one) for one in [*before, *after])
     shares = []
     for part in (before, after):

@@ -1,4 +1,4 @@
-"""Labels and targets, as the loss function got them."""
+"""Facts about labels and targets, as the loss function gets them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 ALIGNED = 0.99
 PAD_RUN, PAD_AT_END = 2, 0.95
-"""Padding stands at the ends of rows, several times in a row, and hardly anywhere else."""
+"""Padding repeats at the ends of rows and hardly occurs elsewhere."""
 
 PAD_STEPS_SHARE = 0.5
-"""Of the steps that were looked at; a batch may happen to have full rows only."""
+"""Share of the steps that must show padding. A single batch may have full rows only."""
 
 SUSPECT = 8.0
 CLASS_LOSSES = ("cross_entropy", "nll_loss")
@@ -32,11 +32,13 @@ LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.9
 LEAK_CLASSES_MIN, LEAK_CLASS_SHARE = 4, 0.02
 
 SURE_ERROR, SURE_ERRORS = 0.1, 4.0
-"""Neighbours are told to be equal more often than by chance where that is known to a tenth, or by so many errors."""
+"""A ratio of equal neighbours to chance counts if its standard error is at most the first, or if it deviates by so many
+errors.
+"""
 
 
 class Labels:
-    """Sums over steps; ``last`` is the loss call of the step that is looked at most closely."""
+    """Sums over steps. ``last`` is the loss call of the marked step."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
@@ -56,7 +58,7 @@ class Labels:
 
     @torch.no_grad()
     def step(self, step: int, calls: Calls, batches: Batches) -> None:
-        """At the gate of each surveyed step."""
+        """Reads the largest loss call at the gate of a surveyed step."""
         if not calls.step_losses:
             return
         call = max(calls.step_losses, key=lambda one: one.input.numel())
@@ -71,7 +73,7 @@ class Labels:
         self._rows(call, batches)
 
     def mark(self, step: int) -> None:
-        """This step is the one that row facts are about."""
+        """Marks ``step`` as the one that the row facts describe."""
         self._marked, self._looked = True, step
 
     def finish(self) -> dict[str, Any]:
@@ -141,7 +143,7 @@ class Labels:
         return leaked_columns(values, labels, int(self.facts.get("classes", LEAK_CLASSES_MIN)))
 
     def _count(self, used: Tensor, *, in_order: bool) -> None:
-        """``in_order``: one label a row. Neighbouring places of a text or a picture are alike by themselves."""
+        """Counts classes. ``in_order``: one label a row. Neighbours in a text or a picture are alike anyway."""
         values, counts = torch.unique(used.flatten(), return_counts=True)
         here = dict(zip(values.tolist(), counts.tolist(), strict=True))
         for value, count in here.items():
@@ -155,7 +157,7 @@ class Labels:
             self._equal += int((flat[1:] == flat[:-1]).sum())
 
     def _against_tokens(self, call: LossCall, tokens: Tensor) -> None:
-        """Labels and logits against the ids that the model was given, position by position."""
+        """Compares labels and logits with the model's input ids, position by position."""
         batch, length = tokens.shape
         labels = call.target.reshape(-1)
         if batch == 0 or labels.numel() % batch or labels.numel() < SUPERVISED_MIN:
@@ -194,17 +196,17 @@ class Labels:
         padded = tokens == pad
         trailing = padded.flip(1).cumprod(1).flip(1).bool()
         lengths = trailing.sum(1)
-        # A row of nothing else is no row that was filled up: its text repeats one token.
+        # A row of padding only is not padded: its text repeats one token.
         if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
             return
         if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
-            return  # a token of the text, such as a space, which some rows happen to end with
+            return  # a token of the text, such as a space, that happens to end some rows
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
         supervised = float((labels[used] == pad).float().mean()) if bool(used.any()) else None
         self._pads_seen.append((pad, float(trailing.float().mean()), supervised))
 
     def _padding(self) -> dict[str, Any]:
-        """What ends rows in most of the steps, as in the last of them: once it may be chance."""
+        """The token that ends rows in most of the steps. A single step may be chance."""
         counts = Counter(pad for pad, _, _ in self._pads_seen)
         if not counts or counts.most_common(1)[0][1] < PAD_STEPS_SHARE * self._pads_looked:
             return {}
@@ -230,7 +232,7 @@ class Labels:
             facts["targets_out_of_reach"] = float(out.float().mean())
 
     def _rows(self, call: LossCall, batches: Batches) -> None:
-        """Loss by row of the batch, of the step that is looked at most closely."""
+        """The loss by batch row, for the marked step."""
         if self._marked:
             return
         losses = row_losses(call, batches.rows)
@@ -247,7 +249,7 @@ class Labels:
 
 
 def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
-    """The loss of each row of the batch, None where the loss function is not one of the common ones."""
+    """The loss of each batch row [rows]; None for uncommon loss functions."""
     value, target = call.input.float(), call.target
     if call.name == "cross_entropy" and not target.is_floating_point():
         inside = (target == call.ignore_index) | ((target >= 0) & (target < value.shape[1]))
@@ -267,9 +269,9 @@ def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
 
 
 def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[str, Any]]:
-    """Columns of a table of values that tell the label alone: the most common label of each of their values.
+    """Columns of an input table that predict the label alone, by the most common label of each value.
 
-    A row that came again counts once: its values are its own, and would tell any label.
+    Repeated rows count once, because a repeated row predicts its label trivially.
     """
     if values.shape[1] > LEAK_COLUMNS_MAX:
         return []
@@ -277,13 +279,13 @@ def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[st
     values, labels = once[:, :-1], once[:, -1].long()
     kinds = int((torch.bincount(labels) > LEAK_CLASS_SHARE * len(labels)).sum())
     if len(labels) < LEAK_ROWS_MIN or kinds < min(LEAK_CLASSES_MIN, classes):
-        return []  # so few rows or classes came that anything may tell them apart
+        return []  # with so few rows or classes, chance may separate them
     found = []
     for column in range(values.shape[1]):
         _, places = torch.unique(values[:, column], return_inverse=True)
         count = int(places.max()) + 1
         if count > len(labels) // 4:
-            continue  # nearly every row has a value of its own, which tells any label
+            continue  # nearly every row has its own value, which predicts any label
         table = torch.zeros(count, int(labels.max()) + 1)
         table.index_put_((places, labels), torch.ones(len(labels)), accumulate=True)
         share = float(table.max(1).values.sum()) / len(labels)
@@ -293,7 +295,7 @@ def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[st
 
 
 def sorted_by(pairs: int, equal: int, chance: float) -> float | None:
-    """How many times more often neighbours are equal than by chance; None where too few pairs came to tell."""
+    """How many times more often neighbours are equal than by chance; None if there are too few pairs."""
     if pairs == 0 or not 0 < chance < 1:
         return None
     found = equal / pairs / chance
@@ -302,13 +304,15 @@ def sorted_by(pairs: int, equal: int, chance: float) -> float | None:
 
 
 def _are_places(labels: Tensor, classes: int) -> bool:
-    """Whether each row's label is its own place, as where rows are told from each other: scores are scaled on purpose
-    there, and a guess is not where they begin."""
+    """Whether each row's label is its own index, as in contrastive losses. There scores are scaled on purpose, and the
+    loss
+    does not start at that of a uniform guess.
+    """
     return labels.dim() == 1 and labels.numel() == classes > 2 and labels.tolist() == list(range(classes))
 
 
 def _mix_change(halves: list[dict[int, int]]) -> float | None:
-    """Largest change of a label's share from the first to the second half, in standard errors."""
+    """The largest change of a label's share from the first to the second half, in standard errors."""
     middle = len(halves) // 2
     if middle == 0:
         return None

@@ -1,11 +1,9 @@
-"""Launch the recorded script once more and only look: the facts of an incident.
+"""Launches the recorded script once more and gathers facts without changing anything.
 
-Their names are those of ``experiments/facts.py``.
-
-Where a snapshot and a tape are there, recorded steps are done again up to the incident's, as a replay does; else the
-script makes its own first steps. Nothing is changed on the way. What is looked at stands in ``lab/surveying``, one file
-a subject; an error there costs its facts and not the survey. The launched side is run as ``python -m
-steadytrain.survey.launch SOURCE RESULT.json OLD=NEW|- LEAD_S ONSET|-``.
+``experiments/facts.py`` names the facts. With a snapshot and a tape, recorded steps are replayed up to the incident's.
+Otherwise the script computes its own first steps. This room has one file for each subject. An error there costs its
+facts, not the survey. The launched side runs as ``python -m steadytrain.survey.launch SOURCE RESULT.json OLD=NEW|-
+LEAD_S ONSET|-``.
 """
 
 from __future__ import annotations
@@ -32,24 +30,24 @@ if TYPE_CHECKING:
 MODULE = "steadytrain.survey.launch"
 NOT_GIVEN = "-"
 UNTIL_WITHOUT_INCIDENT = 64
-"""Steps that are made where there is nothing to replay: a first evaluation often lies among them."""
+"""Steps to run if there is nothing to replay. Often they include a first evaluation."""
 
 
 class CannotSurveyError(Exception):
-    """The recorded command was launched, but nothing of it could be looked at; the text says why."""
+    """The launched command yielded no facts; the text says why."""
 
 
 def survey(
     source: Path, *, moved: Moved, wait_s: float, lead_s: float, onset: int | None = None, keep: bool = True
 ) -> dict[str, Any]:
-    """The facts of a bundle or a run folder; kept in its folder of trials, where ``keep``.
+    """The facts of a bundle or a run folder. With ``keep`` they are saved in its trials folder.
 
     Args:
-        onset: the step at which it began, which is looked at more closely; by default the incident's first symptom.
+        onset: the first step of the problem, which gets a closer look; by default that of the incident's first symptom.
 
     Raises:
-        UsageError: no such incident, or the script is gone.
-        CannotSurveyError: the script ended before its first update, or took longer than ``wait_s``.
+        UsageError: the incident does not exist, or the script is gone.
+        CannotSurveyError: the script ended before its first update, or took longer than ``wait_s`` seconds.
     """
     opened = open_source(source, moved)
     with tempfile.TemporaryDirectory(prefix="steadytrain-survey-") as scratch:
@@ -68,7 +66,7 @@ def survey(
 
 
 def _made(opened: Source) -> int | None:
-    """The steps of a run that came to its end: so many were planned, whatever the script calls them."""
+    """The number of steps of a run that finished, which counts as the planned number. None otherwise."""
     if opened.incident_step is not None:
         return None
     run = open_run(opened.path)
@@ -86,7 +84,6 @@ def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wa
 
 
 def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
-    """The launched side."""
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     place.put_on_path()
@@ -106,14 +103,14 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
 
     status = run_followed(opened, watching, name="survey", scratch=result_path.parent, is_guest=True)
     if following and following[0].seen_steps:
-        following[0].finish()  # the script ended, or failed, before the last step to be looked at
+        following[0].finish()  # the script ended or failed before the last surveyed step
     return status
 
 
 def _alone(
     opened: Source, onset: int | None, done: Callable[[dict[str, Any]], None], note: str, *, until: int | None = None
 ) -> Observed:
-    """The script makes all steps by itself."""
+    """Observes the script's own steps without a replay."""
     from steadytrain.survey.observer import Alone, Observed
 
     until = until or min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
@@ -121,12 +118,12 @@ def _alone(
 
 
 def _crashed(opened: Source) -> bool:
-    """Whether the run came to its end by an error of the script's own."""
+    """Whether the run ended with an error of the script."""
     return opened.incident_step is None and open_run(opened.path).ended == "failed"
 
 
 def _onset(opened: Source) -> int | None:
-    """When the incident's first symptom began."""
+    """The first step of the incident's first symptom; None without an incident."""
     if opened.incident_step is None:
         return None
     symptoms = open_bundle(opened.path).incident.symptoms
@@ -134,7 +131,7 @@ def _onset(opened: Source) -> int | None:
 
 
 def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
-    """What follows the launched script: a replay that is looked at, or the script alone."""
+    """The observer of the launched script: with a replay, or alone."""
     from steadytrain.survey.observer import Observed, ReplayedSteps
 
     onset = onset or _onset(opened)

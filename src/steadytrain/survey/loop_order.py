@@ -1,6 +1,6 @@
-"""How the script goes round: what it calls between two updates, and in which order.
+"""Records which methods of torch the script calls between two updates, and in which order.
 
-Methods of torch are wrapped for the rest of the process, which does nothing else than be looked at.
+The wrapped methods stay wrapped: the process serves the survey only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.sampler import BatchSampler, SequentialSampler
 
 LOADERS_MAX = 8
-PLANNED_FIELDS = ("T_max", "total_steps", "total_iters")  # T_0 is no end: it begins anew
+PLANNED_FIELDS = ("T_max", "total_steps", "total_iters")  # T_0 is no end: a restart follows
 
 
 @dataclass
 class Loop:
-    """Counts since the survey began, over all optimizers."""
+    """Counts since the start of the survey, over all optimizers."""
 
     zero_grads: int = 0
     backwards: int = 0
@@ -55,7 +55,7 @@ class Loop:
     loaders: list[Any] = field(default_factory=list)
 
     def watch(self) -> None:
-        """Wrap what the script may call."""
+        """Wraps the methods that the script may call."""
         for owner in (Optimizer, nn.Module):
             self._wrap(owner, "zero_grad", self._zeroed)
         self._wrap(nn.Module, "load_state_dict", self._model_loaded)
@@ -71,7 +71,7 @@ class Loop:
         self.watch_schedulers()
 
     def watch_schedulers(self) -> None:
-        """Wrap ``step`` of every scheduler class there is; those that wrap another's are counted once."""
+        """Wraps ``step`` of every scheduler class that exists. A call from within torch counts once."""
         waiting: list[type] = [LRScheduler, ReduceLROnPlateau]
         while waiting:
             one = waiting.pop()
@@ -81,7 +81,8 @@ class Loop:
 
     def backward_begins(self, gradients_there: bool) -> None:
         first = self.updates > 0 and self.since_update == 0
-        # Left over until one backward finds them cleared: that of another optimizer's loss may come in between.
+        # Gradients count as left over until a backward finds them cleared. Another optimizer's backward may come
+        # between.
         self.left_over = gradients_there and (first or self.left_over)
         self.backwards += 1
         self.since_update += 1
@@ -139,7 +140,7 @@ class Loop:
             self.loaders.append(loader)
 
     def of_loader(self) -> dict[str, Any]:
-        """Facts of the loader that was begun first."""
+        """Facts about the loader that was iterated first."""
         if not self.loaders:
             return {}
         loader = self.loaders[0]
@@ -153,7 +154,7 @@ class Loop:
 
     def _scheduled(self, scheduler: Any, *_: Any, **__: Any) -> None:
         if _called_by_torch():
-            return  # a scheduler steps once when it is made, and one may hold others
+            return  # a new scheduler steps once, and one may contain others
         if self.scheduler_first is None:
             self.scheduler_first = self.updates == 0
         self.scheduler_steps += 1
@@ -161,7 +162,7 @@ class Loop:
             self.schedulers.append(scheduler)
 
     def planned(self) -> int | None:
-        """After how many steps the first scheduler ends, where it says so."""
+        """The number of steps after which the first scheduler ends; None if it has no end."""
         for name in PLANNED_FIELDS if self.schedulers else ():
             value = getattr(self.schedulers[0], name, None)
             if isinstance(value, int) and value > 0:
@@ -188,7 +189,7 @@ def _autocast_on() -> bool:
 
 
 def _called_by_torch() -> bool:
-    """Whether the wrapped function was called from torch's own code and not from the script's."""
+    """Whether torch's own code, not the script, called the wrapped function."""
     frame = sys._getframe(3)
     while frame is not None and "steadytrain" in frame.f_globals.get("__name__", ""):
         frame = frame.f_back  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Modules as they are called: whether at all, in which mode, with gradients or not, and what they give."""
+"""Facts about module calls: whether, in which mode, with or without gradients, and their outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEPTH_RATIO_MIN_LAYERS = 2
 
 
 class Modules:
-    """Hooks on every module of the process, for as long as it lives."""
+    """Global hooks on every module, for the life of the process."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -41,19 +41,19 @@ class Modules:
         self._router: dict[int, tuple[float, int]] = {}
         self._shifted_bias: set[int] = set()
         self.root_in_eval = False
-        """Whether the module that a training step calls is in evaluation mode itself, and not only parts of it."""
+        """The module that a training step calls is itself in evaluation mode, not only parts of it."""
 
         self.evaluated_in_training = False
         self.facts: dict[str, Any] = {}
         self.in_eval: set[int] = set()
 
     def watch(self) -> None:
-        """Hook every module, those that are made later too."""
+        """Hooks every module, including those created later."""
         torch_modules.register_module_forward_pre_hook(self._before)
         torch_modules.register_module_forward_hook(self._after, always_call=True)
 
     def root_called(self, module: nn.Module) -> None:
-        """A root module is called with gradients on."""
+        """Registers a call of a root module with gradients enabled."""
         self._roots[id(module)] = module
         self.root_in_eval = not module.training
 
@@ -63,18 +63,17 @@ class Modules:
         self._dead = {}
 
     def step(self, names: dict[int, str]) -> None:
-        """At the gate."""
         if not self._first_outputs and self._outputs:
             self._first_outputs = self._outputs
 
     def first_gradients(self, roots: list[nn.Module]) -> None:
-        """Gradient sizes by depth, at the first gate."""
+        """Compares gradient sizes by depth at the first gate."""
         ratio = _gradient_ratio(roots)
         if ratio is not None:
             self.facts.setdefault("gradient_ratio", ratio)
 
     def gradients(self, roots: list[nn.Module]) -> None:
-        """Gradient sizes by depth, at the last gate."""
+        """Compares gradient sizes by depth at the last gate."""
         ratio = _gradient_ratio(roots)
         if ratio is not None:
             self.facts["gradient_ratio_last"] = ratio
@@ -96,7 +95,7 @@ class Modules:
         active, self._calls.active = self._calls.active, False
         try:
             self._read(module, output)
-        except Exception as error:  # an output of an unusual form is not read
+        except Exception as error:  # an output of an unusual form is skipped
             note = f"an output of {type(module).__name__} was not read: {type(error).__name__}: {error}"
             if note not in self._calls.seen.notes:
                 self._calls.seen.notes.append(note)
@@ -125,7 +124,7 @@ class Modules:
         self._read_kind(key, module, values)
 
     def _read_kind(self, key: int, module: nn.Module, values: Tensor) -> None:
-        """What the output of a module of this kind may show."""
+        """Reads what is specific to the module's class."""
         if isinstance(module, (nn.ReLU, nn.GELU, nn.SiLU, nn.LeakyReLU)) and values.dim() > 1:
             dead = (values == 0).reshape(-1, values.shape[-1]).all(0)
             self._dead[key] = self._dead.get(key, dead) & dead
@@ -143,7 +142,7 @@ class Modules:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, names: dict[int, str]) -> dict[str, Any]:
-        """By the names of modules in their root."""
+        """The facts, with modules by their name in their root."""
         known = {id(module): plain_name(name) for root in self._roots.values() for name, module in root.named_modules()}
         facts = self.facts
 
@@ -175,7 +174,8 @@ class Modules:
         return facts
 
     def _routers(self, known: dict[int, str]) -> dict[str, Any]:
-        """Of modules that are named like routers: the largest share of one expert, how many there are, a loss."""
+        """For modules named like routers: the largest share of one expert, the number of experts, and whether a loss
+        balances."""
         routers = {
             key: found
             for key, found in self._router.items()
@@ -191,14 +191,14 @@ class Modules:
 
 
 def _is_trainable(module: nn.Module) -> bool:
-    """Whether ``module`` itself, and not only what it holds, has a parameter that is trained."""
+    """Whether ``module`` itself, not only a child, has a trainable parameter."""
     return any(p.requires_grad for p in PARAMETERS.of(module).values() if p is not None)
 
 
 def _gradient_ratio(roots: list[nn.Module]) -> float | None:
-    """Gradient of the first matrix over that of the last, of those that have one; None where there are no two.
+    """The gradient RMS of the first matrix over that of the last; None with fewer than two nonzero ones.
 
-    Exactly zero is another matter: what is behind a matrix that begins at zero gets nothing in the first step.
+    Zero gradients are left out: a zero-initialised matrix passes no gradient back in the first step.
     """
     sizes = [
         math.sqrt(float(p.grad.double().square().mean()))
@@ -211,7 +211,7 @@ def _gradient_ratio(roots: list[nn.Module]) -> float | None:
 
 
 def _with_parents(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """Modules of these identities, each with the module that it lies in."""
+    """Yields modules with these ids, each with its parent."""
     for root in roots:
         for parent in root.modules():
             yield from ((child, parent) for child in parent.children() if id(child) in wanted)

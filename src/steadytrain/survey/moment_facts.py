@@ -1,4 +1,4 @@
-"""What an optimizer remembers of its parameters, in numbers that tell a healthy memory from a broken one."""
+"""Statistics of the optimizer's state that separate a healthy state from a broken one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTED_MAX = 64
 
 @dataclass
 class MomentFacts:
-    """Sums over all parameters that have state."""
+    """Sums over all parameters with optimizer state."""
 
     counts: list[float] = field(default_factory=list)
     dtypes: Counter[str] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class MomentFacts:
     gradient_norm: float = 0.0
 
     def add(self, name: str, parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> None:
-        """The state of one parameter, at the gate: its gradient is there."""
+        """Adds the state of one parameter at the gate, where its gradient exists."""
         if "step" in state:
             self.counts.append(float(state["step"]))
         for value in state.values():
@@ -66,7 +66,7 @@ class MomentFacts:
             self.correlations += [found] if found is not None else []
 
     def facts(self) -> dict[str, Any]:
-        """By the names that causes know."""
+        """The facts by name."""
         facts: dict[str, Any] = {}
         if self.counts:
             facts["state_step"] = [int(min(self.counts)), int(max(self.counts))]
@@ -83,7 +83,7 @@ class MomentFacts:
 
 
 def _correlation(one: Tensor, other: Tensor) -> float | None:
-    """Pearson correlation of logarithms, over elements where both are above zero."""
+    """The Pearson correlation of the logarithms, over elements where both are positive."""
     if one.numel() > SAMPLED_ELEMENTS:
         one, other = one[:SAMPLED_ELEMENTS], other[:SAMPLED_ELEMENTS]
     here = (one > 0) & (other > 0) & one.isfinite() & other.isfinite()

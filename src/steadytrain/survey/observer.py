@@ -1,4 +1,4 @@
-"""What follows the launched script of a survey: a replay, or nothing, with everything looked at on its way."""
+"""The observer of a surveyed script: a replay or the script alone, with every subject measured on the way."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from steadytrain.survey.planned_steps import steps_planned
 from steadytrain.survey.training_state import State
 
 FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
-"""Steps that are looked at: the script's first, those before the last, and those around the onset."""
+"""The surveyed steps: the script's first, those before the last, and those around the onset."""
 
 NOTES_MAX = 16
 SHARE_SLACK = 0.1
-"""A loss times about one over the backward calls of an update is one that was divided by them."""
+"""Tolerance for a factor of one over the number of backward calls, which divides the loss by them."""
 
 ALONE_S_MAX = 60.0
-"""Where nothing is replayed, a survey ends after the step in which so many seconds are over."""
+"""Time limit in seconds without a replay. The survey ends after the step that exceeds it."""
 
 
 class Alone(StepObserver):
-    """Nothing is replayed: the script makes its own steps."""
+    """Replays nothing: the script computes its own steps."""
 
     replays = True
 
@@ -56,12 +56,12 @@ class Alone(StepObserver):
 
     @property
     def now(self) -> int:
-        """The step that is forming."""
+        """The number of the current step."""
         return self._steps + 1
 
     @property
     def is_late(self) -> bool:
-        """Whether it has taken long enough."""
+        """Whether the time limit is over."""
         return self._steps >= FIRST_STEPS and time.monotonic() - self._began > ALONE_S_MAX
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
@@ -69,7 +69,7 @@ class Alone(StepObserver):
 
 
 class ReplayedSteps(Replayer):
-    """A replay that tells where it is."""
+    """A replay that knows its current step."""
 
     def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: OwnSteps) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ class ReplayedSteps(Replayer):
 
     @property
     def now(self) -> int:
-        """The step that is forming."""
+        """The number of the current step."""
         return self._now if self._jumped else self._own_steps + 1
 
     def _over(self, outcome: Outcome | str, trace: object) -> None:
@@ -88,13 +88,13 @@ class ReplayedSteps(Replayer):
 
 
 class Observed(StepObserver):
-    """Follows by ``inner`` and looks on; ``done`` gets the facts once, and does not return.
+    """Delegates to ``inner`` and measures. ``done`` gets the facts once and does not return.
 
     Args:
-        until: the last step that is looked at.
-        onset: the step to look at most closely, by default the last.
-        first: the first step that is replayed.
-        notes: what is known to be missing already.
+        until: the last surveyed step.
+        onset: the step to inspect most closely, by default the last.
+        first: the first replayed step.
+        notes: known gaps.
     """
 
     replays = True
@@ -136,12 +136,12 @@ class Observed(StepObserver):
         self._inner.scalers = scalers
 
     def begin(self) -> None:
-        """From here on calls are seen; at the end of torch's import."""
+        """Starts observing, right after torch is imported."""
         self.loop.watch()
         self.modules.watch()
         self.calls.look(True)
 
-    # -- the follower ----------------------------------------------------------------------------------------------
+    # -- the observer ----------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:
         return self._inner.fetch_begins(dataset)
@@ -214,13 +214,13 @@ class Observed(StepObserver):
 
     @property
     def seen_steps(self) -> int:
-        """How many gates were looked at."""
+        """The number of gates that were surveyed."""
         return len(self._steps)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Put the facts together, and give them away."""
+        """Collects the facts of all subjects and passes them to ``done``."""
         self.calls.look(False)
         facts: dict[str, Any] = {}
         for name, part in (
@@ -256,7 +256,7 @@ class Observed(StepObserver):
     def _look(self, name: str, look: Callable[[], object]) -> None:
         try:
             look()
-        except Exception as error:  # costs its facts and not the survey
+        except Exception as error:  # costs its facts, not the survey
             note = f"{name} could not be read: {type(error).__name__}: {error}"
             if note not in self._notes and len(self._notes) < NOTES_MAX:
                 self._notes.append(note)
@@ -265,7 +265,7 @@ class Observed(StepObserver):
         parameters = self._stream.parameters if self._stream is not None else []
         return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
 
-    # -- facts that several look at --------------------------------------------------------------------------------
+    # -- facts that combine several subjects -----------------------------------------------------------------------
 
     def _of_calls(self) -> dict[str, Any]:
         seen = self.calls.seen
@@ -379,7 +379,7 @@ class Observed(StepObserver):
 
 
 def plain(value: Any) -> Any:
-    """As JSON can say it: no NaN, no tensors."""
+    """``value`` as JSON: no tensors, and NaN and infinities as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set)):

@@ -1,6 +1,6 @@
-"""The rows of the batch at the onset that stand out: a few of their values, and their text where ids can be read.
+"""The conspicuous batch rows at the onset: a few of their values, and their text if token ids can be decoded.
 
-What is kept is bounded, redacted and without control characters before it is written anywhere.
+The output is bounded, redacted and free of control characters.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from steadytrain.survey.token_texts import Found, Words, found_now, words_of
 ROWS_MAX, TENSORS_MAX, VALUES_MAX = 8, 4, 16
 TOKENS_MAX, TEXT_MAX = 256, 400
 UNKNOWN_ROWS_MAX = 256
-"""Rows of ids that the share of unknown tokens is counted over."""
+"""Bound on the id rows over which the share of unknown tokens is counted."""
 
 COUNTED_MIN = 4
-"""So many numbers one after the other are positions: of fewer, ids may be so by chance."""
+"""A row of consecutive numbers counts as positions from this length on. Shorter rows may be so by chance."""
 
 BEFORE = 2
-"""Values that are shown before the first one that is not finite."""
+"""Number of values shown before the first non-finite one."""
 
 
 class Rows:
-    """References to the tensors of the step that runs; those of the onset are kept until the end."""
+    """References to the tensors of the current step. Copies of the onset's tensors stay until the end."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -42,7 +42,7 @@ class Rows:
         self._losses: list[float] = []
 
     def called(self, step: int, named: Iterable[tuple[str, Tensor]]) -> None:
-        """The model is called in ``step``; of several calls the first has the batch."""
+        """Registers the inputs of a model call in ``step``. Of several calls only the first has the batch."""
         if step == self._step:
             return
         self._step = step
@@ -52,7 +52,7 @@ class Rows:
             self._ids.append(ids.detach().clone())
 
     def mark(self, target: Tensor | None, model_folder: str | None = None) -> None:
-        """The step that runs is the one whose rows are told; its update is about to be made."""
+        """Marks the current step, right before its update, as the one whose rows are reported."""
         rows = self._tensors[0][1].shape[0] if self._tensors else 0
         kept = [(name, tensor.detach().clone()) for name, tensor in self._tensors]
         if target is not None and rows and target.dim() and target.numel() % rows == 0:
@@ -61,7 +61,7 @@ class Rows:
         self._found = found_now(model_folder)
 
     def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """``batch_rows`` and what is known of the tokenizer; ``facts`` are those of the other subjects."""
+        """``batch_rows`` and the facts about the tokenizer. ``facts`` are those of the other subjects."""
         if self._kept is None:
             self.mark(None)
         words = words_of(self._found)
@@ -90,7 +90,7 @@ class Rows:
         return told
 
     def _suspects(self, facts: dict[str, Any]) -> list[int]:
-        """Rows that some other subject found odd at this step, fewest first."""
+        """The rows that another subject flagged at this step, in order of the subjects."""
         found: list[int] = []
         for entry in facts.get("batch_nonfinite") or ():
             found += entry["rows"] if entry["step"] == self._kept_step else []
@@ -127,7 +127,7 @@ def _values(values: Tensor) -> list[Any]:
 
 
 def _text_of(ids: Tensor, words: Words | None) -> str | None:
-    """The text of a row of ids; None where it cannot be read."""
+    """The text of a row of ids; None if it cannot be decoded."""
     if words is None:
         return None
     inside: Sequence[int] = [int(one) for one in ids[:TOKENS_MAX].tolist() if one >= 0]
@@ -135,12 +135,12 @@ def _text_of(ids: Tensor, words: Words | None) -> str | None:
         inside = [one for one in inside if one < words.size]
     try:
         return clean(redact_text(words.text(inside)), length_max=TEXT_MAX) if inside else None
-    except Exception:  # a decode of somebody's own may fail at what it does not know
+    except Exception:  # the script's own decode may fail on unknown ids
         return None
 
 
 def _may_be_text(row: Tensor) -> bool:
-    """Whether integers may be ids of tokens: no class, no mask or segments (0 and 1 alone), no positions."""
+    """Whether a row of integers may be token ids: no class, no mask (0 and 1 only), no positions."""
     if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool or row.numel() < 2:
         return False
     is_counted = row.numel() >= COUNTED_MIN and bool((row.diff() == 1).all())

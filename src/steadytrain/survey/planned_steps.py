@@ -1,7 +1,7 @@
-"""How many optimizer steps the script means to make, as far as something says so.
+"""The number of optimizer steps that the script plans.
 
-In this order: a trainer of ``transformers`` or Lightning in the functions that run now, else a variable with one of the
-names that people use. The number of steps of a run that ended well is known from its folder and not from here.
+Taken from a ``transformers`` or Lightning trainer in the running functions, else from a variable with a common name.
+The run folder, not this module, knows the steps of a finished run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEPS_MAX = 10**9
 
 
 def steps_planned(made: int) -> int | None:
-    """Of the run in this process, which has made ``made`` steps; None where nothing says it."""
+    """The planned steps of this process, which has made ``made`` steps; None if unknown."""
     variables: dict[str, Any] = {}
     for frame in running_frames():
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("steadytrain", "torch"):
@@ -34,7 +34,7 @@ def steps_planned(made: int) -> int | None:
 
 
 def _of_trainer(owner: Any, made: int) -> int | None:
-    """``max_steps`` of a trainer or of its state, where it is set."""
+    """``max_steps`` of a trainer or its state, if set."""
     module = type(owner).__module__.partition(".")[0]
     if module not in ("transformers", "lightning", "pytorch_lightning", "trl"):
         return None

@@ -1,7 +1,7 @@
-"""Whether a term of the loss reaches a router past its experts: a balancing term.
+"""Checks whether a loss term reaches a router but none of its experts: a balancing term.
 
-The loss is a sum. A term of it that leads back to the router's weights and to none of its experts' can only be about
-the choice. Read from the graph of the last backward, whose nodes outlive the tensors that they saved.
+The loss is a sum. A term whose graph leads to the router's weights and to no expert's can only concern the choice. The
+graph of the last backward is read; its nodes outlive their saved tensors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TERMS_MAX = 64
 
 
 def balanced(loss: Any, routers: Iterable[tuple[nn.Module, nn.Module]]) -> bool | None:
-    """Whether each router has such a term; None where that cannot be told.
+    """Whether each router has such a term; None if unknown.
 
     Args:
-        loss: the node of the graph that backward began with.
-        routers: the linear layers that choose, each with the module that it lies in, which has the experts.
+        loss: the root node of the backward graph.
+        routers: the linear layers that choose, each with its parent module, which contains the experts.
     """
     if loss is None:
         return None
@@ -34,13 +34,13 @@ def balanced(loss: Any, routers: Iterable[tuple[nn.Module, nn.Module]]) -> bool 
         others = {id(parameter) for parameter in parent.parameters() if parameter.requires_grad} - own
         experts = getattr(router, "out_features", 0)
         if not own or not others or _has_bias_for(experts, (router, parent)):
-            return None  # a bias for each expert may balance without a gradient (2408.15664)
+            return None  # a bias for each expert may balance without a gradient (arXiv 2408.15664)
         answers.append(any(found & own and not found & others for found in reached if found is not None))
     return all(answers) if answers else None
 
 
 def _terms(loss: Any) -> list[Any]:
-    """The summands of the loss: through sums, and through what only scales, casts or averages one."""
+    """The summands of the loss, found through sums and through nodes that only scale, cast or average."""
     found: list[Any] = []
     waiting = [loss]
     while waiting and len(found) < TERMS_MAX:
@@ -58,7 +58,7 @@ def _terms(loss: Any) -> list[Any]:
 
 
 def _is_scalar_path(first: Any, last: Any) -> bool:
-    """Whether all between a term and a sum below it is arithmetic: past a layer it is the sum inside of a model."""
+    """Whether all nodes from a term to a sum below it are arithmetic. Past a layer, the sum lies inside the model."""
     node = first
     while node is not last:
         if not node.name().startswith(("Mul", "Div", "Mean", "Sum", "Neg", "ToCopy", "Squeeze", "View", "Alias")):
@@ -68,7 +68,7 @@ def _is_scalar_path(first: Any, last: Any) -> bool:
 
 
 def _reached(term: Any) -> set[int] | None:
-    """Identities of the parameters that the term leads back to; None of a graph that is too large."""
+    """The ids of the parameters that the term reaches; None if the graph is too large."""
     found: set[int] = set()
     seen, waiting = {term}, [term]
     while waiting:

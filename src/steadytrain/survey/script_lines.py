@@ -1,4 +1,4 @@
-"""Which line of the script made a call."""
+"""Finds the script line that made a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = str(Path(__file__).parents[1])
 
 
 def script_frame() -> FrameType | None:
-    """The innermost frame of the script, None where steadytrain itself made the call."""
+    """The innermost frame of the script; None if steadytrain itself made the call."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(FRAMES_MAX):
         if frame is None:
@@ -30,7 +30,7 @@ def script_frame() -> FrameType | None:
 
 
 def line_of(frame: FrameType) -> str:
-    """``train.py:17: loss = ...``."""
+    """The line as text: ``train.py:17: loss = ...``."""
     filename = frame.f_code.co_filename
     code = linecache.getline(filename, frame.f_lineno, frame.f_globals).strip()
     return f"{Path(filename).name}:{frame.f_lineno}: {code}"

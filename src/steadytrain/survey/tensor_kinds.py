@@ -1,4 +1,4 @@
-"""What a tensor holds, by how it was made and by its values: logits, probabilities, log-probabilities."""
+"""Classifies tensors by origin and values: logits, probabilities, log-probabilities."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ENDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu
 
 
 class TensorKinds:
-    """Follows results of functions; no tensor is held."""
+    """Tracks the results of functions with weak references."""
 
     def __init__(self) -> None:
         self._kinds: Any = WeakIdKeyDictionary()
         self._ends: Any = WeakIdKeyDictionary()
 
     def made(self, name: str, result: Any) -> None:
-        """The function ``name``, in place or not, gave ``result``."""
+        """Registers ``result`` of the function ``name``, in place or not."""
         if not isinstance(result, Tensor):
             return
         if name in KINDS:
@@ -40,7 +40,7 @@ class TensorKinds:
             self._ends[result] = ends
 
     def kept(self, name: str, source: Any, result: Any) -> None:
-        """``result`` holds the same values as ``source``, or some of them."""
+        """Registers that ``result`` has all or some of the values of ``source``."""
         if not (isinstance(source, Tensor) and isinstance(result, Tensor) and result.is_floating_point()):
             return
         if source in self._kinds and (name != "__getitem__" or result.shape[-1:] == source.shape[-1:]):
@@ -49,7 +49,7 @@ class TensorKinds:
             self._ends[result] = self._ends[source]
 
     def ends_of(self, value: Tensor) -> tuple[float, float] | None:
-        """The lowest and highest value that the function can give that made ``value``, where it has such."""
+        """The range of the function that made ``value``; None if unbounded or unknown."""
         ends: tuple[float, float] | None = self._ends.get(value)
         return ends
 

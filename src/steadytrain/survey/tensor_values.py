@@ -1,4 +1,4 @@
-"""Which tensors of a model's inputs and outputs are looked at."""
+"""Selects the tensors to inspect among a model's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROWS_LISTED_MAX = 256
 
 
 def first_output(output: Any) -> Tensor | None:
-    """The first tensor of numbers with a row for each sample."""
+    """The first floating-point tensor with at least two dimensions; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.is_floating_point() and output.dim() > 1 else None
     parts = list(output.values()) if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else []
@@ -20,5 +20,5 @@ def first_output(output: Any) -> Tensor | None:
 
 
 def is_ids(value: Any) -> bool:
-    """Whether it is a batch of rows of whole numbers, as token ids are."""
+    """Whether the value is a 2-D integer tensor, like a batch of token ids."""
     return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)

@@ -1,8 +1,7 @@
-"""What turns token ids back into text, where the script has something that does.
+"""Finds what decodes token ids in the script.
 
-Looked for, in this order: a tokenizer of a library in the script's variables or its trainer, a function called like
-``decode``, a table from ids to pieces of text. Nothing of it is called before the survey is over: some tokenizers keep
-settings that a call would change.
+The candidates, in order: a tokenizer in the script's variables or its trainer, a function with a name like ``decode``,
+a table from ids to text pieces. None is called before the survey ends, because a call changes some tokenizers.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ TABLE_MAX = 1 << 20
 
 @dataclass(frozen=True)
 class Words:
-    """How ids become text. ``size`` and ``unknown`` (the id of the unknown token) are None where nothing says them.
+    """Decodes ids to text. ``size`` and ``unknown`` (the id of the unknown token) are None if unknown.
 
-    ``is_tokenizer`` is False of what the script wrote for itself: its size is no vocabulary to hold the model against.
+    ``is_tokenizer`` is False for the script's own code: its size is no vocabulary to compare with the model.
     """
 
     kind: str
@@ -43,7 +42,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Found:
-    """What may turn ids into text, not touched yet."""
+    """The candidate decoders, not called yet."""
 
     tokenizer: Any = None
     decoder: FunctionType | None = None
@@ -51,7 +50,7 @@ class Found:
 
 
 def found_now(model_folder: str | None = None) -> Found:
-    """What is in the variables of the functions that run now, innermost first."""
+    """Searches the variables of the running functions, innermost first."""
     from steadytrain.preflight_runs.subject_of_script import find_tokenizer
 
     variables = dict(_variables())
@@ -66,10 +65,10 @@ def found_now(model_folder: str | None = None) -> Found:
 
 
 def words_of(found: Found) -> Words | None:
-    """The way from ids to text, None where there is none. Called when the script has made its last step.
+    """The decoder; None if there is none. Call it after the script's last step.
 
     Raises:
-        UsageError: what looked like a tokenizer is none.
+        UsageError: the candidate is no tokenizer.
     """
     if found.tokenizer is not None:
         from steadytrain.checks.data.tokenizing import tokenizer_at, tokenizer_of
@@ -121,7 +120,7 @@ def _pieces(values: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """What a ``decode`` gave: a text, or the text of a single row."""
+    """The text that ``decode`` returned, also as the only element of a list."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Parameters, gradients, updates and the optimizer's state: read at the gate and after the update."""
+"""Facts about parameters, gradients, updates and optimizer state, from the gate and from after the update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.survey.moment_facts import LISTED_MAX, MomentFacts
 
 ELEMENTS_MAX = 1 << 26
-"""Updates are compared with copies of the weights for models up to so many parameters."""
+"""Updates are measured by weight copies for models up to this many parameters."""
 
 STRANGE_ABOVE = 1e3
 SCALE_LOW, SCALE_HIGH = 0.02, 10.0
@@ -41,7 +41,7 @@ class State:
 
     @torch.no_grad()
     def gate(self, stream: Stream, step: int) -> None:
-        """Before the update of ``step``."""
+        """Measures before the update of ``step``."""
         if self._first:
             self._first = False
             self._begin(stream, from_start=step <= 1)
@@ -66,7 +66,7 @@ class State:
 
     @torch.no_grad()
     def updated(self, stream: Stream) -> None:
-        """After the update."""
+        """Measures after the update."""
         ratios: dict[str, float] = {}
         lost: dict[str, float] = {}
         still: set[str] = set()
@@ -106,17 +106,16 @@ class State:
         self._before = {}
 
     def of_others(self, stream: Stream) -> None:
-        """Another optimizer takes turns with this one: what it holds is held."""
+        """Registers the parameters of another optimizer as held."""
         for parameter in stream.parameters:
             self._held_by_none.pop(id(parameter), None)
 
     def without_gradient(self, stream: Stream) -> dict[int, Tensor]:
-        """The parameters of the optimizer that never had a gradient, by id."""
+        """The optimizer's parameters that never had a gradient, by id."""
         lost = self._without or set()
         return {id(p): p for p in stream.parameters if self.names.get(id(p)) in lost}
 
     def finish(self) -> dict[str, Any]:
-        """All of it."""
         facts = self.facts
         facts["parameters_not_in_optimizer"] = sorted(self._held_by_none.values())[:LISTED_MAX]
         if self._without is not None:
@@ -258,7 +257,7 @@ class State:
 
 
 def named(roots: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
-    """Parameters by the names that the run's records have."""
+    """Parameters by the names in the run's records."""
     lead = len(roots) > 1
     for root in roots:
         for name, parameter in root.named_parameters():
@@ -267,11 +266,11 @@ def named(roots: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
 
 POSITIONS = re.compile(r"(^|[._])(pos|posit\w*|pe|freqs?|frequenc\w*|rope|rotary|cos|sin)([._\d]|$)")
 NO_POSITIONS = re.compile(r"weight|mask|bias|scale")
-"""How buffers of positions are called, and others that only sound so: the weight of positive samples."""
+"""Name patterns of position buffers, and of others with similar names (``pos_weight`` weighs positive samples)."""
 
 
 def positions(roots: list[nn.Module]) -> tuple[dict[str, str], dict[str, list[int]]]:
-    """Buffers of positions or frequencies in 16 bits, and tables of them whose neighbouring rows are equal."""
+    """Position or frequency buffers in 16 bits, and position tables with equal neighbouring rows."""
     low, equal = {}, {}
     for root in roots:
         for name, buffer in root.named_buffers():
