@@ -27,7 +27,7 @@ def open_story(
     """The case of a bundle or a run, with what else was seen in the run until then; ``onset`` and ``symptom`` as asked.
 
     Raises:
-        UsageError: see ``trials.case.open_case``.
+        UsageError: see ``experiments.case.open_case``.
     """
     case = open_case(path, facts=facts, onset=onset, symptom=symptom)
     run = run_around(path) if onset is None and symptom is None and is_bundle(path) else None

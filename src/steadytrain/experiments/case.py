@@ -1,8 +1,8 @@
-"""What is known of an incident before a trial is run, and the schedules that trials are made of. Pure, torch-free.
+"""What is known about an incident before any trial, and the schedules that trials consist of. Pure, torch-free.
 
-A case says where the symptom began, from which snapshots a re-run can begin, which steps are on the tape and what was
-seen of the run. Trials ask it for schedules: the recorded steps in order, some left out, some replaced, with the same
-probes at the same places, so that outcomes of different trials can be compared entry by entry.
+A case says where the symptom began, from which snapshots a re-run can start, which steps are on the tape, and what was
+seen of the run. Trials ask it for schedules: the recorded steps in order, some left out or replaced, with the same
+probes at the same positions, so that outcomes of different trials can be compared entry by entry.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording
 
 LEAD_STEPS_MIN = 2
-"""Steps between the snapshot and the onset, so that a change takes effect and a probe comes before it."""
+"""Minimum number of steps between the snapshot and the onset, so that a change takes effect and a probe comes before
+it.
+"""
 
 AFTER_STEPS_MIN, AFTER_STEPS_MAX = 10, 40
-"""Steps after the onset: max(10, 3 x lead); what a cause needs to show again, bounded for the time it takes."""
+"""Steps after the onset: max(10, 3 x lead). Enough for a cause to show again, bounded to limit the time."""
 
 PROGRESS_STEPS = 60
-"""Steps of a trial of a run that does not learn: what a healthy small run learns something in."""
+"""Length of a trial of a run that does not learn: a healthy small run learns something in this many steps."""
 
 PROBES = 4
-"""Recorded steps in the fixed probe set."""
+"""Number of recorded steps in the fixed probe set."""
 
 LEAD_S_MAX = 60.0
-"""The script runs the steps before the snapshot itself if that takes at most this long; else it runs only one."""
+"""The script runs all steps before the snapshot itself if that takes at most this long, else only one."""
 
 SAME_STORY_STEPS = 64
-"""Symptoms that begin so close before another are one story with it (``steadytrain.grouping``)."""
+"""Symptoms that begin within this many steps before another belong to its story (``steadytrain.grouping``)."""
 
 
 @dataclass(frozen=True)
 class Case:
     """An incident (or a run with symptoms) as trials see it.
 
-    ``symptom`` is the one that is tried to remove; ``onset`` the step with which it began, ``step`` the one at which it
-    was seen. ``begins`` are the steps of the snapshots that a re-run can begin after, ``taped`` the stretches of steps
-    on the tape, first and last of each, oldest first. ``facts`` are what a survey found, by the names of
+    ``symptom`` is the one that trials try to remove, ``onset`` its first step and ``step`` the one at which it was
+    detected. ``begins`` are the steps of the snapshots from which a re-run can start. ``taped`` holds the gapless
+    ranges of steps on the tape as (first, last), oldest first. ``facts`` are what a survey found, under the names of
     ``steadytrain.experiments.facts``; ``finding`` is the first bad operation of a bundle.
     """
 
@@ -70,19 +72,19 @@ class Case:
 
     @property
     def aim(self) -> Aim:
-        """What is judged: that values stay finite, that the loss does not rise, or that it falls."""
+        """What a trial is judged by: that values stay finite, that the loss does not rise, or that it falls."""
         return "excess" if self.symptom is None else declared(self.symptom.name).aim
 
     @property
     def replayable(self) -> str | None:
-        """Why nothing can be re-run from a snapshot, None where it can."""
+        """Why no re-run from a snapshot is possible, None if one is."""
         if not self.taped:
             return "no tape of its steps was kept"
         return None if self.begins else "no snapshot before the steps on the tape was kept"
 
     @property
     def begin(self) -> int | None:
-        """The snapshot that trials begin with: the newest that leaves some steps before the onset."""
+        """The snapshot that trials start from: the newest that leaves some steps before the onset."""
         early = [step for step in self.begins if step + LEAD_STEPS_MIN <= self.onset - 1]
         before = early or [step for step in self.begins if step < self.onset]
         if before:
@@ -91,18 +93,20 @@ class Case:
 
     @property
     def earlier_begin(self) -> int | None:
-        """A snapshot before that one, for the question whether the state had gone bad by then."""
+        """The snapshot before :attr:`begin`, to test whether the state was bad by then."""
         begin = self.begin
         before = [step for step in self.begins if begin is not None and step < begin]
         return before[-1] if before else None
 
     def lead(self, begin: int | None) -> Lead:
-        """How the script comes to ``begin``: by all its steps, where they take no more than ``LEAD_S_MAX``."""
+        """How many earlier steps the script runs before ``begin``: all if they take at most ``LEAD_S_MAX``, else
+        one.
+        """
         return "all" if begin is None or begin * self.step_s <= LEAD_S_MAX else "one"
 
     @property
     def steps_after(self) -> int:
-        """How many entries follow the onset."""
+        """Number of entries after the onset."""
         if self.after is not None:
             return self.after
         if self.aim == "progress":
@@ -111,7 +115,7 @@ class Case:
         return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead))
 
     def following(self, after: int) -> Case:
-        """The same with so many entries after the onset."""
+        """The same case with ``after`` entries after the onset."""
         return replace(self, after=after)
 
     def with_facts(self, facts: Mapping[str, Json]) -> Case:
@@ -120,7 +124,9 @@ class Case:
     # -- schedules -------------------------------------------------------------------------------------------------
 
     def recorded(self, begin: int) -> list[int | None]:
-        """The steps from ``begin`` to the end of a trial: from the tape as far as it reaches, then the script's own."""
+        """The steps from ``begin`` to the end of a trial: as far as the tape reaches, then the script's own batches
+        (None).
+        """
         last = max(self.onset, begin + 1) + self.steps_after
         reached = next((end for first, end in self.taped if first <= begin + 1 <= end), begin)
         return [step if step <= reached else None for step in range(begin + 1, last + 1)]
@@ -132,7 +138,9 @@ class Case:
         *,
         refused: Collection[int] = (),
     ) -> tuple[Entry, ...]:
-        """``steps`` (by default the recorded ones in order) with the probes between them; ``refused`` are left out."""
+        """A schedule of ``steps`` (by default the recorded ones in order) with probes between them. ``refused`` steps
+        are left out.
+        """
         chosen = self.recorded(begin) if steps is None else list(steps)
         points = self._probe_points(begin, len(chosen))
         probes = [Entry(step, "probe") for step in self.probe_steps()]
@@ -144,7 +152,7 @@ class Case:
         return (*entries, *probes)
 
     def own_schedule(self, count: int) -> tuple[Entry, ...]:
-        """The script's own first ``count`` batches from its own beginning, with probes where there is a tape."""
+        """The first ``count`` batches from the script's own beginning, with probes if there is a tape."""
         probes = [Entry(step, "probe") for step in self.probe_steps()]
         entries: list[Entry] = []
         for place in range(count):
@@ -154,13 +162,13 @@ class Case:
         return (*entries, *probes)
 
     def healthy_steps(self) -> list[int]:
-        """Steps on the tape before the onset, newest last; a run that was never well has those that it has."""
+        """Steps on the tape before the onset, newest last. If there are none, all taped steps but the incident's."""
         taped = [step for first, last in self.taped for step in range(first, last + 1)]
         return [step for step in taped if step < self.onset] or [step for step in taped if step != self.step]
 
     def probe_steps(self) -> list[int]:
-        """The fixed probe set: recorded steps from before the snapshot where there are any: no trial trains on them."""
-        healthy = [step for step in self.healthy_steps() if step > 1]  # of the first no random state before it is known
+        """The fixed probe set: recorded steps from before the snapshot if possible, because no trial trains on them."""
+        healthy = [step for step in self.healthy_steps() if step > 1]  # no random state before step 1
         begin = self.begin
         unseen = [step for step in healthy if begin is not None and step <= begin]
         chosen = unseen if len(unseen) >= PROBES else healthy
@@ -170,7 +178,7 @@ class Case:
         return [chosen[place] for place in dict.fromkeys(places.tolist())]
 
     def suspects(self) -> tuple[int, ...]:
-        """The steps whose batches may be to blame: that of the onset, and of the update right before it."""
+        """The steps whose batches are suspects: the onset and the update right before it."""
         begin = self.begin
         first = self.onset - 1 if begin is not None and self.onset - 1 > begin else self.onset
         return tuple(range(first, self.onset + 1))
@@ -193,7 +201,7 @@ class Case:
         return float(np.median(values)) if len(values) else None
 
     def loss_noise(self) -> float:
-        """Spread of the loss from step to step before the onset: 1.48 times the median absolute deviation."""
+        """Step-to-step spread of the loss before the onset: 1.48 times the median absolute deviation."""
         series = self.window.series("loss")
         values = series.values[(series.steps < self.onset) & np.isfinite(series.values)][-128:]
         if len(values) < 4:
@@ -208,12 +216,12 @@ def open_case(
 
     Args:
         path: a bundle or a run folder.
-        facts: what a survey found.
-        onset: the step with which the symptom began, where it is not to be the symptom's own.
+        facts: the result of a survey.
+        onset: the first step of the symptom, if it should differ from the detected one.
         symptom: name of the symptom; by default the first of the most severe.
 
     Raises:
-        UsageError: neither, damaged, or without a symptom while no onset is given.
+        UsageError: not a bundle or run, damaged, or without a symptom while no onset is given.
     """
     recording = find_recording(path)
     finding: Finding | None = None
@@ -249,7 +257,7 @@ def open_case(
 
 
 def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
-    """The steps on the tape without gaps; chunks may overlap."""
+    """The ranges of steps on the tape without gaps. Chunks may overlap."""
     found: list[tuple[int, int]] = []
     for chunk in recording.chunks:
         if found and chunk.first <= found[-1][1] + 1:
@@ -260,7 +268,7 @@ def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
 
 
 def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
-    """The first step of the symptom, or of one shortly before that it grew out of."""
+    """The first step of the symptom, or of an earlier one nearby that it may have grown from."""
     if declared(leading.name).aim == "finite":
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
@@ -279,8 +287,8 @@ def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Sym
 
 
 def leading_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
-    """The gravest symptom that began first; values that are not finite before all. Where a run gets no better since
-    something burst, that is what is to be removed."""
+    """The gravest symptom that began first; non-finite values come before all others. If a run stopped improving after
+    a burst, the burst is the symptom to remove."""
     grades = {"critical": 0, "warning": 1, "note": 2}
     order = sorted(symptoms, key=lambda one: (declared(one.name).aim != "finite", grades[one.severity], one.first_step))
     first = order[0] if order else None

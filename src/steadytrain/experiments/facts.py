@@ -1,8 +1,8 @@
-"""Facts of an incident: what a survey saw in the script's own steps, by documented names.
+"""Facts of an incident: what a survey saw in the script's own steps, under documented names.
 
-A survey (``survey/launch.py``) launches the recorded script once more and only inspects it. What it saw lies as
-``facts.json`` in the folder of trials beside the incident. Causes read it by the names below; a fact that could not be
-had is absent, which is something else than ``0``, ``[]`` or ``False``. Nothing here judges.
+A survey (``survey/launch.py``) launches the recorded script once more and only inspects it. It stores ``facts.json`` in
+the trials folder beside the incident. Causes read the facts by the names below. A fact that could not be gathered is
+absent, which differs from ``0``, ``[]`` or ``False``. Nothing here judges.
 """
 
 from __future__ import annotations
@@ -219,16 +219,16 @@ FACTS: Mapping[str, str] = {
     "replay_exact": "whether the surveyed replay was exact",
     "first_difference": "{step, phase, tensor} of the first difference where it was not",
 }
-"""Every fact and its meaning. A name that is not here is not a fact."""
+"""All facts and their meanings. Other names are not facts."""
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
 )
-"""Facts that need no survey: from what ranks recorded, and from the control."""
+"""Facts that need no survey: from the records of the ranks, and from the control."""
 
 
 def facts_path(source: Path) -> Path:
-    """The folder of the facts: the trials folder next to a bundle, or inside a run's folder."""
+    """The file of the facts: in the trials folder next to a bundle, or inside a run's folder."""
     if (source / "incident.json").is_file():
         return source.parent / "trials" / source.name / FILE
     return source / "trials" / FILE

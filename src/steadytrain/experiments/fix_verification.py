@@ -1,8 +1,8 @@
-"""A fix against the unchanged replay, followed for long enough, and what it costs. Pure.
+"""Verify a fix: compare it with the unchanged replay for long enough, and measure its price. Pure.
 
-"Long enough" is max(10, 3 x lead, 1/(1-beta2)) steps after the onset, the lead counted from the snapshot: a moment that
-was poisoned needs its memory to pass before a quiet run means anything. The price is what the fix does to the probe
-loss where nothing is wrong yet: in the last probes before the onset.
+"Long enough" is max(10, 3 x lead, 1/(1-beta2)) steps after the onset, with the lead counted from the snapshot: a quiet
+run proves nothing until a poisoned moment has decayed. The price is the change of the probe loss where nothing is wrong
+yet: in the last probes before the onset.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Verified:
-    """What became of the symptom with the fix. ``price`` is the probe loss with the fix less that without it, before
-    the onset and at the end (nats of the script's own loss); None without a probe there."""
+    """The effect of the fix on the symptom. ``price`` is the probe loss with the fix minus without it, before the onset
+    and at the end (nats of the script's own loss), None without a probe there."""
 
     intervention: str
     verdict: Verdict
@@ -63,17 +63,18 @@ class Verified:
 
 
 def steps_to_follow(case: Case, beta2: float | None) -> int:
-    """How many steps after the onset a fix is followed."""
+    """Number of steps after the onset for which a fix is followed."""
     lead = case.onset - (case.begin or 0)
     memory = math.ceil(1 / (1 - beta2)) if beta2 is not None and 0 < beta2 < 1 else 0
     return min(FOLLOWED_MAX, max(FOLLOWED_MIN, 3 * lead, memory))
 
 
 def plan_fix(case: Case, name: str, value: float | None) -> tuple[Spec, ...]:
-    """The specs of a trial as a fix, with another value where one is given.
+    """The specs of a trial as a fix, with another value if one is given.
 
     Raises:
-        UsageError: no such trial, it does not apply, or it has no single number that could be another.
+        UsageError: the trial does not exist or does not apply, or a value is given and it has no single number to
+            change.
     """
     chosen = trial(name)
     plan = chosen.plan(case)
@@ -87,7 +88,7 @@ def plan_fix(case: Case, name: str, value: float | None) -> tuple[Spec, ...]:
 def verified(
     case: Case, chosen: Trial, name: str, controls: Sequence[Outcome], outcomes: Sequence[Outcome]
 ) -> Verified:
-    """What the outcomes of a fix say against the controls."""
+    """Judge the outcomes of a fix against the controls."""
     verdict = chosen.judge(case, controls, outcomes)
     control = unchanged(controls)
     fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
@@ -125,7 +126,7 @@ def _prices(case: Case, control: Outcome, fixed: Outcome) -> tuple[float | None,
 
 
 def _by_steps(outcome: Outcome) -> dict[int, float]:
-    """Mean probe loss by the number of steps before it."""
+    """Mean probe loss by the number of preceding steps."""
     found: dict[int, list[float]] = {}
     for seen in outcome.probes:
         if seen.loss is not None:

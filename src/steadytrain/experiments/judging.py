@@ -1,11 +1,9 @@
-"""What outcomes of a trial say against those of its controls. Pure.
+"""Judge the outcomes of a trial against those of its controls. Pure.
 
-Finite symptoms are judged on the fixed probe set: how far its loss rises over what it was at the beginning, at its
-peak and in the end, against the same numbers of the control. Where the incident did no damage that the probes show (a
-clipped spike), the gradient or the update is compared where the symptom is about it, then the losses of the steps, and
-that is said.
-Values that are not finite are judged by when the first came. A run that does not learn is judged by how far the probes
-fall.
+Finite symptoms are judged on the fixed probe set: the rise of its loss over its first value, at the peak and at the
+end, compared with the control's. If the incident did no damage that the probes show (a clipped spike), the judgement
+uses the gradient or the update if the symptom is about it, then the losses of the steps, and says so. Non-finite values
+are judged by when the first one came. A run that does not learn is judged by how far the probe loss falls.
 """
 
 from __future__ import annotations
@@ -32,28 +30,30 @@ from steadytrain.experiments.outcome_measures import (
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
-"""Of the control's excess: between them it is as in the control; between removed and persists nothing is concluded."""
+"""Fractions of the control's excess. Between them the symptom persists; between removed and persists the trial is
+inconclusive.
+"""
 
 BURST_TIMES, BURST_SHARE = 10.0, 0.01
-"""A rise of so many times the first loss is a symptom of its own, though that of the control is larger: bursts grow by
-powers, and a fifth of a million is no cure. A hundredth of the control's is taken for one."""
+"""A rise of this many times the first loss is its own symptom even if the control's is larger, because bursts grow
+exponentially: a fifth of a million is no cure. Less than a hundredth of the control's burst counts as a cure."""
 
 DELAYED_ENTRIES = 3
-"""How much later a value that is not finite has to come to be called delayed and not the same."""
+"""A non-finite value must come this many entries later to count as delayed."""
 
 GROWTH_MIN = math.log(2.0)
-"""A gradient or an update that does not double is as it was."""
+"""A gradient or an update counts as grown only if it doubles."""
 
 PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
-"""A run that did not learn does learn where its probes fall by so many times what they fell in the control; between the
-two nothing is concluded."""
+"""A run that did not learn is cured if its probe loss falls by the first factor times the control's fall. Between the
+two factors the trial is inconclusive."""
 
 
 def judge(
     trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome], *, rate_only: bool = False
 ) -> Verdict:
-    """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays);
-    ``rate_only``: the trial changes nothing but the learning rate."""
+    """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays).
+    ``rate_only``: the trial changes only the learning rate."""
     control = unchanged(controls)
     ran = [one for one in outcomes if one.ran]
     if not ran:
@@ -69,18 +69,18 @@ def judge(
 
 
 def unchanged(controls: Sequence[Outcome]) -> Outcome | None:
-    """The unchanged replay among the controls, where it ran."""
+    """The unchanged replay among the controls, None if it did not run."""
     return next((one for one in controls if one.ran and one.spec.trial == UNCHANGED), None)
 
 
 def not_run(trial: str, outcomes: Sequence[Outcome], otherwise: str = "nothing was run") -> Verdict:
-    """The verdict of a trial of which nothing ran: why not, as the first of its outcomes says."""
+    """The verdict of a trial that did not run, with the reason from its first outcome that has one."""
     why = next((one.why_not for one in outcomes if one.why_not), otherwise)
     return Verdict(trial, "not-run", why=str(why))
 
 
 def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bool, str]:
-    """Whether an unchanged replay shows the symptom at all, and in words what it shows."""
+    """Whether the unchanged replay shows the symptom, and a text that says what it shows."""
     if not control.ran:
         return False, str(control.why_not)
     if case.aim == "finite":
@@ -102,16 +102,16 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
 
 
 def measures(case: Case) -> bool:
-    """Whether a trial sees what the symptom is about; else that nothing rises says nothing. Losses do not show a moment
-    that is not finite."""
+    """Whether trials can measure the symptom. If not, a quiet trial proves nothing: losses do not show a non-finite
+    moment, for example."""
     if case.symptom is None or case.aim != "excess" or not case.symptom.signals:
         return True
-    # The signals are those of the core, and no plug-ins.
+    # These signals belong to the core, not to plug-ins.
     return quantity_of(case) is not None or bool({"loss", "gradient_norm"} & set(case.symptom.signals))
 
 
 def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
-    """Of a change without any effect it is said that it had none."""
+    """Add a note if a change had no effect at all."""
     if not outcome.exact or not outcome.spec.changes:
         return verdict
     return replace(verdict, why=f"{verdict.why}; with the change every number is as recorded, to the last bit")
@@ -119,7 +119,7 @@ def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
 
 @dataclass(frozen=True)
 class _Pair:
-    """One run of a trial against the unchanged replay, and what is read out of the two."""
+    """One run of a trial and the unchanged replay, with what is measured from both."""
 
     trial: str
     case: Case
@@ -134,17 +134,17 @@ class _Pair:
 
     @cached_property
     def there(self) -> Excess | None:
-        """Of the control."""
+        """The control's excess."""
         return excess_of(self.control)
 
     @cached_property
     def here(self) -> Excess | None:
-        """Of the trial."""
+        """The trial's excess."""
         return excess_of(self.outcome)
 
     @cached_property
     def short(self) -> str | None:
-        """Why a trial that ended before its control says nothing about what would have come."""
+        """Why a trial that ended before its control proves nothing, None if it did not."""
         missing = len(self.control.steps) - len(self.outcome.steps)
         if self.outcome.ended is None or missing <= 0:
             return None
@@ -169,7 +169,7 @@ def _judge_one(pair: _Pair) -> Verdict:
         return _by_progress(pair)
     if pair.control.first_nonfinite is not None:
         return _by_first_nonfinite_and_rise(pair)
-    # What the symptom is about comes before the losses of the steps: a hard batch near it is another story.
+    # Judge what the symptom is about before the step losses: a hard batch nearby is another story.
     return _by_rise(pair) or _by_growth(pair) or _by_highest_loss(pair)
 
 
@@ -215,7 +215,7 @@ def _by_progress(pair: _Pair) -> Verdict:
 
 
 def _by_rise(pair: _Pair) -> Verdict | None:
-    """By how far the probe loss rises; None where it does not rise in the control."""
+    """Judge by the rise of the probe loss, None if it does not rise in the control."""
     there, here = pair.there, pair.here
     if there is None or here is None:
         return None
@@ -233,7 +233,7 @@ def _by_rise(pair: _Pair) -> Verdict | None:
 
 
 def _by_growth(pair: _Pair) -> Verdict | None:
-    """By how far the gradient or the update grows; None where the symptom is about neither, or it does not grow."""
+    """Judge by the growth of the gradient or the update, None if the symptom is about neither or it does not grow."""
     quantity = quantity_of(pair.case)
     grown, grows = (growth_of(pair.case, pair.control, one) for one in (pair.control, pair.outcome))
     if quantity is None or not grown > GROWTH_MIN:

@@ -1,7 +1,7 @@
-"""Finished trials on disk, beside the incident and never in it: one JSON file each, renamed into place.
+"""Finished trials on disk, beside the incident and never in it: one JSON file each, written atomically.
 
-``incidents/trials/<bundle>/`` for a bundle, ``trials/`` in a run folder. A file is named by a hash of its spec, of the
-incident, of the script and of the versions it ran with, so an outcome is used again only where nothing of that changed.
+``incidents/trials/<bundle>/`` for a bundle, ``trials/`` in a run folder. The file name is a hash of the spec, the
+incident, the script and the versions, so an outcome is reused only if none of them changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUTCOME_BYTES_MAX = 16 << 20
 
 
 def trials_folder(source: Path) -> Path:
-    """Where what trials of a bundle or a run gave is kept; it need not exist."""
+    """The folder for trial results of a bundle or a run. It may not exist yet."""
     source = source.absolute()
     return source.parent / FOLDER / source.name if is_bundle(source) else source / FOLDER
 
@@ -44,7 +44,7 @@ class Finished:
         return self.folder / f"{spec.trial}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
     def read(self, spec: Spec) -> Outcome | None:
-        """The outcome of ``spec``, None where it was not run, or its file is damaged."""
+        """The outcome of ``spec``, None if it was not run or its file is damaged."""
         path = self.path(spec)
         try:
             if path.stat().st_size > OUTCOME_BYTES_MAX:
@@ -56,7 +56,7 @@ class Finished:
         return outcome if outcome is not None and outcome.spec == spec else None
 
     def write(self, outcome: Outcome) -> None:
-        """Keep an outcome.
+        """Store an outcome.
 
         Raises:
             OSError: the disk is full, or the folder cannot be written.

@@ -1,5 +1,5 @@
-"""What is read out of the outcomes of a trial: rises of the probe loss, growth of gradients and updates, spikes of the
-loss, and what of all that is noise. Pure. Not here: what it says of the trial (``judging``).
+"""Measurements of trial outcomes: rises of the probe loss, growth of gradients and updates, loss spikes, and what is
+noise. Pure. Not here: the verdict (``judging``).
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from steadytrain.experiments.specs import Outcome
 from steadytrain.grouping.catalog import declared
 
 REMOVED_SHARE = 0.25
-"""Of the control's excess: below it the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10 .06)."""
+"""Share of the control's excess below which the symptom is gone (mini-matrix: a removed bad batch left .14, LR/10
+.06).
+"""
 
 FLOOR_SHARE = 0.01
-"""Of the probe loss at the beginning: smaller differences are noise whatever the controls say."""
+"""Share of the first probe loss. Smaller differences are noise whatever the controls show."""
 
 STILL_SHARE = 1e-4
-"""Of the probe loss: rounding, a mean over few samples aside."""
+"""Share of the probe loss that covers rounding only, for a loss that does not move."""
 
 SPREADS = 3.0
-"""Spreads of the perturbed controls under which a difference is noise."""
+"""Differences below this many spreads of the perturbed controls are noise."""
 
 WOBBLES = 2.0
-"""What the probes move before the onset, so many times, is no symptom after it."""
+"""A rise below this many times the movement of the probes before the onset is not a symptom."""
 
 SPIKE_NOISES = 6.0
-"""A step's loss is high from this many noise units above the losses before the onset."""
+"""A step's loss is a spike if it exceeds the losses before the onset by this many noise units."""
 
 LOWER_QUANTILE = 0.25
-"""Of the values before the onset: what grows slowly has grown for a while when it is raised."""
+"""Quantile of the values before the onset that serves as baseline: slow growth started well before its detection."""
 
 
 QUANTITIES: Mapping[Quantity, str] = {"gradient_norm": "gradient norm", "update_ratio": "update"}
-"""The numbers of a step (fields of ``StepSeen``) that a detector may declare, in a sentence."""
+"""The per-step quantities (fields of ``StepSeen``) that a detector may declare, with their wording."""
 
 
 @dataclass(frozen=True)
 class Excess:
-    """How far the probe loss rose over its first value: at its peak, and in the end (nats of the script's own loss)."""
+    """How far the probe loss rose over its first value: at its peak and at the end (nats of the script's own loss)."""
 
     first: float
     peak: float
@@ -53,7 +55,7 @@ class Excess:
 
 
 def excess_of(outcome: Outcome) -> Excess | None:
-    """None where the outcome has no two points of probes."""
+    """The excess of an outcome, None if probes ran at fewer than two points."""
     points = _points(outcome)
     if len(points) < 2:
         return None
@@ -64,30 +66,30 @@ def excess_of(outcome: Outcome) -> Excess | None:
 
 
 def _peak(rises: Sequence[float]) -> float:
-    """The highest rise that two points in a row have, or the last: a single point may be a batch that the script makes
-    otherwise in one step of its own count, where the probe was made by the script."""
+    """The highest rise that two consecutive points have, or the last one. A single point may differ only because the
+    script changes its batch at one count."""
     pairs = [min(pair) for pair in pairwise(rises)]
     return max([*pairs, rises[-1]])
 
 
 def quantity_of(case: Case) -> Quantity | None:
-    """What the symptom is about where neither the probes nor the losses of the steps have to show it."""
+    """The quantity that the symptom is about, for symptoms that need not show in any loss; None if there is none."""
     return declared(case.symptom.name).quantity if case.symptom is not None else None
 
 
 def noise_floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> float:
-    """What the probe loss moves by without a symptom: from control to control, and before the onset."""
+    """Movement of the probe loss without a symptom: between controls, and before the onset."""
     ran = [one for one in controls if one.ran]
     peaks = [found.peak for one in ran if (found := excess_of(one)) is not None and found.finite]
     spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
-    # Controls that differ by as much as the symptom itself would make every difference noise.
+    # If controls differ by as much as the symptom itself, everything would count as noise, so limit the spread.
     spread = min(SPREADS * spread, REMOVED_SHARE * excess.peak)
     wobble = WOBBLES * max((_moved_before(case, one) for one in ran), default=0.0)
     return max(FLOOR_SHARE * abs(excess.first), spread, wobble)
 
 
 def _moved_before(case: Case, control: Outcome) -> float:
-    """How far the probe loss went up and down before the onset, in a control: a rise by no more is no symptom."""
+    """Range of a control's probe loss before the onset. A rise up to this size is not a symptom."""
     if case.aim == "progress":
         return 0.0
     lead = _steps_before_onset(case, control)
@@ -96,8 +98,8 @@ def _moved_before(case: Case, control: Outcome) -> float:
 
 
 def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
-    """What the probe loss moves by from point to point in the controls: who stands quite still is seen to begin to move
-    long before it has come a hundredth of the way."""
+    """Movement of the probe loss from point to point in the controls. If the controls stand still, a trial shows
+    progress long before it moved by a hundredth."""
     moves = [
         abs(after - before)
         for control in controls
@@ -108,7 +110,7 @@ def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
 
 
 def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
-    """How far the highest loss of a trained step is above those before the onset, and whether that is a spike."""
+    """Whether the highest loss of a trained step is a spike, and how far it exceeds the losses before the onset."""
     losses = [
         (place_of(outcome, seen.entry), seen.loss) for seen in outcome.steps if seen.loss is not None and seen.finite
     ]
@@ -123,8 +125,8 @@ def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
 
 
 def growth_of(case: Case, control: Outcome, outcome: Outcome) -> float:
-    """Logarithm of how far what the symptom is about grew after the onset over its lower values before it, in the
-    control; 0 where that is not known."""
+    """Logarithm of how far the symptom's quantity grew after the onset, over the lower values before it in the control;
+    0 if unknown."""
     quantity = quantity_of(case)
     if quantity is None:
         return 0.0
@@ -142,7 +144,7 @@ def growth_of(case: Case, control: Outcome, outcome: Outcome) -> float:
 
 
 def numbers_of(case: Case, control: Outcome, outcome: Outcome) -> dict[str, float]:
-    """The numbers that a verdict is shown with."""
+    """The numbers shown with a verdict."""
     numbers: dict[str, float] = {}
     for lead, one in (("", outcome), ("control_", control)):
         excess = excess_of(one)
@@ -156,7 +158,7 @@ def numbers_of(case: Case, control: Outcome, outcome: Outcome) -> dict[str, floa
 
 
 def first_bad_step(case: Case, outcome: Outcome) -> int | None:
-    """The step, counted as in the recorded run, whose loss was first not finite or a spike."""
+    """The first step with a non-finite loss or a spike, numbered as in the recorded run."""
     begin = outcome.spec.begin or 0
     if outcome.first_nonfinite is not None:
         return begin + 1 + place_of(outcome, outcome.first_nonfinite)
@@ -174,12 +176,12 @@ def _steps_before_onset(case: Case, outcome: Outcome) -> int:
 
 
 def place_of(outcome: Outcome, entry: int) -> int:
-    """The place of an entry among those that are no probes."""
+    """The position of an entry among those that are not probes."""
     return sum(one.role != "probe" for one in outcome.spec.schedule[:entry])
 
 
 def _points(outcome: Outcome) -> list[tuple[int, list[float]]]:
-    """The losses of the probes, by the number of steps before them."""
+    """The probe losses, by the number of preceding steps."""
     points: dict[int, list[float]] = {}
     for seen in outcome.probes:
         if seen.loss is not None:

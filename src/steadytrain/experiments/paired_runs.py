@@ -1,6 +1,6 @@
-"""Trials that bring a control of their own: two runs that differ by the change alone, measured the same way. Pure.
+"""Trials with their own control: two runs that differ only by the change and measure the same. Pure.
 
-What the script's own loss measures is part of the fault, so the unchanged replay cannot be what they are compared with.
+The fault affects what the script's loss measures, so the unchanged replay cannot serve as control.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from steadytrain.experiments.outcome_measures import FLOOR_SHARE, REMOVED_SHARE,
 from steadytrain.experiments.specs import Effect, NotApplicable, Outcome, Spec, Verdict
 
 COLLAPSED = 2.5
-"""Times its fair share that a favourite expert has to get for a collapse to be there at all (the cause's own bound)."""
+"""A favourite expert must get this many times its fair share to count as a collapse (the cause's own bound)."""
 
 
 def both(plans: Sequence[tuple[Spec, ...] | NotApplicable]) -> tuple[Spec, ...] | NotApplicable:
-    """The control of its own first, then the change; each a repeat of the same trial."""
+    """The trial's own control first, then the change, as repeats of the same trial."""
     specs: list[Spec] = []
     for number, plan in enumerate(plans):
         if isinstance(plan, NotApplicable):
@@ -28,7 +28,7 @@ def both(plans: Sequence[tuple[Spec, ...] | NotApplicable]) -> tuple[Spec, ...] 
 
 
 def learns_it(trial: str, what: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """``removed`` where the loss of ``what`` ends lower than in the control of its own."""
+    """``removed`` if the loss of ``what`` ends lower than in the trial's own control."""
     pair = _pair(trial, outcomes)
     if isinstance(pair, Verdict):
         return pair
@@ -44,8 +44,8 @@ def learns_it(trial: str, what: str, case: Case, controls: Sequence[Outcome], ou
 
 
 def evens_out(trial: str, outcomes: Sequence[Outcome]) -> Verdict:
-    """``removed`` where the favourite's load comes near its fair share. The loss is told beside it: experts that had no
-    tokens know nothing yet, so it says little so soon."""
+    """``removed`` if the favourite's load comes near its fair share. The loss is only reported: experts without tokens
+    are untrained, so it proves little so early."""
     pair = _pair(trial, outcomes)
     if isinstance(pair, Verdict):
         return pair
@@ -66,7 +66,7 @@ def evens_out(trial: str, outcomes: Sequence[Outcome]) -> Verdict:
 
 
 def _pair(trial: str, outcomes: Sequence[Outcome]) -> tuple[Outcome, Outcome] | Verdict:
-    """The control of its own and the change, or why there are not both."""
+    """The trial's own control and the change, or the verdict if one is missing."""
     runs = {one.spec.repeat: one for one in outcomes if one.ran}
     if 0 in runs and 1 in runs:
         return runs[0], runs[1]

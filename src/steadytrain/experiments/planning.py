@@ -1,4 +1,4 @@
-"""How most trials are planned: the recorded steps from the snapshot on, with a change. Pure."""
+"""The plan of most trials: the recorded steps from the snapshot on, with a change. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def planned(
     refused: Collection[int] = (),
     begin: int | None = None,
 ) -> tuple[Spec, ...] | NotApplicable:
-    """One spec from the case's snapshot (or ``begin``), ``changes`` made from there on.
+    """One spec from the case's snapshot (or ``begin``), with ``changes`` from there on.
 
-    Without a snapshot before the onset, the script's own first steps run instead, which is only the same where the
-    recorded run began with them, too; what needs recorded steps does not apply there.
+    Without a snapshot before the onset, the script's own first steps run instead. That is equivalent only if the
+    recorded run began with them, too. A trial that needs recorded steps then does not apply.
     """
     if case.facts.get("ranks", 1) > 1:
         return NotApplicable("a script of several ranks is not launched again")
@@ -34,7 +34,7 @@ def planned(
 
 
 def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec, ...] | NotApplicable:
-    """The script from its own beginning to some steps after the onset, its own batches, nothing restored."""
+    """The script from its own beginning to some steps after the onset, with its own batches and nothing restored."""
     count = case.onset + case.steps_after
     if count * case.step_s > OWN_S_MAX:
         return NotApplicable(f"it takes {count} steps from the script's beginning, more than {OWN_S_MAX:g} s")
@@ -42,7 +42,7 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
 
 
 def in_half(case: Case) -> bool:
-    """Whether anything is computed in 16 bits; True as well where that is not known."""
+    """Whether the run computes anything in 16 bits. True also if unknown."""
     autocast, dtypes = case.facts.get("autocast_dtype"), case.facts.get("parameter_dtypes")
     if autocast is None and dtypes is None:
         return True
@@ -51,7 +51,7 @@ def in_half(case: Case) -> bool:
 
 
 def suspect_module(case: Case) -> str | None:
-    """The module of the first bad operation, or the first one that the symptom names."""
+    """The module of the first bad operation, or else of the first tensor that the symptom names."""
     located = case.finding.located if case.finding is not None else None
     if located is not None and located.module:
         return located.module
@@ -60,7 +60,9 @@ def suspect_module(case: Case) -> str | None:
 
 
 OWN_S_MAX = 120.0
-"""Longest time of a trial that begins with the script itself."""
+"""Longest time, in seconds, of a trial that starts at the script's beginning."""
 
 REWARM_STEPS = 10
-"""As in the measured matrix, whose incident came ten steps after the snapshot: of ``reset-moments`` and its control."""
+"""Warm-up steps of ``reset-moments`` and its control, as in the measured matrix, whose incident came ten steps after
+the snapshot.
+"""

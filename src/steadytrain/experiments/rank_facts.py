@@ -1,8 +1,8 @@
-"""Facts of a run of several ranks, from what each of them recorded: whether they took the same steps.
+"""Facts of a multi-rank run from the records of its ranks: whether they took the same steps.
 
-Every rank writes its own folder, with the norm of its gradients at the update and that of its parameters after it.
-Ranks that average their gradients have the same norms. No script is launched for this. What sharded ranks hold differs
-from the first step on by intention, so of parameters that were never equal nothing is said.
+Each rank writes its own folder, with its gradient norm at the update and its parameter norm after it. Ranks that
+average their gradients have equal norms. This launches no script. Sharded ranks differ by design from the first step
+on, so parameters that were never equal give no fact.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from steadytrain.core.model import FloatArray, Window
 from steadytrain.storage.run_folder import Run, open_run
 
 SAME = 1e-5
-"""Relative difference of norms: what another order of a sum gives in float32, over a million elements."""
+"""Tolerance for the relative difference of norms: the effect of another summation order in float32, over a million
+elements.
+"""
 
 MOSTLY = 0.9
 STEPS_MIN = 4
 RANKS_MAX = 64
 NAMES_MAX = 16
 WEIGHTS, SIZE = "tensors", "weight_norm"
-"""The table, and its column, that has a size of each parameter."""
+"""The table and the column with the norm of each parameter."""
 
 
 def facts_of_ranks(run: Run | None) -> dict[str, Any]:
-    """Empty for a run of one process, or one whose ranks do not hold the same parameters."""
+    """The facts of all ranks; empty for a run of one process. Facts that need replicas are absent if the ranks hold
+    different parameters.
+    """
     world = run.description.get("world_size") if run is not None else None
     if run is None or not isinstance(world, int) or world < 2:
         return {}
@@ -60,7 +64,7 @@ def _others(run: Run) -> list[Run]:
     for place in run.ranks[: RANKS_MAX - 1]:
         try:
             found.append(open_run(place))
-        except UsageError:  # a rank that was killed while it wrote costs itself and not the others
+        except UsageError:  # a damaged rank folder must not affect the other ranks
             continue
     return [one for one in found if len(one.scalars())]
 
@@ -70,7 +74,7 @@ def _common(steps: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _columns(windows: Sequence[Window], steps: Sequence[int], signal: str) -> FloatArray:
-    """[rank, step]; NaN where a rank has no such value."""
+    """Values of shape (ranks, steps), NaN if a rank has no value."""
     table = np.full((len(windows), len(steps)), np.nan)
     for rank, window in enumerate(windows):
         if signal not in window.signals:
@@ -82,7 +86,7 @@ def _columns(windows: Sequence[Window], steps: Sequence[int], signal: str) -> Fl
 
 
 def _same(table: FloatArray) -> FloatArray:
-    """Per step 1 where all ranks have the same value, 0 where not, NaN where one has none."""
+    """For each step 1 if all ranks have the same value, 0 if not, NaN if one has none."""
     low, high = table.min(0), table.max(0)
     known = ~np.isnan(table).any(0)
     with np.errstate(invalid="ignore"):
@@ -91,14 +95,16 @@ def _same(table: FloatArray) -> FloatArray:
 
 
 def _scales_differ(windows: Sequence[Window], steps: Sequence[int]) -> int:
-    """Steps at which ranks had different loss scales, or one skipped its update and another did not."""
+    """Number of steps at which loss scales differed between ranks, or only some ranks skipped the update."""
     scales = _same(_columns(windows, steps, "loss_scale"))
     skips = np.array([[bool(w.skipped[np.searchsorted(w.steps, step)]) for step in steps] for w in windows])
     return int(((scales == 0.0) | (skips.min(0) != skips.max(0))).sum())
 
 
 def _names(everyone: Sequence[Run]) -> list[str]:
-    """Parameters whose size is not the same on all ranks at the last reading that all have, where sizes were read."""
+    """Parameters whose norm differs between ranks at the last reading that all ranks have; empty without such
+    readings.
+    """
     tables = []
     for one in everyone:
         if WEIGHTS not in one.tables():

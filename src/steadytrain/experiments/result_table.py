@@ -1,4 +1,4 @@
-"""The table of trials: what was run on an incident and what it says, as a document and as lines. Pure."""
+"""The table of trials of an incident and their verdicts, as a document and as lines. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def document(
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """The document for a person."""
+    """The document as lines of text."""
     symptom = result["symptom"] or "no symptom"
     begin = "the script's own beginning" if result["begin"] is None else f"the snapshot after step {result['begin']}"
     exact = {True: ", exact to the last bit", False: ", not exact", None: ""}[result["control"]["exact"]]

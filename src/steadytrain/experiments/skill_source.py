@@ -1,8 +1,8 @@
-"""Judging what a model's skill rests on: the same weights, with something taken away. Pure.
+"""Judge what a model's skill depends on: the same weights, with something removed. Pure.
 
-Some faults make the loss too good: a leak of the label, a look at what comes later. Taking the leak away cannot lower
-the loss, so what is asked is another thing: how far the probes of the same weights, at the beginning of the trial, go
-from the control's towards a guess.
+Some faults make the loss too good: a label leak, or access to later tokens. Removing the leak cannot lower the loss. So
+the test measures, with the same weights at the start of the trial, how far the probe loss moves from the control's
+towards that of a guess.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.specs import Effect, Outcome, Verdict
 
 RESTS_SHARE, STANDS_SHARE = 0.5, 0.1
-"""Of the way from the control's loss to that of a guess: from the first on it rests on it, below the second not."""
+"""Shares of the way from the control's loss to a guess. At or above the first, the skill depends on it; below the
+second, it does not.
+"""
 
 LOWER_SHARE = 0.1
-"""Of the control's probe loss at the end: a trial that ends so much lower does better."""
+"""A trial does better if it ends lower by this share of the control's final probe loss."""
 
 GOOD_SHARE = 0.8
-"""Of the loss of a guess: a model that is no better has no skill that could rest on anything."""
+"""A model has skill only if its loss is below this share of a guess's loss."""
 
 
 def rests_on(trial: str, what: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """``removed`` where the skill is gone with ``what``; ``persists`` where the model does without."""
+    """``removed`` if the skill vanishes without ``what``; ``persists`` if the model does not need it."""
     ran = [one for one in outcomes if one.ran]
     if not ran:
         return not_run(trial, outcomes)
@@ -46,7 +48,7 @@ def rests_on(trial: str, what: str, case: Case, controls: Sequence[Outcome], out
 
 
 def ends_lower(trial: str, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """``removed`` where the probes end well below the control's, for a change of the forward that helps at once."""
+    """``removed`` if the probes end well below the control's, for a change of the forward that helps at once."""
     ran = [one for one in outcomes if one.ran]
     if not ran:
         return not_run(trial, outcomes)

@@ -1,12 +1,12 @@
-"""What a trial runs and gives, as inert values: a re-run of recorded steps with one thing changed, and what came of it.
+"""The input and output of a trial as inert values: a re-run of recorded steps with one thing changed, and its outcome.
 
 ::
 
     Trial.plan(case) -> Specs ── run elsewhere (trial_runs) ──► Outcomes ── Trial.judge(controls, outcomes) -> Verdict
 
-A spec says all that a process needs to run it: where to begin, which recorded step is fed at which place, and what is
-changed. It holds no path and no tensor, so it can be hashed, sent to another machine and compared. Every type becomes
-plain JSON and comes back. Not here: running (``trial_runs``), and which trial tells which causes apart
+A spec contains all that a process needs to run it: where to start, which recorded step is fed at which position, and
+what is changed. It holds no path and no tensor, so it can be hashed, sent to another machine and compared. Every type
+converts to plain JSON and back. Not here: running (``trial_runs``), and which trial separates which causes
 (``steadytrain.diagnosis.causes``).
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Literal
 from steadytrain.core.json_values import JsonRow, JsonValue
 
 Json = Any
-"""What JSON can say: None, a truth value, a number, a text, a list, or a mapping with texts as keys."""
+"""A JSON value: None, a boolean, a number, a string, a list, or a mapping with string keys."""
 
 Role = Literal["train", "probe", "refused"]
 Lead = Literal["all", "one"]
@@ -39,7 +39,7 @@ EFFECTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Change(JsonValue):
-    """One thing that is different. ``kind`` names a class in ``trial_runs/changes``, which checks ``values``."""
+    """One change. ``kind`` names a class in ``trial_runs/changes``, which checks ``values``."""
 
     kind: str
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Change(JsonValue):
 
 @dataclass(frozen=True)
 class Entry(JsonRow):
-    """One round of the script's loop.
+    """One iteration of the script's loop.
 
-    ``step`` is the recorded step whose batches and random states are fed; None is the script's own next batch. The
-    update of ``train`` is applied. A ``probe`` only measures the loss, by the script's own code, and leaves no trace.
-    ``refused`` is a batch that is left out: the loop runs with it, so that the script's own counters stay those of the
-    recorded run, but its update is refused and the state put back.
+    ``step`` is the recorded step whose batches and random states are fed; None is the script's own next batch.
+    ``train`` applies the update. ``probe`` only measures the loss with the script's own code and leaves no trace.
+    ``refused`` runs the loop, so that the script's own counters match the recorded run, but refuses the update and
+    restores the state.
     """
 
     step: int | None
@@ -66,10 +66,10 @@ class Entry(JsonRow):
 class Spec(JsonValue):
     """All that a process needs to run one trial once.
 
-    ``begin`` is the step of the snapshot whose state the trial begins with; None is the script's own beginning, where
-    nothing is restored. ``lead`` says how many steps the script runs itself before it gets the snapshot's state: all
-    that the recorded run made before, so that what it decides by its own counters is as it was, or only one. ``repeat``
-    numbers the runs of one trial.
+    ``begin`` is the step of the snapshot whose state the trial starts from; None is the script's own beginning, with
+    nothing restored. ``lead`` says how many steps the script runs itself before the snapshot's state is restored: all
+    earlier steps, so that decisions by its own counters match the recorded run, or only one. ``repeat`` numbers the
+    runs of one trial.
     """
 
     trial: str
@@ -81,22 +81,22 @@ class Spec(JsonValue):
 
     @property
     def key(self) -> str:
-        """A hash of all of it: under this name its outcome is kept."""
+        """A hash of the whole spec, which names its stored outcome."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def trained(self) -> int:
-        """How many of its entries are no probes."""
+        """Number of entries that are not probes."""
         return sum(entry.role != "probe" for entry in self.schedule)
 
 
 @dataclass(frozen=True)
 class StepSeen(JsonRow):
-    """What was seen at the gate of one entry that is no probe: ``entry`` is its place in the schedule.
+    """What the gate saw in one entry that is not a probe. ``entry`` is its position in the schedule.
 
-    ``finite`` is about loss and all gradients (a step that a gradient scaler skips counts as finite). ``update_ratio``
-    is the norm of the update over that of the weights, None where no update was applied.
+    ``finite`` covers loss and all gradients (a step that a gradient scaler skips counts as finite). ``update_ratio`` is
+    the norm of the update over that of the weights, None if no update was applied.
     """
 
     entry: int
@@ -108,7 +108,7 @@ class StepSeen(JsonRow):
 
 @dataclass(frozen=True)
 class ProbeSeen(JsonRow):
-    """The loss of one probe: ``entry`` is its place in the schedule, ``step`` the recorded step that was fed."""
+    """The loss of one probe. ``entry`` is its position in the schedule, ``step`` the recorded step that was fed."""
 
     entry: int
     step: int | None
@@ -116,22 +116,22 @@ class ProbeSeen(JsonRow):
 
 
 OWN_TARGETS = "the targets are the script's own, and stayed as they were"
-"""In the notes of a trial that gave the model other inputs, of a loss that the script computes."""
+"""Note of a trial that changed the model's inputs, if the script computes the loss with its own targets."""
 
 UNCHANGED = "unchanged"
-"""The trial that changes nothing: the control that every other is judged against."""
+"""The trial that changes nothing: the control for all others."""
 
 NO_TIME_LEFT = "the budget of time was spent before it could be begun"
-"""Why a trial did not run that would have run with more time."""
+"""Why a trial did not run that more time would have allowed."""
 
 
 @dataclass(frozen=True)
 class Outcome(JsonValue):
-    """What one run of a spec gave.
+    """The result of one run of a spec.
 
-    ``exact`` is True where every entry that was fed a recorded step gave its recorded loss and gradient norms to the
-    last bit: what an unchanged control has to show. ``ended`` says why it has fewer steps than its schedule asked for
-    (the script's loop was over), None where it has all, or ended because a value was not finite.
+    ``exact`` is True if every entry that was fed a recorded step gave its recorded loss and gradient norms to the last
+    bit: an unchanged control must. ``ended`` says why the run has fewer steps than its schedule (the script's loop was
+    over); it is None if all ran, or if the run ended at a non-finite value.
     """
 
     spec: Spec
@@ -148,13 +148,13 @@ class Outcome(JsonValue):
 
     @property
     def first_nonfinite(self) -> int | None:
-        """The entry of the first step that was not finite."""
+        """The entry of the first non-finite step, None if there is none."""
         return next((seen.entry for seen in self.steps if not seen.finite), None)
 
 
 @dataclass(frozen=True)
 class Verdict(JsonValue):
-    """What a trial says of the symptom. ``why`` is one sentence; ``numbers`` are those that it rests on."""
+    """The effect of a trial on the symptom. ``why`` is one sentence; ``numbers`` are those behind it."""
 
     trial: str
     effect: Effect
@@ -164,6 +164,6 @@ class Verdict(JsonValue):
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """Why a trial cannot say anything about a case."""
+    """Why a trial does not apply to a case."""
 
     why: str

@@ -1,8 +1,8 @@
-"""What a trial promises: it plans specs for a case, and judges what came of them.
+"""The contract of a trial: it plans specs for a case and judges their outcomes.
 
-A trial is a final class in ``experiments/trials/`` where it has logic of its own, or a row in ``experiments/
-trial_tables/`` where it only makes a change (``trial_rows``). A package of your own offers either under the entry-point
-group ``steadytrain.trials``. Not here: the values that it plans and judges (``specs``), and how it is run
+A trial with its own logic is a final class in ``experiments/trials/``. A trial that only makes a change is a row in
+``experiments/trial_tables/`` (``trial_rows``). Your own package can offer either under the entry-point group
+``steadytrain.trials``. Not here: the values that a trial plans and judges (``specs``), and how it runs
 (``steadytrain.trial_runs``).
 """
 
@@ -41,41 +41,41 @@ class Trial(ABC):
     """
 
     control: bool = False
-    """Whether it shows how often the symptom comes without a change that matters (unchanged, perturbed)."""
+    """Whether it shows how often the symptom occurs without a relevant change (unchanged, perturbed)."""
 
     always: bool = False
-    """Whether it runs beside whatever trial is asked for."""
+    """Whether it always runs, whichever trials are requested."""
 
     fix: int = 0
-    """The ``repeat`` of the spec that is the change as a fix; others of the plan are there to compare with."""
+    """The ``repeat`` of the spec that applies the change as a fix; other specs of the plan serve for comparison."""
 
     removes: str = ""
     """The ``KINDS`` of causes whose symptom it removes, separated by spaces."""
 
     either: str = ""
-    """The ``KINDS`` of which it may remove the symptom or not; of all others the symptom persists."""
+    """The ``KINDS`` whose symptom it may or may not remove. For all other kinds the symptom persists."""
 
     alike: str = ""
-    """A group of trials that change nearly the same thing (``smaller steps``): together they count as one."""
+    """A group of trials with nearly the same change (``smaller steps``). Together they count as one."""
 
     other_loss: bool = False
-    """Whether it changes what the loss measures: how far that falls cannot be compared with the control's fall."""
+    """Whether it changes what the loss measures, so that its fall is not comparable with the control's."""
 
     group_test: bool = False
-    """Whether it switches a whole branch of causes off at once, so that it is worth running early."""
+    """Whether it disables a whole branch of causes at once, which makes it worth running early."""
 
     rate_only: bool = False
-    """Whether it changes nothing but the learning rate: a smaller rate makes smaller updates, which is no cure."""
+    """Whether it changes only the learning rate: a smaller rate makes smaller updates, which is no cure."""
 
     @property
     def name(self) -> str:
-        """``DropBatch`` is ``drop-batch`` in ``experiments/trials/drop_batch.py``."""
+        """The name in kebab case: ``DropBatch`` in ``experiments/trials/drop_batch.py`` is ``drop-batch``."""
         return kebab(type(self))
 
     @abstractmethod
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        """What is to be run, or why nothing can be."""
+        """The specs to run, or why the trial does not apply."""
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """What ``outcomes`` of this trial say against those of the controls; pure."""
+        """Judge ``outcomes`` of this trial against those of the controls. Pure."""
         return judge(self.name, case, controls, outcomes, rate_only=self.rate_only)

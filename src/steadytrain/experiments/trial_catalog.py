@@ -85,12 +85,12 @@ def trials() -> tuple[Trial, ...]:
 
 @cache
 def always_run() -> tuple[Trial, ...]:
-    """Those that run beside all others: ``unchanged``, the others as their table has them, those of other packages."""
+    """The trials that always run: ``unchanged``, rows marked so, and those of other packages."""
     return tuple(one for one in TRIALS.made() if one.always)
 
 
 def plan_of(one: Trial, case: Case) -> tuple[Spec, ...] | NotApplicable:
-    """The plan of a trial; one of another package whose plan fails does not apply."""
+    """The plan of a trial. If the plan of another package's trial raises, the trial does not apply."""
     try:
         return one.plan(case)
     except Exception as error:
@@ -108,7 +108,7 @@ def trial(name: str) -> Trial:
     """The trial called ``name``.
 
     Raises:
-        UsageError: there is none of that name; the message lists those that are near.
+        UsageError: no trial has that name; the message lists similar names.
     """
     known = {one.name: one for one in trials()}
     if name in known:
@@ -117,5 +117,5 @@ def trial(name: str) -> Trial:
 
 
 def summary(one: Trial) -> str:
-    """The first sentence of its documentation."""
+    """The first sentence of the trial's documentation."""
     return TRIAL_PAGES.of(one).summary

@@ -1,4 +1,4 @@
-"""Trials without logic of their own: a row says what changes and what that shows."""
+"""Trials without their own logic: a row says what changes and what that shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 116
 
 @dataclass(frozen=True)
 class Row(Trial):
-    """A trial as a value. Its fields are the sections that a trial's docstring has, and the traits of ``Trial``."""
+    """A trial as a value. Its fields are the sections of a trial's docstring, and the traits of ``Trial``."""
 
     called: str
     summary: str
@@ -36,7 +36,7 @@ class Row(Trial):
     def __post_init__(self) -> None:
         sections = (("Changes", self.changes), ("Tells", self.tells), ("Beware", self.beware))
         parts = [self.summary, *(f"{title}:\n{_indented(text)}" for title, text in sections)]
-        object.__setattr__(self, "__doc__", "\n\n".join(parts))  # documented as a class is
+        object.__setattr__(self, "__doc__", "\n\n".join(parts))  # documented like a class
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Row(Trial):
 @final
 @dataclass(frozen=True)
 class OneChange(Row):
-    """The recorded steps with ``makes`` changed from the snapshot on, or from the script's own beginning."""
+    """The recorded steps with the changes ``makes`` from the snapshot on, or from the script's own beginning."""
 
     _: KW_ONLY
     makes: tuple[Change, ...] = ()
@@ -61,8 +61,8 @@ class OneChange(Row):
 @final
 @dataclass(frozen=True)
 class NeedsRanks(Row):
-    """A trial that only several ranks could show, and that cannot be run with them: it says so, or that there is one
-    process ``alone``."""
+    """A trial that needs several ranks, which steadytrain cannot relaunch. It gives ``why``, or ``alone`` if the run
+    has one process."""
 
     _: KW_ONLY
     alone: str

@@ -29,7 +29,7 @@ def parse_to(text: str) -> tuple[str, ...]:
 
 
 def check_to(names: Sequence[str]) -> tuple[str, ...]:
-    """``names`` without repetitions, if all of them can be used here; nothing is imported for it.
+    """``names`` without repetitions, if all can be used here. Imports nothing.
 
     Raises:
         UsageError: an unknown name, ``none`` beside another, or a tool that is not installed.
@@ -54,4 +54,4 @@ def _is_installed(module: str) -> bool:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return False
-    return spec is not None and spec.origin is not None  # a plain folder of that name (wandb/, with its runs) is none
+    return spec is not None and spec.origin is not None  # a plain folder (wandb/, with its runs) does not count

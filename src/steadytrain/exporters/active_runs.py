@@ -1,4 +1,6 @@
-"""Finds a run of another tool that the script itself has begun. Imports no tool: what is not loaded is not active."""
+"""Find active runs of other tools that the script started. Imports no tool: a tool that is not loaded has no active
+run.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from steadytrain.exporters.exporter import ActiveRun, known_tools, load_tool
 
 
 def active_runs() -> list[ActiveRun]:
-    """The runs that are active now, at most one a tool."""
+    """The runs that are active now, at most one per tool."""
     found = [_active(name) for name, described in known_tools().items() if described.loaded in sys.modules]
     return [run for run in found if run is not None]
 
 
 _unusable: set[str] = set()
-"""Tools whose exporter could not be imported here; to try it again at every look would cost the run its time."""
+"""Tools whose exporter failed to import here. They are not tried again, to save time."""
 
 
 def _active(name: str) -> ActiveRun | None:
@@ -22,10 +24,10 @@ def _active(name: str) -> ActiveRun | None:
         return None
     try:
         exporter = load_tool(name)
-    except Exception:  # another version of theirs
+    except Exception:  # an unsupported version of the tool
         _unusable.add(name)
         return None
     try:
         return exporter.active()
-    except Exception:  # another version of theirs: then there is nothing that we could know of
+    except Exception:  # an unsupported version of the tool: its run is unknown
         return None

@@ -1,8 +1,8 @@
-"""What an exporter is: it writes what was seen of a run into another tool. And the values that it is handed.
+"""The contract of an exporter, which writes a run into another tool, and the values that it receives.
 
-An exporter lives on a thread of its own (``exporter_queue.py``), or in a process of its own (``exporter_process.py``),
-never on the training thread. It may raise and it may be slow; neither reaches the run. What is sent and how often is
-chosen before it (``sent_values.py``), so that an exporter is only about its tool. Torch-free.
+An exporter runs on its own thread (``exporter_queue.py``) or in its own process (``exporter_process.py``), never on the
+training thread. It may raise or be slow without affecting the run. ``sent_values.py`` selects what is sent and how
+often, so an exporter contains only the code for its tool. Torch-free.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind, kebab
 
 PREFIX = "steadytrain/"
-"""Before every name of ours in a run that is the script's own."""
+"""Prefix of our names in a run that belongs to the script."""
 
 SEVERITY_LEVELS: Mapping[Severity, int] = {"note": 1, "warning": 2, "critical": 3}
-"""How grave a symptom is, as the value of its marker."""
+"""The severity of a symptom as the value of its marker."""
 
 
 INCIDENT_BYTES_MAX = 64 << 20
@@ -33,10 +33,10 @@ TENSOR_SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Run:
-    """What an exporter is told of the run: ``facts`` are redacted JSON, ``named`` says that a person asked for this.
+    """The run as an exporter sees it. ``facts`` are redacted JSON; ``named`` is True if the user named this tool.
 
-    A run of another tool that was only found active is sent numbers and documents; incidents with their tensors, which
-    may be large and hold training data, go where they were asked to go.
+    A run that was only found active receives numbers and documents. Tensors of incidents, which may be large and
+    contain training data, go only to tools that the user named.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """Values of one step. A ``rare`` row (a table, a marker) is not worth less for being older than the next one."""
+    """Values of one step. A ``rare`` row (a table, a marker) stays valuable when newer rows arrive."""
 
     step: int
     time: float
@@ -57,10 +57,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How the elements of one tensor spread over powers of two, as shares of all of them.
+    """Distribution of a tensor's elements over powers of two, as shares of all elements.
 
-    ``shares[i]`` have a magnitude in ``[2**(first + i), 2**(first + i + 1))``; ``below`` and ``above`` are finite and
-    outside of these.
+    ``shares[i]`` have a magnitude in ``[2**(first + i), 2**(first + i + 1))``. ``below`` and ``above`` are finite and
+    outside this range.
     """
 
     step: int
@@ -75,32 +75,32 @@ class Histogram:
 
     @property
     def bars(self) -> list[float]:
-        """What is drawn: the zeros, what is below, the shares, what is above; ``edges`` are the powers of two.
+        """The heights to draw: zeros, ``below``, the shares, ``above``. ``edges`` gives the powers of two.
 
-        Zeros have no power of two: they stand two below the first, and what is not zero but below it stands between.
+        Zeros have no power of two, so their bar starts two below the first, and ``below`` has the bar in between.
         """
         return [self.zero, self.below, *self.shares, self.above]
 
     @property
     def edges(self) -> list[int]:
-        """Where the bars begin and, the last one, where they end."""
+        """The left edges of the bars and, last, the right edge of the last one."""
         return [self.first - 2 + position for position in range(len(self.shares) + 4)]
 
 
 class ExporterError(Exception):
-    """Something could not be written; the text says all that a person needs."""
+    """A write failed. The text contains all that the user needs to know."""
 
 
 class ExporterGoneError(ExporterError):
-    """Nothing more can be written."""
+    """No further write is possible."""
 
 
 class Exporter(abc.ABC):
-    """Writes one run into one tool. Called from one thread, in order: ``open``, anything, ``close``."""
+    """Writes one run into one tool. One thread calls ``open``, then any other methods, then ``close``."""
 
     @abc.abstractmethod
     def open(self, run: Run) -> None:
-        """Begin, or find, the run there."""
+        """Start or find the run in the tool."""
 
     @abc.abstractmethod
     def scalars(self, row: Row) -> None:
@@ -108,39 +108,39 @@ class Exporter(abc.ABC):
 
     @abc.abstractmethod
     def histogram(self, histogram: Histogram) -> None:
-        """Write one histogram as the tool can draw it."""
+        """Write one histogram in the form that the tool can draw."""
 
     @abc.abstractmethod
     def symptom(self, symptom: Symptom) -> None:
-        """Mark where a symptom was raised."""
+        """Mark the step at which a symptom was raised."""
 
     @abc.abstractmethod
     def incident(self, path: Path, incident: Incident) -> None:
-        """Keep an incident, or say where it lies."""
+        """Store an incident, or its path."""
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """A batch has been handed over: write it out."""
+        """Write out the batch that was handed over."""
 
     @abc.abstractmethod
     def close(self, ended: str) -> None:
-        """The run is over. A run that is the script's own stays open."""
+        """End the run. A run that belongs to the script stays open."""
 
     def let_go(self) -> None:  # noqa: B027 (most exporters have nothing to let go of)
-        """Nobody waits any longer. Called from another thread while ``close`` or anything else may hang."""
+        """Stop waiting. Called from another thread while ``close`` or another method may hang."""
 
     def forget(self) -> None:  # noqa: B027 (most exporters have inherited nothing)
-        """In a forked child: let go of what was inherited, and do nothing else."""
+        """In a forked child: release inherited resources, and do nothing else."""
 
 
 @dataclass(frozen=True)
 class ActiveRun:
-    """A run of the script's own.
+    """A run that the script started.
 
     Args:
         tool: the name of the tool.
-        identity: tells it from the next run of the same tool.
-        handle: what the exporter of the tool needs to write into it (see there).
+        identity: distinguishes it from the tool's next run.
+        handle: what the tool's exporter needs to write into it (see there).
     """
 
     tool: str
@@ -149,13 +149,13 @@ class ActiveRun:
 
 
 class Tool(abc.ABC):
-    """The contract of an exporter as a plug-in: what is known of a tool before its library is imported, and how a run
-    there begins. Subclasses are final and have no state; their class variables are literals, for they are read from
+    """The contract of an exporter plug-in: the facts about a tool before its library is imported, and how a run there
+    starts. Subclasses are final and have no state. Their class variables are literals, because they are read from
     the source.
 
-    ``requires`` is the module that has to be installed for it, "" where none; ``install`` what pip installs it by.
-    ``loaded`` is the module whose being imported says that a script may have a run of its own there; where it is "",
-    no such run is looked for. ``signals_every_steps`` is how often the signals of a step are sent.
+    ``requires`` is the module that must be installed, "" if none; ``install`` is its name for pip. ``loaded`` is a
+    module whose import shows that the script may have its own run there; if it is "", steadytrain does not look for
+    such a run. ``signals_every_steps`` is how often a step's signals are sent.
     """
 
     requires: ClassVar[str] = ""
@@ -165,18 +165,18 @@ class Tool(abc.ABC):
 
     @abc.abstractmethod
     def begin(self) -> Exporter:
-        """The exporter of a run of our own. Called in a process of its own."""
+        """The exporter of our own run. Called in its own process."""
 
     def active(self) -> ActiveRun | None:
-        """The run that the script has begun itself, None where there is none.
+        """The run that the script started, None if there is none.
 
-        Called on the training thread every few dozen steps once ``loaded`` is imported, so it only reads what lies
-        there: a module's global, a thread-local, the list of threads. It may raise: then there is none.
+        Called on the training thread every few dozen steps once ``loaded`` is imported, so it only reads existing
+        state: a module's global, a thread-local, the list of threads. An exception counts as None.
         """
         return None
 
     def join(self, handle: Any) -> Exporter:
-        """The exporter that writes into the script's own run, whose :class:`ActiveRun` has this ``handle``."""
+        """The exporter for the script's own run whose :class:`ActiveRun` has this ``handle``."""
         raise NotImplementedError
 
 
@@ -199,13 +199,13 @@ EXPORTER_PAGES = Pages(
 
 @cache
 def known_tools() -> Mapping[str, type[Tool]]:
-    """Every exporter by name, described: nothing of it is imported, and it cannot be used yet."""
+    """The description of every exporter by name. Imports none of them, so they cannot be used yet."""
     return {kebab(cls): cls for cls in EXPORTERS.described()}
 
 
 @cache
 def load_tool(name: str) -> Tool:
-    """The exporter called ``name``, imported.
+    """Import the exporter called ``name``.
 
     Raises:
         LookupError: there is none, or it cannot be used here.
@@ -214,7 +214,7 @@ def load_tool(name: str) -> Tool:
 
 
 def incident_text(path: Path, incident: Incident) -> str:
-    """An incident in a few lines of markdown: when, why, the first bad operation, what was done, where it lies."""
+    """An incident in a few lines of Markdown: when, why, the first bad operation, the action, the path."""
     lines = [f"**step {incident.step}**: {incident.action.reason} ({incident.action.what})"]
     located = incident.finding.located
     if located is not None:
@@ -228,9 +228,9 @@ def incident_text(path: Path, incident: Incident) -> str:
 
 
 def incident_files(path: Path, *, tensors: bool) -> tuple[list[Path], list[Path]]:
-    """The files of a bundle that are sent and those that stay: tensors only where asked, the smallest files first.
+    """The bundle files that are sent and those that are not. Sends tensors only if requested, smallest files first.
 
-    ``INCIDENT_BYTES_MAX`` bounds what is sent: the state of a large model is for a disk and not for a tracker.
+    ``INCIDENT_BYTES_MAX`` bounds the total: the state of a large model belongs on disk, not in a tracker.
     """
     files = sorted((file for file in path.iterdir() if file.is_file()), key=lambda file: (file.stat().st_size, file))
     sent: list[Path] = []

@@ -1,9 +1,9 @@
-"""An exporter in a process of its own: nothing of the tool's library ever enters the training process.
+"""Run an exporter in its own process: the tool's library never enters the training process.
 
-The parent writes one JSON document a line into a pipe, the child reads them and drives the real exporter; what went
-wrong there comes back on another pipe. The child runs at low priority, is not watched itself, and stands outside the
-terminal's group of processes: an interrupt ends the script, and then the child ends its run in order. When the parent
-is gone, however it went, the child finishes its run and ends, within a bound.
+The parent writes one JSON document per line into a pipe. The child reads them and drives the real exporter; errors
+return on another pipe. The child runs at low priority, is not watched itself, and is outside the terminal's process
+group: an interrupt ends the script, and the child then closes its run properly. However the parent ends, the child
+finishes its run and exits within a time limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGone
 from steadytrain.exporters.exporter_queue import in_a_line
 
 FINISH_S_MAX = 60.0
-"""What a child may take to finish its run after the script's end; nobody waits for it so long."""
+"""Time limit for a child to finish its run after the script's end. Nothing waits that long for it."""
 
 MESSAGES_WAITING_MAX = 8192
 POLL_S = 0.02
@@ -38,23 +38,23 @@ ANSWER_BYTES_MAX = 1 << 16
 
 _OUR_FOLDER = str(Path(__file__).parents[2])
 _DEFAULTS: Mapping[str, str] = {
-    "PYTHONSAFEPATH": "1",  # a file wandb.py beside the script is not the library
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # no network unless asked
+    "PYTHONSAFEPATH": "1",  # a file wandb.py beside the script must not shadow the library
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # no network traffic unless requested
     "WANDB_ERROR_REPORTING": "false",
     "WANDB_SILENT": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a server that is away is told within seconds, not minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # an unreachable server fails within seconds, not minutes
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-"""For the child alone, and only where the person has not said otherwise."""
+"""Defaults for the child's environment. The user's settings take precedence."""
 
 _NOT_INHERITED = (ATTACH_VARIABLE, "WANDB_SERVICE")
-"""A service of W&B that runs is the script's own, and our run is not to live in it."""
+"""A running W&B service belongs to the script; our run must not join it."""
 
 
 @final
 class ChildExporter(Exporter):
-    """Stands for the exporter of ``tool`` in another process. What its library prints is in ``<run>/<tool>.log``."""
+    """Stands in for the exporter of ``tool`` in another process. Its library's output goes to ``<run>/<tool>.log``."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -84,7 +84,7 @@ class ChildExporter(Exporter):
             raise
 
     def scalars(self, row: Row) -> None:
-        self._say("scalars", row=vars(row))  # not asdict: there may be hundreds a second
+        self._say("scalars", row=vars(row))  # not asdict: there may be hundreds per second
 
     def histogram(self, histogram: Histogram) -> None:
         self._say("histogram", histogram=vars(histogram))
@@ -100,7 +100,7 @@ class ChildExporter(Exporter):
         self._hear()
 
     def close(self, ended: str) -> None:
-        """Say so and wait for the child to end, until :meth:`let_go`: then it ends by itself."""
+        """Send the end and wait for the child to exit. After :meth:`let_go` the child finishes alone."""
         process = self._process
         if process is None:
             return
@@ -119,16 +119,16 @@ class ChildExporter(Exporter):
             self._hang_up()
 
     def let_go(self) -> None:
-        """A child that was told everything may finish alone; one that does not even listen is killed."""
+        """A child that received everything may finish alone. A child that does not read its pipe is killed."""
         self._nobody_waits.set()
         if self._process is not None and not self._all_said:
             self._process.kill()
 
     def forget(self) -> None:
-        """The pipe must not stay open here, or the child would wait for us when the parent has long gone."""
+        """Close the pipes here, or the child would wait for us after the parent has ended."""
         for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
             if pipe is not None:
-                pipe.close()  # unbuffered: nothing is written by it
+                pipe.close()  # unbuffered: this writes nothing
 
     def _hang_up(self) -> None:
         assert self._process is not None
@@ -153,7 +153,7 @@ class ChildExporter(Exporter):
             raise ExporterGoneError(f"its process is gone; see {self._log}") from None
 
     def _hear(self) -> None:
-        """Raise what went wrong there since the last time."""
+        """Raise the child's first error since the last call."""
         assert self._process is not None
         assert self._process.stdout is not None
         self._answers += self._process.stdout.read(ANSWER_BYTES_MAX) or b""
@@ -164,7 +164,7 @@ class ChildExporter(Exporter):
 
 
 _left: list[subprocess.Popen[bytes]] = []
-"""Children that finish alone; kept so that nobody warns of them."""
+"""Children that finish alone. Keeping them avoids ResourceWarnings."""
 
 
 def _environment() -> dict[str, str]:
@@ -177,11 +177,11 @@ def _environment() -> dict[str, str]:
 
 
 def main(tool: str, finish_s_max: float) -> int:
-    """Drive the exporter of ``tool`` by what comes on stdin, to its end."""
+    """Drive the exporter of ``tool`` with the messages from stdin until they end."""
     os.nice(NICENESS)
     threading.Thread(target=_end_after_the_parent, args=(finish_s_max,), daemon=True).start()
     answers = os.dup(1)
-    os.dup2(2, 1)  # what a library prints goes to the log
+    os.dup2(2, 1)  # a library's output goes to the log
 
     def attempt(do: Callable[[], None], *, gone: bool = False) -> bool:
         try:
@@ -218,21 +218,21 @@ def main(tool: str, finish_s_max: float) -> int:
 
 
 def _end_after_the_parent(finish_s_max: float) -> None:
-    """A library may hang anywhere: when the other end of the pipe is closed, what is left to do has a bound."""
+    """Exit at most ``finish_s_max`` after the parent closed its pipe, because a library may hang."""
     pipe = select.poll()
-    pipe.register(0, 0)  # only that it is closed
+    pipe.register(0, 0)  # reports only that it is closed
     pipe.poll()
     time.sleep(finish_s_max)
     os._exit(1)
 
 
 def _listen(messages: Queue[dict[str, Any]]) -> None:
-    """Take what is said while a library is still being imported: a short run can then say everything and end."""
-    # Not sys.stdin: Python closes that at its end, and aborts where a thread still waits in it.
+    """Read messages while a library is still importing, so that a short run can send everything and end."""
+    # Not sys.stdin: Python closes that at exit, and aborts if a thread still waits in it.
     said = open(0, "rb", closefd=False)  # noqa: SIM115  no `with`, as the thread may never come to its end
     for line in said:
         if not line.endswith(b"\n"):
-            break  # the parent died in the middle of a word
+            break  # the parent died in the middle of a line
         messages.put(json.loads(line))
     messages.put({"do": "close", "ended": "lost"})
 

@@ -1,9 +1,9 @@
-"""Between the training thread and an exporter: two bounded queues and a thread.
+"""The link between the training thread and an exporter: two bounded queues and a thread.
 
-The training thread appends to a deque and goes on; there is no lock that it could wait for, and a fork can leave none
-behind locked. The thread wakes at most once a second and hands over what came together. When the exporter is slower
-than the run, the oldest rows are dropped and counted; symptoms and incidents have a queue of their own and stay.
-An exporter that fails again and again is dropped; one that hangs is left behind.
+The training thread appends to a deque and continues. There is no lock to wait for, or to stay locked after a fork. The
+exporter thread wakes at most once a second and hands over what has accumulated. If the exporter is slower than the run,
+the oldest rows are dropped and counted; symptoms and incidents have their own queue and stay. An exporter that fails
+repeatedly is dropped; one that hangs is abandoned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAILURES_MAX = 3
 LET_GO_S = 0.5
 LINE_CHARACTERS_MAX = 300
 FIRST_FLUSH_AFTER_S = 0.05
-"""A short run is seen early, and a run that ends at once does not wait for the first flush."""
+"""A short run is visible early, and a run that ends at once does not wait for the first flush."""
 
 Send = Callable[[Exporter], None]
 Tell = Callable[[str], None]
@@ -32,10 +32,10 @@ class Outlet:
     """One exporter with its queues and its thread.
 
     Args:
-        name: what messages call it.
+        name: its name in messages.
         make: makes the exporter; called on the thread, because it may import much.
-        run: what the exporter is opened with.
-        tell: says one line to the person.
+        run: passed to the exporter's ``open``.
+        tell: prints one line for the user.
     """
 
     def __init__(self, name: str, make: Callable[[], Exporter], run: Run, tell: Tell) -> None:
@@ -57,27 +57,27 @@ class Outlet:
 
     @property
     def alive(self) -> bool:
-        """Whether it still takes anything."""
+        """Whether it still accepts data."""
         return self._ended is None and self._thread.is_alive()
 
     def put(self, send: Send) -> None:
-        """Hand over what may be dropped when too much waits. Never blocks."""
+        """Hand over data that may be dropped if too much waits. Never blocks."""
         if len(self._rows) == ROWS_WAITING_MAX:
             self.dropped += 1
         self._rows.append(send)
 
     def put_marker(self, send: Send) -> None:
-        """Hand over what matters more than any row. Never blocks."""
+        """Hand over data that is more important than any row. Never blocks."""
         self._markers.append(send)
 
     def ask_to_close(self, ended: str) -> None:
-        """Let the thread write what waits and end; returns at once."""
+        """Tell the thread to write what waits and end. Returns at once."""
         if self._ended is None:
             self._ended = ended
         self._wake.set()
 
     def wait_closed(self, wait_s: float) -> None:
-        """Wait for the thread, but not longer than ``wait_s``: an exporter that hangs is left behind."""
+        """Wait for the thread at most ``wait_s``. An exporter that hangs is abandoned."""
         self._thread.join(max(0.0, wait_s))
         if self._thread.is_alive():
             if self._exporter is not None:
@@ -89,7 +89,7 @@ class Outlet:
             self._tell(f"note: {self.name} was slower than the run: {self.dropped} rows of scalars were not sent")
 
     def forget(self) -> None:
-        """In a forked child: the thread does not exist here."""
+        """In a forked child, where the thread does not exist."""
         self._ended = "forgotten"
         if self._exporter is not None:
             self._exporter.forget()
@@ -121,7 +121,7 @@ class Outlet:
                 return
 
     def _hand_over(self, exporter: Exporter) -> None:
-        """One batch, markers first. What raises is not tried again; what waits behind it comes with the next batch."""
+        """Write one batch, markers first. A failed item is not retried; those behind it come with the next batch."""
         try:
             for queue in (self._markers, self._rows):
                 for _ in range(len(queue)):
@@ -146,7 +146,7 @@ class Outlet:
 
 
 def in_a_line(error: BaseException) -> str:
-    """What went wrong, short enough for one line: libraries put whole pages into their errors."""
+    """An error as one short line, because libraries put whole pages into their errors."""
     line = " ".join(str(error).split())
     if not isinstance(error, ExporterError):
         line = f"{type(error).__name__}: {line}"

@@ -1,9 +1,9 @@
-"""The sink that sends a run to other tools: to every named one, and into a run of theirs that the script has begun.
+"""The sink that sends a run to other tools: to every named one, and into an active run that the script started.
 
-A run that is ours is written by a process of its own (``exporter_process.py``): these libraries take seconds to import,
-hook into the interpreter, and hand a run that is active to the next one who asks for one. A run that is the script's
-own is written from here, on a thread, because its library is here already. Where a named tool has an active run at the
-first step, that run is joined. With ``auto`` the script may also begin one later.
+Our own run is written in its own process (``exporter_process.py``): these libraries take seconds to import, hook into
+the interpreter, and return an active run to whoever asks next. The script's own run is written from here, on a thread,
+because its library is already loaded. If a named tool has an active run at the first step, that run is joined. With
+``auto``, a run that the script starts later is joined, too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from steadytrain.storage.segments import StepRecord
 LOOK_EVERY_STEPS = 20
 CLOSE_WAIT_S_MAX = 5.0
 JOINED_MAX = 32
-"""Runs of the script's own that are joined one after the other: a loop over seeds has one each."""
+"""Most runs of the script that are joined one after the other: a loop over seeds has one for each."""
 
 
 @final
 class Exports:
-    """Where a run goes besides its folder. Every method is cheap and returns at once, ``close`` within a bound.
+    """The destinations of a run besides its folder. Every method is cheap and returns at once, ``close`` within a time
+    limit.
 
     Args:
         to: names of exporters, and ``auto`` or ``none``, checked by :func:`steadytrain.exporters.check_to`.
-        tell: says one line to the person; called from other threads as well.
+        tell: prints one line for the user; called from other threads, too.
     """
 
     def __init__(self, to: Sequence[str], *, tell: Tell) -> None:
@@ -51,7 +52,7 @@ class Exports:
         self._severities: dict[tuple[str, str, int], str] = {}
 
     def open(self, folder: Path, run: Mapping[str, Any]) -> None:
-        """Begin where it was asked to. Of several ranks only the first one sends anything."""
+        """Start the requested exporters. Only the first of several ranks sends anything."""
         if self._run is not None or run.get("rank"):
             return
         self._run = Run(str(run.get("name") or folder.name), str(folder), redact_tree(dict(run)))
@@ -64,30 +65,30 @@ class Exports:
         self._look()
 
     def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
-        """The signals of a step, and now and then its gradient norms."""
+        """Send the signals of a step, and occasionally its gradient norms."""
         if record.step % LOOK_EVERY_STEPS == 0:
             self._look()
         for feed in self._feeds.values():
             feed.step(stream, record, tensor_names)
 
     def reading(self, stream: str, step: int, time: float, reading: Reading) -> None:
-        """A table that was measured at ``step``."""
+        """Send a table that was measured at ``step``."""
         for feed in self._feeds.values():
             feed.reading(stream, step, time, reading)
 
     def symptom(self, symptom: Symptom) -> None:
-        """A symptom; one that only goes on is marked once, and again when it has become graver."""
+        """Mark a symptom once, and again when its severity rises."""
         key = (symptom.name, symptom.stream, symptom.first_step)
         if self._severities.get(key) != symptom.severity:
             self._severities[key] = symptom.severity
             self._mark(lambda exporter: exporter.symptom(symptom))
 
     def incident(self, path: Path, incident: Incident) -> None:
-        """A bundle that has been sealed."""
+        """Send a sealed bundle."""
         self._mark(lambda exporter: exporter.incident(path, incident))
 
     def close(self, ended: str) -> None:
-        """Let everything be written, and wait for it at most ``CLOSE_WAIT_S_MAX`` seconds in all."""
+        """Write out everything, and wait at most ``CLOSE_WAIT_S_MAX`` seconds in total."""
         deadline = time.monotonic() + CLOSE_WAIT_S_MAX
         for tool in list(self._feeds):
             self._end(tool, ended)
@@ -109,7 +110,7 @@ class Exports:
             feed.mark(send)
 
     def _look(self) -> None:
-        """Join a run that the script has begun since, leave one that it has ended, and drop what has failed."""
+        """Join a run that the script started since, leave one that it ended, and drop failed outlets."""
         for tool, feed in list(self._feeds.items()):
             if not feed.outlet.alive:
                 self._end(tool, "failed")
@@ -140,7 +141,7 @@ class Exports:
 
 
 class _Feed:
-    """One outlet and how often it is fed. ``identity`` is that of the run of the script's own that was joined."""
+    """One outlet and its cadences. ``identity`` is that of the script's run, if one was joined."""
 
     def __init__(self, tool: str, outlet: Outlet, identity: str = "") -> None:
         self.outlet = outlet
@@ -166,17 +167,17 @@ class _Feed:
             return
         every_steps = (
             1 if reading.table == sent_values.MACHINE else sent_values.TABLES_EVERY_STEPS
-        )  # that one goes by the clock
+        )  # machine readings already follow the clock
         if self._due(stream, reading.table, step, every_steps):
             self._put_table(stream, step, time, reading)
 
     def mark(self, send: Send) -> None:
-        """Send a marker, and the last step, which is what the marker is about."""
+        """Send a marker after the last step, because the marker refers to it."""
         self.send_held()
         self.outlet.put_marker(send)
 
     def send_held(self) -> None:
-        """The last steps, also where they were not due."""
+        """Send the last step of each stream even if it was not due."""
         for stream, record in self._held.items():
             self._put_signals(stream, record)
         self._held.clear()

@@ -1,8 +1,7 @@
 """Which values are sent to other tools, under which names, and how often. Pure.
 
-The run folder keeps everything; another tool gets what can be looked at there. So of each table some columns and a
-bounded number of rows are sent, and a long run is sent ever more thinly. The names are documented in
-``docs/exporters.md``.
+The run folder keeps everything; another tool gets what can be viewed there. So each table sends some columns and a
+bounded number of rows, and a long run is sent ever less often. ``docs/exporters.md`` documents the names.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ from steadytrain.storage.segments import StepRecord
 
 ROWS_PER_TABLE_MAX = 64
 """Rows of one table that are sent. Far more cannot be read as charts, and a tracker slows down long before the 10,000
-tensors of a large model: Weights & Biases asks for fewer than 10,000 names a run."""
+tensors of a large model: Weights & Biases recommends fewer than 10,000 names per run."""
 
 TABLES_EVERY_STEPS = 50
 HISTOGRAMS_EVERY_STEPS = 200
 FULL_CADENCE_COUNT = 10_000
-"""After as many rows the cadence halves, and again after as many more: 10^6 steps give about 66,000 rows."""
+"""After this many rows the cadence halves, and again after as many more: 10^6 steps give about 66,000 rows."""
 
 ROWS_PER_S_MAX = 20.0
 ROWS_AT_ONCE_MAX = 500
-"""Rows of scalars a second, on average, and how many may come at once: a short run is sent whole. To encode one holds
-the interpreter for about 20 us (measured), on another thread; a loop of a thousand steps a second would feel that."""
+"""Rows of scalars per second on average, and the most at once, so that a short run is sent whole. Encoding a row holds
+the interpreter's lock for about 20 us (measured) on another thread, which a loop with a thousand steps per second
+would notice."""
 
 GRADIENTS = "gradients"
 MACHINE = "machine"
@@ -56,14 +56,14 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "log_z_max",
     ),
 }
-"""The columns of a table that are sent; of a table that is not here, every column."""
+"""The columns of each table that are sent. A table that is not listed sends all columns."""
 
 _BIN = re.compile(r"2\^(-?\d+)$")
 _KINDS = {"gradient": "gradients", "weight": "weights", "activation": "activations"}
 
 
 class Cadence:
-    """Which steps are due: every ``every_steps``, and ever more rarely the more have been."""
+    """Decides which steps are due: one in ``every_steps``, and ever fewer as the count grows."""
 
     def __init__(self, every_steps: int) -> None:
         self._every_steps = every_steps
@@ -71,7 +71,7 @@ class Cadence:
         self._next: int | None = None
 
     def due(self, step: int) -> bool:
-        """Whether ``step`` is to be sent; one that is counts as sent. The first that is asked for is due."""
+        """Whether ``step`` is due, which then counts as sent. The first step is due."""
         if self._next is not None and step < self._next:
             return False
         stride: int = self._every_steps << (self._count // FULL_CADENCE_COUNT)
@@ -81,7 +81,7 @@ class Cadence:
 
 
 class Allowance:
-    """How many rows may be sent at a time: ``rate_per_s`` on average, and up to ``count_max`` of what was not used."""
+    """Rate limit for rows: ``rate_per_s`` on average, with a burst of up to ``count_max`` unused rows."""
 
     def __init__(self, rate_per_s: float, count_max: int) -> None:
         self._rate_per_s = rate_per_s
@@ -110,12 +110,12 @@ def signals(stream: str, record: StepRecord) -> Row:
 
 
 def gradient_reading(record: StepRecord, names: tuple[str, ...]) -> Reading:
-    """The gradient norms that come with every step, as the table that they are."""
+    """The gradient norms of a step as the table ``gradients``."""
     return Reading(GRADIENTS, names, ("norm",), np.asarray(record.gradient_norms, np.float32).reshape(-1, 1))
 
 
 def scalars(stream: str, step: int, time: float, reading: Reading) -> Row:
-    """A table as scalars ``TABLE/ROW/COLUMN``, and of many rows also the median and the largest of all of them."""
+    """A table as scalars ``TABLE/ROW/COLUMN``; for many rows also their median and maximum."""
     start = f"{_start(stream)}{reading.table}"
     values: dict[str, float] = {}
     chosen = chosen_rows(len(reading.rows))
@@ -162,7 +162,7 @@ def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Hi
 
 
 def chosen_rows(count: int) -> list[int]:
-    """Positions of the rows that are sent: all, or ``ROWS_PER_TABLE_MAX`` of them evenly from first to last."""
+    """Positions of the rows to send: all, or ``ROWS_PER_TABLE_MAX`` evenly spaced ones."""
     if count <= ROWS_PER_TABLE_MAX:
         return list(range(count))
     return sorted({round(at * (count - 1) / (ROWS_PER_TABLE_MAX - 1)) for at in range(ROWS_PER_TABLE_MAX)})
@@ -181,5 +181,5 @@ def _chosen_columns(reading: Reading) -> list[int]:
 
 
 def _start(stream: str) -> str:
-    """Steps of the first optimizer have no prefix; those of another are told apart by the name of their stream."""
+    """The prefix of a stream's names: none for the first optimizer, else the stream's name."""
     return "" if stream == "main" else f"{stream}/"

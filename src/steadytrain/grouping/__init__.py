@@ -27,7 +27,7 @@ LOSSES_MIN = 5
 """With fewer losses the health of a run is unknown."""
 
 REFERENCE_LOSSES_MIN = 192
-"""From here on there is a baseline (128 steps, 64 behind) for spikes and drift."""
+"""From this many losses on there is a baseline (128 steps, 64 behind) for spikes and drift."""
 
 END_SHARE = 0.2
 _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
@@ -37,8 +37,8 @@ _WORDS = {"step_s": "step time", "gradient_norms": "norms of single gradients"}
 class Judgement(JsonValue, keys="health why symptoms stories looked not_run"):
     """The symptoms of a window, the detectors that ran, and the health of the run.
 
-    ``symptoms`` have their course and story. ``looked`` names the detectors that could look, ``not_run`` the others
-    with the reason. ``why`` is the reason for ``health`` in a sentence.
+    ``symptoms`` have their course and story. ``looked`` names the detectors that could run, ``not_run`` the others with
+    the reason. ``why`` gives the reason for ``health`` in one sentence.
     """
 
     symptoms: tuple[Symptom, ...]
@@ -50,7 +50,7 @@ class Judgement(JsonValue, keys="health why symptoms stories looked not_run"):
 
 
 def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
-    """Call every detector that finds the signals it needs in ``window``."""
+    """Call every detector whose signals are in ``window``."""
     found: list[Symptom] = []
     asked = _Asked(window)
     for detector in detectors:
@@ -99,12 +99,12 @@ class _Asked:
 
 
 def _source(need: str) -> str:
-    """A signal or table in words: ``tensors.update_norm`` is of the table ``tensors``."""
+    """A signal or table in words: ``tensors.update_norm`` belongs to the table ``tensors``."""
     return _WORDS.get(need) or need.partition(".")[0].replace("_", " ")
 
 
 def classified(window: Window, symptom: Symptom) -> Symptom:
-    """``symptom`` with its course. A symptom that is known to be harmless becomes a note, and its message says why."""
+    """Add the course to ``symptom``. A known harmless symptom becomes a note whose message says why."""
     known = replace(symptom, course=course_of(window, symptom))
     reason = explained_by_columns(window, known)
     if not reason and symptom.severity != "note":
@@ -146,7 +146,7 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
 
 
 def _bettered(window: Window) -> str:
-    """The first metric of a log without a loss that got better by more than its noise, "" without one."""
+    """The first metric of a log without a loss that improved by more than its noise, "" if there is none."""
     for name, series in window.metrics.items():
         finite = series.values[np.isfinite(series.values)]
         if direction(name) and len(finite) >= LOSSES_MIN:
@@ -157,7 +157,7 @@ def _bettered(window: Window) -> str:
 
 
 def _ends(values: FloatArray) -> tuple[float, float, float]:
-    """Medians of the first and of the last values, and the noise of one, by the changes from each to the next."""
+    """Medians of the first and last values, and the noise of one value, estimated from successive differences."""
     ends = max(1, int(END_SHARE * len(values)))
     steps = np.diff(values)
     noise = MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps)))) / 2**0.5

@@ -1,4 +1,4 @@
-"""Every detector that can be used, and the name of each."""
+"""Every usable detector, and its name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from steadytrain.detectors import DETECTORS, Detector
 
 
 def detectors() -> tuple[Detector, ...]:
-    """Every detector of runs with its default thresholds: the shipped ones by name, then those of other packages."""
+    """The run detectors with their default thresholds: the shipped ones by name, then those of other packages."""
     return tuple(detector for detector in log_detectors() if not detector.of_logs)
 
 
 def log_detectors() -> tuple[Detector, ...]:
-    """The same with the detectors that judge whole logs only."""
+    """Like :func:`detectors`, plus the detectors that judge whole logs only."""
     return tuple(cls() for cls in DETECTORS.classes())
 
 
@@ -25,12 +25,12 @@ def broken() -> tuple[Broken, ...]:
 
 
 def declared(name: str) -> type[Detector]:
-    """The detector class of the symptom called ``name``, for its traits; where there is none, those of the contract."""
+    """The detector class of the symptom called ``name``, for its traits. Unknown names get the contract's defaults."""
     return _by_name().get(name, Detector)
 
 
 def is_nonfinite(symptom: Symptom) -> bool:
-    """Whether the symptom is about values that are not finite."""
+    """Whether the symptom is about non-finite values."""
     return declared(symptom.name).nonfinite_rank is not None
 
 
@@ -40,5 +40,5 @@ def _by_name() -> dict[str, type[Detector]]:
 
 
 def detector_name(cls: type[Detector]) -> str:
-    """The kebab name that every place derives: ``LossSpike`` is ``loss-spike`` in ``detectors/loss_spike.py``."""
+    """The kebab name used everywhere: ``LossSpike`` in ``detectors/loss_spike.py`` is ``loss-spike``."""
     return kebab(cls)

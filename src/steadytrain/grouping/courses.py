@@ -1,8 +1,8 @@
-"""What became of a symptom: the 64 logged steps from its onset on, against those before it.
+"""The course of a symptom: its 64 logged steps from the onset on, compared with those before.
 
-The level before is that of a reference (a fall is taken out of its noise), the level after the median of steps 48 to
-64. Only finite values of applied updates count; the gradient norm is judged by its logarithm. A course is told of what
-rose: a loss or a gradient norm that stands still or falls has none. Not here: why a course does no harm (``harmless``).
+The level before comes from a reference (with a decline removed from its noise), the level after is the median of steps
+48 to 64. Only finite values of applied updates count; the gradient norm is judged by its logarithm. Only a rise has a
+course: a loss or a gradient norm that stays flat or falls has none. Not here: why a course is harmless (``harmless``).
 """
 
 from __future__ import annotations
@@ -20,29 +20,33 @@ from steadytrain.statistics.rolling_baseline import stride_of
 HORIZON_STEPS = 64
 LATE_STEPS = 48
 MIDDLE_STEPS = 32
-"""The level after an event is the median from ``LATE_STEPS`` to the horizon, its slope against that from here on."""
+"""The level after an event is the median from ``LATE_STEPS`` to the horizon. Its slope compares that with the steps
+from here on.
+"""
 
 BEFORE_STEPS = 128
 BEFORE_STEPS_MIN = 8
 ROWS_PER_STEP = 4
-"""Rows of a window that are searched for each step wanted, before the whole window is."""
+"""Rows of a window that are searched per wanted step, before the whole window is searched."""
 
 RECOVERED_SCALES = 1.0
 SHIFTED_SCALES = 2.0
 DIVERGED_SCALES = 4.0
 FLAT_SCALES = 1.0
-"""Two medians of 16 steps each differ by 0.44 scales (one standard error) where nothing changes."""
+"""Without a change, two medians of 16 steps each differ by 0.44 scales (one standard error)."""
 
 HALF_GONE = 0.5
 RISE_SCALES = 4.0
 RISE_SCALES_LASTING = 0.5
-"""A rise: one value so far above the level, or for what lasts longer the median of all (the slack of the CUSUM)."""
+"""A rise: one value this far above the level, or for lasting symptoms the median of all values (the slack of the
+CUSUM).
+"""
 
 DOUBLED = 2.0
-"""What lasts and stands this many times as high at its end as after the horizon has gone on rising."""
+"""A lasting symptom went on rising if its end is this many times as high as just after the horizon."""
 
 SHIFTED_VARIANCE = 4.0
-"""Other data are about as noisy; of 32 Gaussian values the variance is above 1.6 once in a hundred times."""
+"""Other data are about as noisy. The variance of 32 Gaussian values exceeds 1.6 once in a hundred times."""
 
 SWING_VARIANCE, SWING_CORRELATION = 2.0, -0.3
 GUESSING_RATIO = 1.1
@@ -52,7 +56,7 @@ RESUME_STEPS = 50
 
 RESTART_RATIO = 1.5
 NEAR_STEPS = 2
-"""A restart or the end of an epoch lies within so many logged steps of the onset."""
+"""A restart or the end of an epoch must lie within this many logged steps of the onset."""
 
 EPOCH_STEPS_MIN = 64
 """In shorter epochs every onset is near an end."""
@@ -76,14 +80,14 @@ TOLD = {
     RESUME: "it begins right where the run goes on, as after a resume",
     EPOCH: "it begins where an epoch ends",
 }
-"""Every course in words; ``{it}`` is the signal."""
+"""Every course in words. ``{it}`` is the signal."""
 
 _JUDGED = {"loss": "the loss", "gradient_norm": "the gradient norm"}
 
 
 @dataclass(frozen=True)
 class Around:
-    """One signal about the onset of a symptom: the values before it and the first 64 from it on."""
+    """One signal around the onset of a symptom: the values before it and the first 64 from it on."""
 
     before: FloatArray
     after: FloatArray
@@ -103,7 +107,7 @@ class Around:
 
 
 def course_of(window: Window, symptom: Symptom) -> str | None:
-    """The course of a symptom whose loss or gradient norm rose; None for all others, and where nothing was before."""
+    """The course of a symptom whose loss or gradient norm rose. None for all others, and without earlier values."""
     signal = _signal(symptom)
     if signal is None or is_nonfinite(symptom):
         return None
@@ -130,14 +134,14 @@ def course_of(window: Window, symptom: Symptom) -> str | None:
 
 
 def told(symptom: Symptom) -> str:
-    """The course of ``symptom`` in words, "" where it has none."""
+    """The course of ``symptom`` in words, "" if it has none."""
     if symptom.course is None:
         return ""
     return TOLD[symptom.course].format(it=_JUDGED[_signal(symptom) or "loss"])
 
 
 def evaluated_since(window: Window, symptom: Symptom) -> bool | None:
-    """Whether evaluations are worse since the onset than they were; None where none lies on both sides of it."""
+    """Whether evaluations are worse after the onset than before, None unless there are some on both sides."""
     last_step = _last_step(window, symptom)
     known = None
     for name, series in window.metrics.items():
@@ -160,7 +164,7 @@ def _signal(symptom: Symptom) -> str | None:
 
 
 def _around(window: Window, signal: str, first_step: int) -> Around:
-    """Looks at the rows near the onset first: a log may have a million, and many symptoms."""
+    """Searches the rows near the onset first: a log may have a million rows and many symptoms."""
     position = int(np.searchsorted(window.steps, first_step))
     start, stop = position - ROWS_PER_STEP * BEFORE_STEPS, position + ROWS_PER_STEP * HORIZON_STEPS
     found = _cut(_rows(window, signal, max(0, start), stop), signal, first_step)
@@ -220,7 +224,7 @@ def _outcome(window: Window, symptom: Symptom, around: Around, reference: Refere
 
 
 def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Reference, outcome: str) -> str:
-    """``outcome``, or what has become of a symptom since that lasts longer than the horizon: it went on rising."""
+    """``outcome``, updated for a symptom that lasts beyond the horizon: it may have gone on rising."""
     signal = _signal(symptom)
     assert signal is not None
     if symptom.last_step <= int(around.steps_after[-1]) or outcome in (DIVERGING, SWINGING):
@@ -230,7 +234,7 @@ def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Ref
     if len(end) < HORIZON_STEPS:
         return outcome
     late, now = (float(np.median(reference.z(v[LATE_STEPS:]))) for v in (around.after, end[-HORIZON_STEPS:]))
-    # Of what had come back, a later level is higher only if it is above all of the first rise.
+    # After a recovery, a later level counts as higher only if it exceeds the whole first rise.
     before = late if outcome != RECOVERED else float(reference.z(around.after).max())
     if now > max(DIVERGED_SCALES, DOUBLED * before):
         return DIVERGING
@@ -238,8 +242,8 @@ def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Ref
 
 
 def _is_back(window: Window, symptom: Symptom, around: Around, reference: Reference) -> bool:
-    """Whether what lasts longer than the horizon is over. A sum that alarms may do so for some time after it is: up to
-    a horizon of steps after the symptom's last count as well."""
+    """Whether a symptom that lasts beyond the horizon is over. A cumulative detector may alarm for a while after it is,
+    so up to a horizon of steps after the symptom's last count, too."""
     signal = _signal(symptom)
     assert signal is not None
     if symptom.last_step <= int(around.steps_after[-1]):
@@ -251,8 +255,8 @@ def _is_back(window: Window, symptom: Symptom, around: Around, reference: Refere
 
 
 def _swings(z: FloatArray) -> bool:
-    """More variance than before, and each value on the other side of the last: the edge of stability."""
-    quarter = np.diff(np.quantile(z, [0.25, 0.75]))[0] / 1.349  # of a normal distribution one standard deviation
+    """Whether variance grew and successive values alternate around the mean: the edge of stability."""
+    quarter = np.diff(np.quantile(z, [0.25, 0.75]))[0] / 1.349  # one standard deviation of a normal distribution
     steady = z - z.mean()
     power = float((steady**2).sum())
     correlation = float((steady[1:] * steady[:-1]).sum()) / power if power > 0 else 0.0
@@ -260,7 +264,7 @@ def _swings(z: FloatArray) -> bool:
 
 
 def _gradient_change(window: Window, first_step: int) -> float | None:
-    """By how many scales the logarithm of the gradient norm stands higher late after the onset; None if not known."""
+    """Rise of the logarithm of the gradient norm late after the onset, in scales; None if unknown."""
     around = _around(window, "gradient_norm", first_step)
     if len(around.before) < BEFORE_STEPS_MIN or not around.is_enough:
         return None
@@ -268,13 +272,13 @@ def _gradient_change(window: Window, first_step: int) -> float | None:
 
 
 def _is_guessing(window: Window, symptom: Symptom, around: Around) -> bool:
-    """Whether the loss stands above that of guessing evenly among all tokens."""
+    """Whether the loss is above that of a uniform guess over all tokens."""
     words = window.facts.get("vocabulary", 0.0)
     return _signal(symptom) == "loss" and words > 1.0 and around.late > GUESSING_RATIO * float(np.log(words))
 
 
 def _last_step(window: Window, symptom: Symptom) -> int:
-    """The last step that counts as after the onset: the end of the symptom, or the horizon where that is later."""
+    """The last step that counts as after the onset: the end of the symptom or the horizon, whichever is later."""
     return max(symptom.last_step, symptom.first_step + HORIZON_STEPS * _stride_near(window, symptom.first_step))
 
 
@@ -284,7 +288,7 @@ def _stride_near(window: Window, step: int) -> int:
 
 
 def _rate_went_up(window: Window, first_step: int) -> bool:
-    """Whether the learning rate rose by half within two logged steps of the onset, to what it had been before."""
+    """Whether the learning rate rose by half within two logged steps of the onset, but not above its earlier values."""
     position = int(np.searchsorted(window.steps, first_step))
     rate = _rows(window, "learning_rate", max(0, position - HORIZON_STEPS), position + HORIZON_STEPS)
     at = int(np.searchsorted(rate.steps, first_step))

@@ -1,4 +1,4 @@
-"""Which incident of a run is the gravest. Not here: how a run is found (``storage.run_search``)."""
+"""Find the gravest incident of a run. Not here: how a run is found (``storage.run_search``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadytrain.storage.run_folder import open_run
 
 
 def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
-    """The order of a run's incidents: non-finite ones first, then by severity, then by step.
+    """Sort key of a run's incidents: non-finite ones first, then by severity, then by step.
 
     Within one severity a rise comes before a lack of progress, because a few steps show whether a trial removes it.
     """
@@ -25,10 +25,10 @@ def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
 
 
 def gravest_incident(path: Path) -> Path:
-    """``path`` itself when it is a bundle, else the gravest incident of the run there, see :func:`gravity`.
+    """``path`` itself if it is a bundle, else the gravest incident of the run there (see :func:`gravity`).
 
     Raises:
-        UsageError: the run has none, or none that can be opened.
+        UsageError: the run has no incident, or none that can be opened.
     """
     found = incident_or_run(path)
     if not is_bundle(found):
@@ -39,7 +39,7 @@ def gravest_incident(path: Path) -> Path:
 
 
 def incident_or_run(path: Path) -> Path:
-    """As :func:`gravest_incident`; a run that has no incident stands for itself."""
+    """Like :func:`gravest_incident`, but returns ``path`` for a run without incidents."""
     incidents = [] if is_bundle(path) else open_run(path).incidents
     if not incidents:
         return path

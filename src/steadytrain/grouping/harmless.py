@@ -1,7 +1,7 @@
-"""Why a symptom does no harm, by its course or by the way to train.
+"""Why a symptom is harmless: by its course, or by how the training works.
 
-What is critical is excused only by the way to train (:func:`is_by_design`) or by a column of the log that says so; what
-is excused says why.
+A critical symptom is excused only by how the training works (:func:`is_by_design`) or by a column of the log. Each
+excuse gives its reason.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from steadytrain.statistics.log_levels import stage_changed
 from steadytrain.statistics.rolling_baseline import stride_of
 
 STAGE_STRIDES = 3
-"""A column of stages may change so many rows before the loss is seen to rise."""
+"""A stage column may change this many rows before the loss visibly rises."""
 
 
 def is_by_design(window: Window, symptom: Symptom) -> str:
-    """Why the way to train explains a symptom, however grave it looks, or ""."""
+    """Why the training method explains a symptom, however severe it looks, or ""."""
     if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
         return "several optimizers take turns, and the loss of one rises where another learns"
     if symptom.course == RESTART:
@@ -26,7 +26,7 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
 
 
 def is_benign(window: Window, symptom: Symptom) -> str:
-    """Why a symptom with this course does no harm, or ""."""
+    """Why a symptom with this course is harmless, or ""."""
     course = symptom.course
     if reason := is_by_design(window, symptom):
         return reason
@@ -42,7 +42,7 @@ def is_benign(window: Window, symptom: Symptom) -> str:
 
 
 def explained_by_columns(window: Window, symptom: Symptom) -> str:
-    """Why a rising loss is no fault whatever its size, by other columns of the log, or ""."""
+    """Why other columns of the log explain a rising loss of any size, or ""."""
     if not declared(symptom.name).counts_rising_loss:
         return ""
     if window.facts.get("loss_may_rise"):

@@ -1,8 +1,8 @@
-"""Which symptoms are one story, in which order they came, and the story in words.
+"""Group symptoms into stories, order them, and put each story into words.
 
-Symptoms belong together where one begins before the other is over, or within ``MARGIN_STEPS`` logged steps after it. A
-condition that stands for most of a run (a frozen parameter, dead units) joins the story of its onset and does not draw
-everything after it in. A note joins a story and never holds one open.
+Symptoms belong together if one begins before the other ends, or within ``MARGIN_STEPS`` logged steps after it. A
+condition that lasts for most of a run (a frozen parameter, dead units) joins the story of its onset but does not draw
+in everything after it. A note joins a story but never holds one open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadytrain.statistics.rolling_baseline import stride_of
 
 MARGIN_STEPS = 64
 STANDING_STEPS = 512
-"""A symptom that lasts longer holds its story open for this long only."""
+"""A longer symptom holds its story open only for this many steps."""
 
 TOLD_MAX = 4
 JUMP_RATIO = 1.5
@@ -39,13 +39,13 @@ _ORDER = (
     ("tensors", 2),
     ("loss", 3),
 )
-"""What moves what: an update, then gradients, then activations, then the loss. For symptoms of one step. These are
-signals of the core. A NaN goes the way of the step itself, and its detector declares when it comes."""
+"""What moves what, for symptoms of one step: an update, then gradients, then activations, then the loss. These are
+signals of the core. A NaN follows the order of the step itself, as its detector declares."""
 
 
 @dataclass(frozen=True)
 class Story(JsonValue, keys="story:number severity first_step last_step symptoms:names text"):
-    """Symptoms that belong together, in the order in which they came."""
+    """Symptoms that belong together, in the order of their onset."""
 
     number: int
     severity: Severity
@@ -60,7 +60,7 @@ class Story(JsonValue, keys="story:number severity first_step last_step symptoms
 
     @property
     def course_line(self) -> str:
-        """The names in order and what became of it, for readers who have the messages; "" where that says nothing."""
+        """The names in order and the course, for readers who already have the messages; "" if that adds nothing."""
         names = list(dict.fromkeys(symptom.name for symptom in self.symptoms))
         course = told(_gravest(self.symptoms))
         if len(names) < 2 and not course:
@@ -100,11 +100,11 @@ def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -
 
 
 def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
-    """What came before, who moved first, what followed, and what became of the gravest."""
+    """What came before, what moved first, what followed, and the course of the gravest symptom."""
     names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
     text = "; then ".join([*prelude, names[0].message])
     for before, symptom in pairwise(names[:TOLD_MAX]):
-        # Of what a log shows at one step it does not say which came first.
+        # A log does not show which of two things at one step came first.
         text += f"; {'then' if symptom.first_step > before.first_step else 'with it,'} {symptom.message}"
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
@@ -117,7 +117,7 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
 
 
 def _prelude(window: Window, first_step: int, before: int) -> list[str]:
-    """What was done to the run in the steps ``before``: a jump of the learning rate or of the steps."""
+    """Changes to the run in the steps ``before``: a jump of the learning rate or of the step number."""
     found = [
         (int(step), f"the run goes on at step {step}, as after a resume")
         for step in window.resumed[(window.resumed <= first_step) & (window.resumed > first_step - before)][-1:]
@@ -126,7 +126,7 @@ def _prelude(window: Window, first_step: int, before: int) -> list[str]:
     if "learning_rate" in window.signals:
         here = window.present["learning_rate"][rows] & (window.signals["learning_rate"][rows] > 0)
         steps, rates = window.steps[rows][here], window.signals["learning_rate"][rows][here]
-        # The first steps of a warm-up double the rate as well.
+        # The first steps of a warm-up double the rate, too.
         start = WARM_UP_ROWS if len(rates) and steps[0] == window.steps[0] else 0
         ratios = rates[start + 1 :] / rates[start:-1] if len(rates) > start + 1 else np.zeros(0)
         if len(ratios) and ratios.max() > JUMP_RATIO:
@@ -141,7 +141,7 @@ def _capital(text: str) -> str:
 
 
 def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
-    """Of several equally grave ones the first that has a course."""
+    """The gravest symptom; of several equally grave ones the first that has a course."""
     return max(symptoms, key=lambda symptom: (SEVERITIES.index(symptom.severity), symptom.course is not None))
 
 

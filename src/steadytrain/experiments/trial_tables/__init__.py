@@ -1,1 +1,1 @@
-"""Trials that are one change: rows, in tables by what they change."""
+"""Trials that make one change, as rows in tables by subject."""

@@ -7,8 +7,8 @@ from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import OneChange
 
 QK_LIMIT = 30.0
-"""Above the attention logits of healthy runs (below it evidence speaks against the cause), below the 100 of 2507.20534,
-so that it stops a growth in time."""
+"""Limit of attention logits: above those of healthy runs (lower ones are evidence against the cause) and below the 100
+of 2507.20534, so that it stops growth in time."""
 
 ROWS: tuple[Trial, ...] = (
     OneChange(

@@ -1,4 +1,4 @@
 """The trials that steadytrain ships.
 
-A trial plans and judges; the change itself is made in ``trial_runs.changes``.
+A trial plans and judges; ``trial_runs.changes`` makes the change.
 """

@@ -44,13 +44,15 @@ class BalanceRouter(Trial):
         return both(plans)
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """By the load of the favourite expert at the end, with the bias and without."""
+        """Judge by the load of the favourite expert at the end, with and without the bias."""
         return evens_out(self.name, outcomes)
 
 
 STEPS_MIN = 40
-"""Steps of the trial: a collapse is seen long after it came, so the lead says nothing of how long its end takes."""
+"""Minimum steps of the trial: a collapse is detected long after it began, so the lead does not say how long it takes to
+end.
+"""
 
 SPEED = 0.3
-"""Spreads of the logits in a step for each fair share too much: a favourite with a bias of two evened out within ten
-steps, of the forty that a trial has."""
+"""Change of the bias in one step, in spreads of the logits per excess fair share. A favourite expert with a planted
+bias of two evened out within ten of the forty steps."""

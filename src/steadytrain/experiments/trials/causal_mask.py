@@ -39,5 +39,5 @@ class CausalMask(Trial):
         return planned(self, case, Change("causal-mask"))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """By the probes of the same weights without the leak, not by whether they rise: they have to."""
+        """Judge by the probes of the same weights without the leak. A rise alone is expected."""
         return rests_on(self.name, "what comes later", case, controls, outcomes)

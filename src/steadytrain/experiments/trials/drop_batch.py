@@ -45,13 +45,13 @@ class DropBatch(Trial):
         fed = {entry.step for entry in alone[0].schedule if entry.role != "probe"}
         near = [step for step in near if step in fed]
         if case.onset - 1 not in near:
-            return alone  # nothing was updated between the snapshot and the onset: a neighbour could not have done it
+            return alone  # no update between the snapshot and the onset, so no neighbour can be the cause
         beside = planned(self, case, refused=near)
         assert not isinstance(beside, NotApplicable)
         return (*alone, *(replace(spec, repeat=1) for spec in beside))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """By the batch alone; where that is not enough, by what its neighbours change."""
+        """Judge by the batch alone, and by its neighbours if that is not enough."""
         alone = [one for one in outcomes if one.spec.repeat == 0]
         beside = [one for one in outcomes if one.spec.repeat == 1]
         verdict = judge(self.name, case, controls, alone or beside)

@@ -10,7 +10,7 @@ from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
 STEPS_MAX = 2000
-"""Steps that it may take to the onset."""
+"""Most steps to the onset."""
 
 
 @final

@@ -28,7 +28,7 @@ class EmbeddingGradientShrink(Trial):
     either = "data rate moments state logits shift operation script"
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        # The symptom knows the table, whatever it is called.
+        # The symptom names the embedding table, whatever its module is called.
         seen = [name for one in case.symptoms if one.name == "embedding-gradient-spike" for name in one.tensors]
         layers = [*dict.fromkeys(seen), "*embed*", "*wte*", "*emb*"]
         return planned(self, case, Change("shrink-gradients", {"layers": layers, "factor": 0.1}))

@@ -33,7 +33,9 @@ class Float32Positions(Trial):
         return planned(self, case, Change("float32-positions"))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """Of a run that does not get better by where the probes end: the right table may help from the first one on."""
+        """Judge a run that does not improve by its final probe loss: the right table may help from the first step
+        on.
+        """
         if case.aim != "progress":
             return super().judge(case, controls, outcomes)
         return ends_lower(self.name, controls, outcomes)

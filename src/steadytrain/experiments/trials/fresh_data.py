@@ -10,7 +10,7 @@ from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
 HEALTHY_MIN = 4
-"""Healthy steps that fresh batches are taken from, at least."""
+"""Minimum number of healthy steps to take fresh batches from."""
 
 
 @final

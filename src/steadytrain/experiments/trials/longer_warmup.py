@@ -10,7 +10,7 @@ from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
 EARLY_STEPS = 500
-"""Up to here a warm-up may have been too short."""
+"""Up to this step, a warm-up may have been too short."""
 
 
 @final

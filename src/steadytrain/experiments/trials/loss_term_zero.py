@@ -11,7 +11,7 @@ from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
 TERMS_TRIED = 3
-"""Loss functions that are tried, where it is not known how many there are."""
+"""Number of loss functions that are tried if their number is unknown."""
 
 
 @final

@@ -41,5 +41,5 @@ class ShiftLabels(Trial):
         return both(plans)
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """By the loss of the next token, in the run that trains on it against the one that does not."""
+        """Judge by the next-token loss: the run that trains on it against the one that does not."""
         return learns_it(self.name, "the next token", case, controls, outcomes)

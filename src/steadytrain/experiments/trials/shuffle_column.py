@@ -35,5 +35,5 @@ class ShuffleColumn(Trial):
         return planned(self, case, Change("shuffle-column", {"column": int(leaked[0]["input"])}))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """By the probes of the same weights without the column, not by whether they rise: they have to."""
+        """Judge by the probes of the same weights without the column. A rise alone is expected."""
         return rests_on(self.name, "the column", case, controls, outcomes)

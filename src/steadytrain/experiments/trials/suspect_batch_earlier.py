@@ -32,7 +32,7 @@ class SuspectBatchEarlier(Trial):
     either = "rate moments state half kernel operation script"
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """The symptom may come from the first step on; that it comes sooner than in the control is no worse."""
+        """The symptom may come from the first step on. If it comes sooner than in the control, that is not worse."""
         verdict = judge(self.name, replace(case, onset=(case.begin or 0) + 1), controls, outcomes)
         return replace(verdict, effect="persists") if verdict.effect == "worse" else verdict
 

@@ -36,7 +36,7 @@ class SyntheticBatch(Trial):
         return planned(self, case, Change("synthetic-batch", {"steps": list(case.suspects())}))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """That a symptom persists says nothing of targets that stayed as they were."""
+        """If the targets stayed unchanged, a symptom that persists proves nothing."""
         judged = super().judge(case, controls, outcomes)
         if judged.effect in ("persists", "worse") and any(OWN_TARGETS in one.notes for one in outcomes):
             return Verdict(self.name, "inconclusive", judged.numbers, f"{judged.why}; {OWN_TARGETS}")

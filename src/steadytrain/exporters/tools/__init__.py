@@ -1,1 +1,1 @@
-"""One file per tool that a run can be sent to: its library is imported at its top, and nowhere else."""
+"""One file per tool that a run can be sent to. Only that file imports the tool's library, at its top."""

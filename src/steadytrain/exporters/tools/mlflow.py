@@ -36,7 +36,9 @@ from steadytrain.exporters.exporter import (
 
 EXPERIMENT_DEFAULT = "steadytrain"
 METRICS_PER_CALL = 500
-"""MLflow takes 1,000 at once. Fewer, because a SQLite file is locked meanwhile, and the script may write to it too."""
+"""MLflow accepts 1,000 at once. Fewer, because a SQLite file stays locked during a call, and the script may write to
+it, too.
+"""
 
 NAME_CHARACTERS_MAX = 250
 PARAM_CHARACTERS_MAX = 500
@@ -53,13 +55,13 @@ class Mlflow(Tool):
     requires: ClassVar[str] = "mlflow"
     install: ClassVar[str] = "steadytrain[mlflow]"
     loaded: ClassVar[str] = "mlflow.tracking.fluent"
-    signals_every_steps: ClassVar[int] = 10  # it writes a row of a database for each value, mostly over a network
+    signals_every_steps: ClassVar[int] = 10  # each value becomes a database row, usually over a network
 
     def begin(self) -> Exporter:
         return MlflowExporter(MlflowClient(), run_id=None, prefix="")
 
     def active(self) -> ActiveRun | None:
-        """``handle`` is tracking URI and run id: MLflow's own notion of active belongs to one thread."""
+        """``handle`` is tracking URI and run id, because MLflow's active run belongs to one thread."""
         fluent, uri = sys.modules["mlflow.tracking.fluent"], sys.modules["mlflow.tracking"]
         run = fluent.active_run()
         if run is None:
@@ -73,7 +75,7 @@ class Mlflow(Tool):
 
 @final
 class MlflowExporter(Exporter):
-    """Metrics in batches, tags, and incidents as artifacts; through a client, never through the active run."""
+    """Metrics in batches, tags, and incidents as artifacts, through a client and never through the active run."""
 
     def __init__(self, client: Any, *, run_id: str | None, prefix: str) -> None:
         self._client = client
@@ -142,12 +144,12 @@ class MlflowExporter(Exporter):
 
 
 def _name(name: str) -> str:
-    """``name`` with what MLflow does not take replaced."""
+    """``name`` with characters replaced that MLflow does not accept."""
     return _NOT_IN_NAMES.sub("_", name).strip("/")[:NAME_CHARACTERS_MAX]
 
 
 def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    """``{"git": {"commit": x}}`` as ``{"git.commit": x}``."""
+    """Flatten ``{"git": {"commit": x}}`` to ``{"git.commit": x}``."""
     flat: dict[str, Any] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
@@ -158,7 +160,7 @@ def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _quantiles(histogram: Histogram) -> dict[float, float]:
-    """The quantiles of the elements at these shares, as powers of two. NaN and Inf do not count."""
+    """The quantiles of the elements at these shares, as powers of two. Ignores NaN and Inf."""
     found: dict[float, float] = {}
     total, seen = sum(histogram.bars), 0.0
     waiting = list(_QUANTILES)

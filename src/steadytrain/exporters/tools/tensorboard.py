@@ -48,7 +48,7 @@ class Tensorboard(Tool):
         return TensorBoardExporter(folder=None, prefix="")
 
     def active(self) -> ActiveRun | None:
-        """``handle`` is the folder of an open writer. A writer is known by its thread; the oldest is the main one."""
+        """``handle`` is the folder of an open writer. A writer is found by its thread; the oldest is the main one."""
         for thread in threading.enumerate():
             kind = type(thread)
             if kind.__name__ != "_AsyncWriterThread" or not kind.__module__.startswith("tensorboard."):
@@ -66,7 +66,7 @@ class Tensorboard(Tool):
 
 @final
 class TensorBoardExporter(Exporter):
-    """Scalars, histograms of the exponent of two, and texts. The time of an event is the step's own."""
+    """Scalars, histograms of the base-2 exponent, and texts. An event has the time of its step."""
 
     def __init__(self, *, folder: Path | None, prefix: str) -> None:
         self._folder = folder
@@ -80,7 +80,7 @@ class TensorBoardExporter(Exporter):
         name = _NAME.format(time=int(now), host=socket.gethostname(), process=os.getpid())
         self._writer = RecordWriter((folder / name).open("xb"))
         self._write(event_pb2.Event(wall_time=now, file_version="brain.Event:2"))
-        facts = "\n".join(f"    {name}: {value}" for name, value in run.facts.items())  # an indented block of markdown
+        facts = "\n".join(f"    {name}: {value}" for name, value in run.facts.items())  # an indented block of Markdown
         self._add(0, now, self._text("run", f"{run.name}, recorded in `{run.folder}`\n\n{facts}"))
         self.flush()
 

@@ -40,13 +40,15 @@ from steadytrain.exporters.exporter import (
 
 PROJECT_DEFAULT = "steadytrain"
 ROWS_WAITING_MAX = 8
-"""Steps with tables that wait for the script to log. Few: one that logs rarely would be sent what is long past."""
+"""Steps with tables that wait for the script to log. Few, because outdated tables are useless to a script that logs
+rarely.
+"""
 
 TITLE_CHARACTERS_MAX = 63
 STEP = f"{PREFIX}step"
 ALERTED: tuple[Severity, ...] = ("critical",)
 _ROW_HOOK = "_partial_history_callback"
-"""What ``run.log`` and ``wandb.log`` both go through, with the row, the step and whether it ends here."""
+"""``run.log`` and ``wandb.log`` both call this with the row, the step and whether the row ends here."""
 
 
 @final
@@ -71,7 +73,7 @@ class Wandb(Tool):
 
 @final
 class WandbExporter(Exporter):
-    """A run of our own, whose rows are drawn over their ``step``: streams and tables have steps of their own."""
+    """Our own run, plotted over ``step``, because streams and tables have their own steps."""
 
     def __init__(self) -> None:
         self._run: Any = None
@@ -86,7 +88,7 @@ class WandbExporter(Exporter):
             dir=folder,
             mode=os.environ.get("WANDB_MODE", "offline"),
             config={"run_folder": run.folder, **run.facts},
-            # Nothing about this process is of interest, and nothing else is to be found out about the machine.
+            # Collect nothing about this process or machine.
             settings=wandb.Settings(
                 console="off",
                 silent=True,
@@ -124,7 +126,7 @@ class WandbExporter(Exporter):
         self._run.finish(exit_code=0 if ended == "finished" else 1)
 
     def _add(self, step: int, values: dict[str, Any]) -> None:
-        """What belongs to one step goes into one row."""
+        """Collect the values of one step in one row."""
         if self._row.get("step", step) != step:
             self.flush()
         self._row |= {**values, "step": step}
@@ -141,7 +143,7 @@ class JoiningWandbExporter(Exporter):
         self._newest: dict[str, Any] = {}
         self._rare_is_next = True
         self._carried_at: int | None = None
-        self._lock = threading.Lock()  # never held for longer than a few values take to be put together
+        self._lock = threading.Lock()  # held only while a few values are assembled
         self._process = os.getpid()
 
     def open(self, run: Run) -> None:
@@ -173,10 +175,10 @@ class JoiningWandbExporter(Exporter):
             _keep_incident(self._run, PREFIX, path, incident, tensors=self._tensors)
 
     def flush(self) -> None:
-        """It is the script that writes the next row."""
+        """Nothing to do: the script writes the next row."""
 
     def close(self, ended: str) -> None:
-        """What no row carried goes into the summary, which keeps the last value of each name."""
+        """Values that were attached to no row go into the summary, which keeps the last value of each name."""
         self._run.__dict__.pop(_ROW_HOOK, None)
         if self._is_over():
             return
@@ -194,9 +196,9 @@ class JoiningWandbExporter(Exporter):
         return log_row
 
     def _take(self, step: int | None, commit: bool | None) -> dict[str, Any]:
-        """What this call carries, one step of ours for each row of the script's, which may have several calls.
+        """The values to attach to this call: one of our steps per row of the script, whose row may span several calls.
 
-        Tables and signals take turns: the tables of a script that logs rarely would leave no row for anything else.
+        Tables and signals alternate. Otherwise the tables would use up all rows of a script that logs rarely.
         """
         if os.getpid() != self._process or commit is False or (step is not None and step == self._carried_at):
             return {}
@@ -210,7 +212,7 @@ class JoiningWandbExporter(Exporter):
             return values
 
     def _wait(self, step: int, values: dict[str, Any]) -> None:
-        """What belongs to one step goes into one row."""
+        """Collect the values of one step in one row."""
         with self._lock:
             if self._rare and self._rare[-1][STEP] == step:
                 self._rare[-1] |= values
@@ -222,12 +224,12 @@ class JoiningWandbExporter(Exporter):
 
 
 def _in_summary(value: Any) -> Any:
-    """A summary turns NaN and Inf into nothing, unless they are words."""
+    """NaN and Inf as text, because a summary discards them as numbers."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _histogram(histogram: Histogram) -> Any:
-    """Over the power of two."""
+    """A histogram over the power of two."""
     return wandb.Histogram(np_histogram=(histogram.bars, histogram.edges))
 
 
