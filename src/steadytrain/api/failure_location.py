@@ -1,4 +1,4 @@
-"""``steadytrain.locate``: the failing step again in a new process, and its first bad operation."""
+"""``steadytrain.locate``: run the failing step again in a new process and find its first bad operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ NOT_SEARCHED = "nothing was searched when the step was recorded"
 
 @dataclass(frozen=True)
 class Location:
-    """Where a step went wrong: ``recorded`` when it happened, ``again`` in the new process, ``finding`` the better."""
+    """Where a step failed: ``recorded`` during the run, ``again`` in the new process; ``finding`` is the better of the
+    two.
+    """
 
     source: Path
     step: int
@@ -49,7 +51,7 @@ class Location:
 
     @property
     def named(self) -> bool:
-        """Whether an operation or a bad input is named."""
+        """Whether an operation or a bad input was found."""
         both = (self.recorded, self.again)
         return any(one.located is not None or failing_step.is_named_input(one) for one in both)
 

@@ -1,4 +1,4 @@
-"""``steadytrain.analyze``: the detectors on the logs of any training."""
+"""``steadytrain.analyze``: run the detectors on the logs of any training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = "steadytrain.symptoms/1"
 
 
 class NothingReadError(UsageError):
-    """No log could be read; ``lines`` say why, one for each."""
+    """No log could be read. ``lines`` holds one reason per log."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines[-1])
@@ -59,7 +59,9 @@ class AnalyzedRun:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What ``analyze`` came to: ``runs`` in the order of the logs, ``unreadable`` a line for each that was not read."""
+    """The result of ``analyze``: ``runs`` in the order of the logs, ``unreadable`` with a line for each log that was
+    not read.
+    """
 
     runs: tuple[AnalyzedRun, ...]
     unreadable: tuple[str, ...] = ()
@@ -96,15 +98,15 @@ def analyze(
         step: column of the optimizer step.
         gradient_norm: column of the global L2 norm of the gradients.
         learning_rate: column of the learning rate.
-        compare: a healthy log to draw beside each; of several runs in it the first.
+        compare: a healthy log to compare with each; if it has several runs, the first counts.
         tell: a function that gets a file, the bytes read so far and its size, for a progress bar.
 
     Returns:
-        One entry a run. ``run.log.window`` holds the signals, float64 of shape ``(steps,)`` each; ``run.judgement`` the
-        symptoms, the stories they belong to and the health.
+        One entry per run. ``run.log.window`` holds the signals, float64 of shape ``(steps,)`` each; ``run.judgement``
+        holds the symptoms, their stories and the health.
 
     Raises:
-        UsageError: nothing could be read, or a column that was named is not there.
+        UsageError: nothing could be read, or a named column does not exist.
 
     Example:
         >>> analysis = steadytrain.analyze("losses.csv")

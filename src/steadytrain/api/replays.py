@@ -1,4 +1,4 @@
-"""``steadytrain.replay``: recorded steps in a new process, compared bit for bit."""
+"""``steadytrain.replay``: run recorded steps in a new process and compare them bit for bit."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class ReplayOptions:
 
     @property
     def loop(self) -> tuple[str, str] | None:
-        """What stands for the script, None where the recorded command is launched."""
+        """What replaces the script, None if the recorded command is launched."""
         return None if self.step_fn is None or self.build is None else (self.step_fn, self.build)
 
 
 class ReplayOptionsGiven(TypedDict, total=False):
-    """The fields of :class:`ReplayOptions` as keywords; those left out have their default."""
+    """The fields of :class:`ReplayOptions` as keywords; omitted ones have their default."""
 
     first: int | None
     until: int | None
@@ -94,7 +94,7 @@ class ReplayOptionsGiven(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What replays of recorded steps gave."""
+    """The result of replaying recorded steps."""
 
     source: Path
     replays: tuple[verdict.Replayed, ...]
@@ -147,7 +147,7 @@ def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> Repl
 
 
 def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda line: None) -> ReplayResult:
-    """As :func:`replay`, with the options as one value; ``tell`` gets notes before the script runs."""
+    """Like :func:`replay`, with the options as one value. ``tell`` gets notes before the script runs."""
     moved = Moved.parse(options.moved)
     source = recorded_source(target, options.runs_dir)
     needs_torch("replay needs PyTorch to run the steps again")

@@ -1,4 +1,4 @@
-"""What a command or function works on: a run or an incident, by its path, its name, or as the run itself."""
+"""The target of a command or function: a run or an incident, by path or name, or as an opened run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def path_of(target: Target, runs_dir: str | Path) -> Path:
     """The run folder or bundle of the target.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the target does not exist.
     """
     if isinstance(target, Run):
         return target.path
@@ -37,7 +37,7 @@ def incident_or_run_of(target: Target, runs_dir: str | Path) -> Path:
 
 
 def recorded_source(target: Target, runs_dir: str | Path) -> Path:
-    """The bundle, or a run that has none but a tape.
+    """The bundle, or a run that has no incident but a tape.
 
     Raises:
         UsageError: there is no such run or incident, or a run with neither.
@@ -47,9 +47,10 @@ def recorded_source(target: Target, runs_dir: str | Path) -> Path:
 
 
 def needs_torch(what: str) -> None:
-    """
+    """Check that PyTorch is installed.
+
     Raises:
-        UsageError: PyTorch is not installed here; ``what`` needs it.
+        UsageError: it is not, and ``what`` needs it.
     """
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"{what}; `steadytrain show` works without it")

@@ -1,6 +1,6 @@
-"""The answer to "why": ranked causes with their evidence, the trials, and what to do. Inert values that become JSON.
+"""The diagnosis: ranked causes with their evidence, the trials, and the fixes. Inert values that convert to JSON.
 
-The document is ``steadytrain.diagnosis/1`` (docs/schemas.md). Numbers that are not finite are texts in it.
+The document is ``steadytrain.diagnosis/1`` (docs/schemas.md). It holds non-finite numbers as strings.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Status = Literal["confirmed", "likely", "possible", "refuted"]
 STATUSES: tuple[Status, ...] = ("confirmed", "likely", "possible", "refuted")
 EvidenceVerdict = Literal["supports", "refutes", "inconclusive", "not-run"]
 SIGNATURE = "signature"
-"""In the place of a trial's name: evidence that was recorded or surveyed, not tried."""
+"""Stands for a trial's name in evidence that was recorded or surveyed, not tried."""
 
 UNKNOWN = "unknown"
 SHOWN_MAX = 5
-"""So many causes are shown in a notebook, the most probable first."""
+"""A notebook shows this many causes, the most probable first."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Remedy(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class RankedCause(JsonValue, keys="cause status confidence summary why evidence layer batch_rows interventions"):
-    """One cause: how sure, why, where, and what to do about it."""
+    """One cause with its confidence, evidence, location and fixes."""
 
     cause: str
     summary: str
@@ -81,9 +81,9 @@ class TrialRow(JsonValue):
 
 @dataclass(frozen=True)
 class BatchRow(JsonValue, closed=True):
-    """A row of the batch at the onset, as one tensor has it: ``values`` are a few of its ``elements`` from the place
-    ``first`` on. Numbers that are not finite are texts. ``text`` is the decoded text of its ids, None without a
-    tokenizer. ``sample`` is its place in the data set, as in ``Houses[17]``.
+    """A row of the batch at the onset, in one tensor. ``values`` are a few of its ``elements``, starting at position
+    ``first``; non-finite numbers are strings. ``text`` is the decoded text of its ids, None without a tokenizer.
+    ``sample`` is its place in the data set, such as ``Houses[17]``.
 
     Texts are safe to print: redacted, with control characters made visible.
     """
@@ -143,5 +143,5 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:
         if data.get("schema") != SCHEMA:
             raise ValueError(f"{data.get('schema')!r} is not {SCHEMA}")
-        # Of an answer from before there were rows it is an empty object.
+        # Answers from before ``rows`` existed have an empty object here.
         return super().from_json({**data, "rows": data["rows"] or ()})

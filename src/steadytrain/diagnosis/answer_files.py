@@ -1,6 +1,6 @@
-"""What lies on disk: the answer, beside the incident and never in it, and the story of the run that a bundle lies in.
+"""Files of a diagnosis: the answer, stored beside the incident and never in it, and the run of a bundle.
 
-The one file of this package that knows files.
+No other module of this package knows files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ DOCUMENT_BYTES_MAX = 16 << 20
 def open_story(
     path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
 ) -> Case:
-    """The case of a bundle or a run, with what else was seen in the run until then; ``onset`` and ``symptom`` as asked.
+    """The case of a bundle or run, with the other symptoms that the run recorded up to then, unless ``onset`` or
+    ``symptom`` is given.
 
     Raises:
         UsageError: see ``experiments.case.open_case``.
@@ -50,7 +51,7 @@ def keep(source: Path, answer: Diagnosis) -> None:
 
 
 def read(source: Path) -> Diagnosis | None:
-    """The stored answer, None where there is none or its file is damaged."""
+    """The stored answer, None if there is none or its file is damaged."""
     path = trials_folder(source) / FILE
     try:
         if path.stat().st_size > DOCUMENT_BYTES_MAX:

@@ -1,10 +1,10 @@
-"""What a cause promises, and the few shapes in which it says it.
+"""The contract of a cause, and the values that it returns.
 
-A cause is a class without state. ``signature(case)`` reads what was recorded and gives signs, each with its weight in
-nats of log-odds; ``expects`` says what each trial would do if this cause were the true one; ``confirming`` and
-``spared`` say which trials prove it. Its docstring is its documentation: first sentence, then ``Means``, ``Causes`` and
-``Next`` (``steadytrain explain NAME``). Pure: no torch, no files. Not here: weighing causes against each other, which
-is ``steadytrain.diagnosis``.
+A cause is a class without state. ``signature(case)`` reads what was recorded and returns signs, each with its weight in
+nats of log-odds. ``expects`` says what each trial would do if this cause were true. ``confirming`` and ``spared`` name
+the trials that prove it. Its docstring is its documentation: first sentence, then ``Means``, ``Causes`` and ``Next``
+(``steadytrain explain NAME``). Pure: no torch, no files. Not here: weighing causes against each other, which is
+``steadytrain.diagnosis``.
 """
 
 from __future__ import annotations
@@ -21,31 +21,35 @@ Expectation = Literal["removed", "persists", "either"]
 Grade = Literal["A", "B", "C", "D"]
 
 HINT = 0.7
-"""Weight of a sign that is twice as common with this cause as without it."""
+"""Weight of a sign that is twice as frequent with this cause as without it."""
 
 FAIR = 1.6
-"""Five times as common."""
+"""Weight of a sign that is five times as frequent with this cause."""
 
 STRONG = 3.0
-"""Twenty times: seldom there without this cause."""
+"""Weight of a sign that is twenty times as frequent: rare without this cause."""
 
 CERTAIN = 6.5
-"""An invariant that fails, or an operation that a re-run saw fail: not there without this cause, errors aside."""
+"""Weight of a broken invariant, or an operation that failed in a re-run: absent without this cause, apart from
+errors.
+"""
 
 UNSEEN = -3.0
-"""Of a cause that nothing speaks for: the zoo has sick runs with a cause whose signs were missed about this often."""
+"""Weight of a cause without a positive sign. About this often, the signs of a true cause were missed on the zoo's sick
+runs.
+"""
 
 RULED_OUT = -9.0
-"""What the cause needs is not there at all: float16 overflow in a run that uses no float16."""
+"""Weight if a precondition of the cause is absent: float16 overflow in a run without float16."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """One observation. ``weight`` above 0 speaks for the cause, below 0 against it.
+    """One observation. A positive ``weight`` supports the cause, a negative one contradicts it.
 
-    ``source`` is where it was seen (``fact labels_shift``, ``symptom loss-spike``, ``finding``, ``window``).
-    ``invariant`` marks a rule that every sound run keeps and that was seen broken: with it, one trial that mends just
-    this is proof. ``equivalence`` marks one whose test has its own control, so that it alone is proof.
+    ``source`` is its origin (``fact labels_shift``, ``symptom loss-spike``, ``finding``, ``window``). ``invariant``
+    marks a broken rule that every sound run keeps: one trial that repairs just this is then a proof. ``equivalence``
+    marks a test that has its own control, so that it alone is a proof.
     """
 
     what: str
@@ -58,7 +62,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a case shows of one cause, with the layer and the rows of the batch that are involved."""
+    """The signs of one cause in a case, with the layer and the batch rows involved."""
 
     signs: tuple[Sign, ...] = ()
     layer: str | None = None
@@ -66,7 +70,7 @@ class Signature:
 
     @property
     def weight(self) -> float:
-        """Sum of the signs in nats; a cause that nothing speaks for gets ``UNSEEN`` besides."""
+        """Sum of the signs in nats, plus ``UNSEEN`` if no sign is positive."""
         speaks = any(sign.weight > 0 for sign in self.signs)
         return sum(sign.weight for sign in self.signs) + (0.0 if speaks else UNSEEN)
 
@@ -76,22 +80,23 @@ class Signature:
 
     @property
     def broken_invariant(self) -> Sign | None:
-        """The gravest of the rules that were seen broken."""
+        """The broken rule with the largest weight, None if there is none."""
         broken = [sign for sign in self.signs if sign.invariant and sign.weight > 0]
         return max(broken, key=lambda sign: sign.weight, default=None)
 
     @property
     def broken_equivalence(self) -> Sign | None:
-        """An equivalence that does not hold, where its control does."""
+        """An equivalence that fails while its control holds, None if there is none."""
         return next((sign for sign in self.signs if sign.equivalence and sign.weight > 0), None)
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change that may mend it. ``rung`` goes from fast (1) to invasive (7), as people try them; ``trial`` is the
-    trial whose change this is, so that ``steadytrain verify`` can try it, None where only a hand can do it.
+    """A change that may fix a cause. ``rung`` goes from fast (1) to invasive (7), in the order in which people try
+    them. ``trial`` names the trial with the same change, so that ``steadytrain verify`` can test it; None if only a
+    person can make it.
 
-    A cause lists its own. One that is added elsewhere (entry-point group ``steadytrain.interventions``) names the
+    A cause lists its own interventions. One from elsewhere (entry-point group ``steadytrain.interventions``) names the
     causes that it ``mends``."""
 
     name: str
@@ -101,19 +106,19 @@ class Intervention:
     mends: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        is_code = any(letter.isdigit() for letter in self.what.partition(" ")[0])  # float32 stays as it is
+        is_code = any(letter.isdigit() for letter in self.what.partition(" ")[0])  # float32 stays lower-case
         what = self.what if is_code else f"{self.what[:1].upper()}{self.what[1:]}"
-        object.__setattr__(self, "__doc__", f"{what}.")  # documented as a class is
+        object.__setattr__(self, "__doc__", f"{what}.")  # documented like a class
 
 
 class Cause(ABC):
     """The contract of a cause. Subclasses are final and have no fields.
 
-    ``base_rate`` is how common it is relative to the others before anything is known: threads of the survey that the
-    project rests on, in which counts rank causes and do not measure prevalence. ``rivals`` look the same at first sight
-    and trials separate them; of two rivals one declares the other, and the relation holds both ways. ``expects`` names
-    what each trial does if this is the cause; a trial that is not named persists. Any of ``confirming`` that removes
-    the symptom is the proof, provided that none of ``spared`` does: those are what the rivals would be cured by.
+    ``base_rate`` is its prior frequency relative to the others, from counts of public threads, which rank causes but do
+    not measure prevalence. ``rivals`` look the same at first and are separated by trials; one of two rivals declares
+    the other, and the relation holds both ways. ``expects`` names what each trial does if this is the cause; after a
+    trial that it does not name, the symptom persists. A trial of ``confirming`` that removes the symptom is the proof,
+    unless one of ``spared`` does, too: those would cure the rivals.
     """
 
     base_rate: ClassVar[float]
@@ -127,8 +132,8 @@ class Cause(ABC):
 
     @abstractmethod
     def signature(self, case: Case) -> Signature:
-        """What ``case`` shows of this cause. A pure function of the case."""
+        """The signs of this cause in ``case``. A pure function of the case."""
 
     def expected(self, trial: str) -> Expectation:
-        """What ``trial`` does if this is the cause."""
+        """The effect of ``trial`` if this is the cause."""
         return self.expects.get(trial, "persists")

@@ -1,4 +1,4 @@
-"""Finds the causes and makes the page of each.
+"""Find the causes and make their pages.
 
 The causes are the plug-ins of ``steadytrain.diagnosis.causes``.
 """
@@ -34,7 +34,7 @@ def _lacks_sense(found: Intervention) -> str | None:
 
 
 def _listed() -> Iterable[Intervention]:
-    """Those that the shipped causes list; of one name the first is the last here, and counts."""
+    """The interventions that the shipped causes list, reversed: of several with one name, the first listed counts."""
     return (one for cause in reversed(tuple(shipped().values())) for one in reversed(cause.interventions))
 
 
@@ -124,7 +124,7 @@ CAUSE_PAGES = Pages(
 
 
 def _mended(name: str) -> list[dict[str, Any]]:
-    """The causes that have an intervention of this name, and what it is to each."""
+    """The causes that have an intervention of this name, with its rung and details for each."""
     return [
         {"cause": cause, "rung": one.rung, "what": one.what, "trial": one.trial}
         for cause, made in causes().items()
@@ -174,29 +174,29 @@ def causes() -> Mapping[str, Cause]:
 
 
 def broken() -> tuple[Broken, ...]:
-    """The causes and interventions of other packages that are left out."""
+    """The causes and interventions of other packages that cannot be used."""
     return (*CAUSES.broken(), *INTERVENTIONS.broken())
 
 
 @cache
 def shipped() -> Mapping[str, Cause]:
-    """The causes of this package."""
+    """The shipped causes by name."""
     return {kebab(cls): cls() for cls in CAUSES.shipped()}
 
 
 def rivals_of(name: str, known: Mapping[str, Cause]) -> tuple[str, ...]:
-    """What looks like the cause of this name: the rivals that it declares, then those of ``known`` that declare it."""
+    """The rivals of a cause: those that it declares, then those of ``known`` that declare it."""
     declared = known[name].rivals
     return (*declared, *(other for other, one in known.items() if name in one.rivals and other not in declared))
 
 
 def interventions_of(name: str, cause: Cause | type[Cause]) -> tuple[Intervention, ...]:
-    """What may mend the cause of this name: its own interventions, then those that say that they mend it."""
+    """The interventions for a cause: its own, then those from elsewhere that name it in ``mends``."""
     own = {one.name for one in cause.interventions}
     return (*cause.interventions, *(one for one in added_interventions() if name in one.mends and one.name not in own))
 
 
 @cache
 def added_interventions() -> tuple[Intervention, ...]:
-    """Those that no cause lists."""
+    """The interventions that no cause lists."""
     return INTERVENTIONS.made()

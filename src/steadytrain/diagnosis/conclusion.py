@@ -3,12 +3,13 @@
 | status | when |
 |---|---|
 | confirmed | proven (``proof``), and more than 0.8 of the probability |
-| likely | at least half of the probability; a trial (its own cure did not fail), a broken rule or an operation tells |
-| possible | at least 0.05, and something speaks for it |
-| refuted | it was worth a thought before the trials, and something speaks against it |
+| likely | at least half of the probability, and evidence: a trial (its own cure did not fail), a broken rule or an
+operation |
+| possible | at least 0.05, and a positive sign or a cure |
+| refuted | plausible before the trials, contradicted since |
 
-Where two causes are each cured by their own change, and either change is enough, they met: an ordinary hard batch and a
-state that could not take it. That is said, and neither is confirmed.
+If two causes are each cured by their own change, and either change is enough, they acted together: an ordinary hard
+batch met a vulnerable state. The answer says so, and confirms neither.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from steadytrain.experiments.specs import Verdict
 
 CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
 SHOWN_MAX = 8
-"""Diagnoses in an answer: more are no help to anybody."""
+"""Maximum number of causes in an answer."""
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a conclusion needs beside signs and verdicts.
+    """What a conclusion needs besides signs and verdicts.
 
-    ``symptom`` is what is explained, in a sentence, empty where nothing more than a note was seen; ``surveyed`` whether
-    silent causes were looked for; ``waiting`` the trials that could be run and were not; ``target`` the incident.
+    ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
+    survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     """
 
     symptom: str
@@ -59,7 +60,9 @@ class Circumstances:
 def conclude(
     suspects: Sequence[Suspect], verdicts: Sequence[Verdict], known: Circumstances, *, absent: Sequence[Verdict] = ()
 ) -> Diagnosis:
-    """The answer. ``absent`` are trials that do not apply, for the table. Pure: the same arguments, the same answer."""
+    """The answer. ``absent`` are trials that do not apply, for the table. Pure: equal arguments give an equal
+    answer.
+    """
     belief, before = weigh(suspects, verdicts), weigh(suspects, ())
     by_name = {verdict.trial: verdict for verdict in verdicts}
     judged = [
@@ -94,7 +97,7 @@ def conclude(
 
 @dataclass(frozen=True)
 class _Judged:
-    """One suspect, with all that its status rests on: the table in the head of this file."""
+    """One suspect with everything that determines its status: see the table at the top of this file."""
 
     suspect: Suspect
     share: float
@@ -121,7 +124,9 @@ class _Judged:
 
     @property
     def _tells(self) -> bool:
-        """A broken rule, an operation, or a trial of which its own cure did not fail."""
+        """Whether there is evidence: a broken rule, an operation, or a trial, provided that its own cure did not
+        fail.
+        """
         signature = self.suspect.signature
         certain = any(sign.weight >= CERTAIN for sign in signature.signs)
         return signature.broken_invariant is not None or certain or (self._cured and not self._uncured)
@@ -132,8 +137,8 @@ class _Judged:
 
     @property
     def _uncured(self) -> bool:
-        """Whether the cure itself failed, which has the last word: another trial may remove the symptom as well (other
-        data in place of a bad batch)."""
+        """Whether the cure itself failed. This is decisive, because another trial may remove the symptom, too (other
+        data instead of a bad batch)."""
         cures = [one.effect for one in self.verdicts if one.trial in self.suspect.cause.confirming]
         return bool(cures) and all(plain(effect) == "persists" for effect in cures)
 
@@ -148,12 +153,12 @@ class _Judged:
 
     @property
     def _thinkable(self) -> bool:
-        """Whether it was worth a thought before the trials."""
+        """Whether the cause was plausible before the trials."""
         return self.share_before >= POSSIBLE_MIN or (self._speaks and not self.suspect.signature.ruled_out)
 
 
 def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
-    """What the outcome of a trial says about one cause."""
+    """What a trial's outcome says about one cause."""
     if verdict.effect == "not-run":
         return "not-run"
     expected, outcome = suspect.cause.expected(verdict.trial), plain(verdict.effect)
@@ -194,7 +199,7 @@ def summary_of(suspect: Suspect) -> str:
 def _remedies(
     interventions: Sequence[Intervention], verdicts: Sequence[Verdict], known: Circumstances
 ) -> tuple[Remedy, ...]:
-    """The interventions fast to invasive; within a rung, those that were seen to help come first."""
+    """The interventions, fast to invasive. Within a rung, proven ones come first."""
     effects = {one.trial: one.effect for one in verdicts}
     replayed = known.control.ran
     remedies = [
@@ -212,9 +217,10 @@ def _remedies(
 
 
 def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: Mapping[str, float]) -> str:
-    """That a batch and a state met, where dropping the one and mending the other each removes the symptom.
+    """A sentence if a batch and a state acted together: dropping the one and repairing the other each removes the
+    symptom.
 
-    No table of a single cause has that outcome, so it is read from the trials and not from the probabilities.
+    No single cause predicts that outcome, so it is read from the trials and not from the probabilities.
     """
     cured = [
         (suspect, trial)
@@ -226,7 +232,7 @@ def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: M
         for other, mends in cured:
             shares = sorted((belief[one.name], belief[other.name]))
             if shares[0] < POSSIBLE_MIN and shares[1] >= LIKELY_MIN:
-                continue  # the signs and the other trials leave one of them alone
+                continue  # the signs and the other trials single out one of them
             if trial in other.cause.spared and mends in one.cause.spared:
                 return f"{one.name} and {other.name} met: {trial} removes it, and so does {mends}; mend the state"
     return ""
@@ -252,7 +258,7 @@ def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, kn
 
 
 def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ...]:
-    """What would have made the answer better."""
+    """Recordings that would have improved the answer."""
     if top is not None and top.status == "confirmed":
         return ()
     advice = []

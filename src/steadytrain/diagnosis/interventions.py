@@ -1,9 +1,9 @@
-"""Changes that mend a run, fast to invasive, each with the trial that makes the same change on a replay.
+"""Changes that fix a run, fast to invasive, each with the trial that makes the same change on a replay.
 
-The rungs are those in which people try them: 1 learning rate and warm-up, 2 precision and loss scale, 3 clipping and
-other limits of an update, 4 data and seeds, 5 sound operations and wiring in place of suspect ones, 6 batch size and
-accumulation, 7 a minimal example and a search through versions. Those of a single cause are in its file; your own
-package offers one under the entry-point group ``steadytrain.interventions``.
+The rungs follow the order in which people try them: 1 learning rate and warm-up, 2 precision and loss scale, 3 clipping
+and other limits of an update, 4 data and seeds, 5 sound operations and wiring in place of suspect ones, 6 batch size
+and accumulation, 7 a minimal example and a search through versions. An intervention for a single cause is in that
+cause's file. Your own package can offer one under the entry-point group ``steadytrain.interventions``.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ EXAMPLE = Intervention(
 )
 
 ROWS: tuple[Intervention, ...] = ()
-"""Interventions that no cause lists: each names the causes that it ``mends``."""
+"""Interventions that no cause lists. Each names the causes that it ``mends``."""

@@ -1,7 +1,7 @@
-"""What a case is about, once everything that was seen in the run until then is known. Pure.
+"""Complete a case with the other symptoms that the run recorded up to then. Pure.
 
-A bundle knows the symptom that it was made for. The run often has more: the weight that was not finite a step before
-the loss, the update that grew with the gradient. Not here: reading either from disk, which is ``lab/diagnose``.
+A bundle knows the symptom that it was made for. The run often knows more: the weight that was non-finite a step before
+the loss, or the update that grew with the gradient. Not here: reading either from disk (``answer_files``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from steadytrain.grouping.catalog import declared, is_nonfinite
 
 
 def with_symptoms(case: Case, more: Sequence[Symptom]) -> Case:
-    """The case with ``more`` symptoms of its run: about the one that is nearest to the harm, from where it began."""
+    """The case with ``more`` symptoms of its run, which may change its symptom and its onset."""
     symptoms = (*case.symptoms, *more)
     return replace(case, symptoms=symptoms, symptom=_nearest_to_harm(case, symptoms), onset=_since(case, symptoms))
 
 
 def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
-    """The symptom to try to remove. Of a gradient that grew and the update that grew with it, the update: most
-    optimizers divide the size of a gradient out, and no trial can make the gradient itself smaller."""
+    """The symptom to remove. If a gradient and its update grew together, this is the update: most optimizers divide out
+    the gradient's size, and no trial can make the gradient itself smaller."""
     led = case.symptom
     if led is None or not declared(led.name).yields_to_update:
         return led
@@ -42,7 +42,9 @@ def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
 
 
 def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
-    """The onset; of a loss that is not finite, when the first weight or moment was not: the loss only shows it."""
+    """The onset. If a value is non-finite, this is the first step of any non-finite symptom nearby: the loss may only
+    reveal it.
+    """
     if case.aim != "finite":
         return case.onset
     near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
@@ -53,14 +55,16 @@ def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
 
 
 def looked(facts: Mapping[str, Json]) -> Control:
-    """Without a symptom the survey is the control: its recorded steps were the same again."""
+    """The control of a case without a symptom: the survey, whose recorded steps ran again."""
     exact = facts.get("replay_exact")
     note = "no symptom was raised, so no trial was judged"
     return Control(facts.get("survey_replayed") is True, False, exact if isinstance(exact, bool) else None, note)
 
 
 def as_recorded(case: Case, outcome: Outcome) -> bool | None:
-    """Whether a re-run from the script's own beginning has the recorded losses to the last bit; None where none are."""
+    """Whether a re-run from the script's beginning has the recorded losses bit for bit, None if none can be
+    compared.
+    """
     series = case.window.series("loss")
     recorded = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
     pairs = [

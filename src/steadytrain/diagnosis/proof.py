@@ -1,15 +1,15 @@
-"""What makes a cause confirmed, and what is still missing for it.
+"""What proves a cause, and what a proof still lacks.
 
-Three roads, each with its own control:
+There are three kinds of proof, each with its own control:
 
-1. The unchanged replay shows the symptom, one change removes it, what would cure the rivals does not, and nothing
-   that was tried contradicts the table.
-2. A rule that every sound run keeps is broken, and the one change that mends it removes the symptom.
-3. An equivalence that must hold does not, while its own control does (outputs depend on later inputs as well as on
-   earlier ones; a model predicts another place better than the next).
+1. The unchanged replay shows the symptom, one change removes it, the cures of its rivals do not, and no trial
+  contradicts the expectations.
+2. A rule that every sound run keeps is broken, and the one change that repairs it removes the symptom.
+3. A required equivalence fails while its own control holds (outputs depend on later inputs as well as on earlier ones;
+  a model predicts another position better than the next).
 
-Nothing is confirmed where the replay is not exact or not possible, or without a survey for silent rivals: a gradient
-that is never cleared looks like a rate that is too high.
+Nothing is confirmed if the replay is impossible or inexact, or without a survey for silent rivals: a gradient that is
+never cleared looks like a rate that is too high.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from steadytrain.diagnosis.weighing import Suspect, plain
 from steadytrain.experiments.specs import Verdict
 
 HELPS_FACTOR = 1.25
-"""How much more the probes must fall than in the control where a rule that was broken is kept again."""
+"""The probes must fall this many times as far as in the control to show that repairing a broken rule helps."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """What the unchanged replays showed. ``exact`` is None where it is not known; ``note`` says it in words;
-    ``judged`` is False where no symptom was raised, so that there was nothing to show; ``early`` whether they began
-    before the symptom did."""
+    """What the unchanged replays showed. ``exact`` is None if unknown, and ``note`` says it in words. ``judged`` is
+    False if there was no symptom to show. ``early`` says whether the replays began before the symptom."""
 
     ran: bool
     shown: bool
@@ -40,7 +39,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether a cause is proven and ``by`` what; else which trials it ``needs`` and, in words, what it ``lacks``."""
+    """Whether a cause is proven and ``by`` what; else which trials it ``needs``, and in words what it ``lacks``."""
 
     proven: bool
     by: str = ""
@@ -51,7 +50,7 @@ class Proof:
 def proof(
     suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control, waiting: Collection[str], *, surveyed: bool
 ) -> Proof:
-    """The proof of one cause. ``waiting`` are the trials that could be run and were not yet."""
+    """The proof of one cause. ``waiting`` are the trials that can run but have not yet."""
     if suspect.signature.ruled_out:
         return Proof(False, lacks="what it needs is not there")
     needs = needed(suspect, verdicts, waiting)
@@ -67,7 +66,7 @@ def proof(
 
 
 def _replay_lacks(control: Control) -> str:
-    """Why nothing can rest on the unchanged replay, empty where it can."""
+    """Why the unchanged replay cannot support a proof, "" if it can."""
     if not control.ran:
         return f"nothing was replayed: {control.note}"
     if control.exact is None:
@@ -76,7 +75,7 @@ def _replay_lacks(control: Control) -> str:
 
 
 def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control) -> str:
-    """What speaks against the cause in the trials, or that the control shows no symptom; empty where neither is so."""
+    """What contradicts the cause in the trials, or that the control does not show the symptom; "" if neither holds."""
     contrary = contradictions(suspect, verdicts)
     if contrary:
         return "; ".join(_unexpected(trial, suspect.cause.expected(trial)) for trial in contrary)
@@ -86,7 +85,7 @@ def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: C
 
 
 def _by_broken_rule(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> Proof | None:
-    """The second road: a broken rule, and a change that mends it and helps."""
+    """The second kind: a broken rule, and a change that repairs it and helps."""
     broken = suspect.signature.broken_invariant
     helped = next((one for one in suspect.cause.confirming if one in verdicts and helps(verdicts[one])), None)
     if broken is None or helped is None:
@@ -96,7 +95,7 @@ def _by_broken_rule(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> Proof 
 
 
 def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str, ...], *, surveyed: bool) -> Proof:
-    """The first road: a change removes the symptom, and nothing that would cure a rival does."""
+    """The first kind: a change removes the symptom, and no cure of a rival does."""
     mended = next((trial for trial in suspect.cause.confirming if removes(verdicts, trial)), None)
     if mended is None:
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
@@ -107,7 +106,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
     cured = [trial for trial in suspect.cause.spared if removes(verdicts, trial)]
     if cured:
         return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
-    # One that does not apply to this run has no verdict: what it would cure is not there.
+    # A trial that does not apply to this run has no verdict: its rival is impossible here.
     asked = [trial for trial in suspect.cause.spared if trial in verdicts]
     spared = [trial for trial in asked if persists(verdicts, trial)]
     if asked and not spared:
@@ -117,7 +116,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
 
 
 def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collection[str]) -> tuple[str, ...]:
-    """The trials that the proof still waits for: one that confirms, then those that must not cure it."""
+    """The trials that the proof still needs: one that confirms, then those that must not cure it."""
     cause = suspect.cause
     mended = any(removes(verdicts, trial) for trial in cause.confirming)
     confirming = () if mended else tuple(trial for trial in cause.confirming if trial in waiting)
@@ -133,7 +132,7 @@ def _unexpected(trial: str, expected: str) -> str:
 
 
 def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[str]:
-    """Trials that did the contrary of what they would if this were the cause."""
+    """Trials with the opposite of the effect expected for this cause."""
     found = []
     for trial, verdict in verdicts.items():
         expected, outcome = suspect.cause.expected(trial), plain(verdict.effect)
@@ -144,7 +143,7 @@ def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[st
 
 
 def helps(verdict: Verdict) -> bool:
-    """Whether a trial removed the symptom, or put it off to the next time, or the probes fell by a good deal more."""
+    """Whether a trial removed or delayed the symptom, or the probes fell considerably more than in the control."""
     if verdict.effect in ("removed", "delayed"):
         return True
     fell, there = (-verdict.numbers.get(f"{lead}final_excess", 0.0) for lead in ("", "control_"))

@@ -1,7 +1,7 @@
-"""How causes read a case: each helper looks for one thing and gives no sign, or one.
+"""Helpers with which causes read a case. Each checks one thing and returns no sign or one.
 
-All return tuples, so that a signature is a list of questions. What was not measured gives no sign: a fact that is
-absent is something else than a fact that is zero. Nothing here knows a cause.
+All return tuples, so that a signature is a list of questions. What was not measured gives no sign: an absent fact
+differs from a fact that is zero. No helper knows a cause.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 Signs = tuple[Sign, ...]
 NAMES_SHOWN = 4
 READ_LATE_STEPS, RISING_STEPS = 16, 4
-"""Layers are read every 16 steps; in its first steps a warm-up doubles the rate."""
+"""Layers are measured every 16 steps. In its first steps a warm-up doubles the rate."""
 
 NEAR_STEPS = 2
-"""A jump of the learning rate or a resume this near to the onset belongs to it."""
+"""A jump of the learning rate or a resume this close to the onset belongs to it."""
 
 
 # Symptoms.
 
 
 def seen(case: Case, *names: str) -> Symptom | None:
-    """The first symptom of one of these names that is more than a note."""
+    """The first symptom with one of these names and a severity above note."""
     return next((s for s in case.symptoms if s.name in names and s.severity != "note"), None)
 
 
 def noted(case: Case, *names: str) -> Symptom | None:
-    """The first symptom of one of these names, notes included."""
+    """The first symptom with one of these names, including notes."""
     return next((s for s in case.symptoms if s.name in names), None)
 
 
 def quiet(case: Case) -> bool:
-    """Whether nothing more than a note was seen."""
+    """Whether no symptom is above a note."""
     return all(s.severity == "note" for s in case.symptoms)
 
 
 def symptom(case: Case, weight: float, *names: str) -> Signs:
-    """That one of these symptoms was seen."""
+    """A sign if one of these symptoms was seen."""
     found = seen(case, *names)
     if found is None:
         return ()
@@ -57,7 +57,7 @@ def symptom(case: Case, weight: float, *names: str) -> Signs:
 
 
 def without(case: Case, weight: float, what: str, *names: str) -> Signs:
-    """That none of these symptoms was seen."""
+    """A sign if none of these symptoms was seen."""
     return () if seen(case, *names) else (Sign(what, weight, "symptoms"),)
 
 
@@ -78,30 +78,30 @@ def broke(case: Case, weight: float, what: str = "a loss or gradient was not fin
 
 
 def fact(case: Case, name: str) -> Any:
-    """The fact of this name, None where it is not known."""
+    """The fact of this name, None if unknown."""
     return case.facts.get(name)
 
 
 def measured(case: Case, name: str) -> float:
-    """A fact that is one number, NaN where it is not known. NaN compares False, so no bound is passed by it."""
+    """A fact that is one number, NaN if unknown. NaN compares False, so it exceeds no bound."""
     value = fact(case, name)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
 
 
 def above(case: Case, name: str, bound: float, weight: float, what: str, *, invariant: bool = False) -> Signs:
-    """That a number is above ``bound``; ``what`` may hold ``{value}``."""
+    """A sign if a number is above ``bound``. ``what`` may contain ``{value}``."""
     value = measured(case, name)
     return _numbered(name, value, weight, what, invariant=invariant) if value > bound else ()
 
 
 def below(case: Case, name: str, bound: float, weight: float, what: str, *, invariant: bool = False) -> Signs:
-    """That a number is below ``bound``; ``what`` may hold ``{value}``."""
+    """A sign if a number is below ``bound``. ``what`` may contain ``{value}``."""
     value = measured(case, name)
     return _numbered(name, value, weight, what, invariant=invariant) if value < bound else ()
 
 
 def listed(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
-    """That a list or mapping holds something; ``what`` may hold ``{names}`` and ``{count}``."""
+    """A sign if a list or mapping is not empty. ``what`` may contain ``{names}`` and ``{count}``."""
     value = fact(case, name)
     if not isinstance(value, (Sequence, Mapping)) or isinstance(value, str) or not value:
         return ()
@@ -110,32 +110,32 @@ def listed(case: Case, name: str, weight: float, what: str, *, invariant: bool =
 
 
 def holds(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
-    """That a fact is True."""
+    """A sign if a fact is True."""
     return (Sign(what, weight, f"fact {name}", {name: 1.0}, invariant),) if fact(case, name) is True else ()
 
 
 def fails(case: Case, name: str, weight: float, what: str, *, invariant: bool = False) -> Signs:
-    """That a fact is False. One that is not known is not."""
+    """A sign if a fact is False. An unknown fact is not False."""
     return (Sign(what, weight, f"fact {name}", {name: 0.0}, invariant),) if fact(case, name) is False else ()
 
 
 def absent(case: Case, name: str, weight: float, what: str) -> Signs:
-    """That a survey was made and has no such fact: there was nothing of the kind to be seen."""
+    """A sign if a survey ran and found no such fact."""
     return (Sign(what, weight, f"fact {name}"),) if surveyed(case) and fact(case, name) is None else ()
 
 
 def ruled_out(reached: bool, what: str, source: str = "facts") -> Signs:
-    """That the cause cannot be, because what it needs is not there."""
+    """A sign that the cause is impossible, if ``reached``: its precondition is absent."""
     return (Sign(what, RULED_OUT, source),) if reached else ()
 
 
 def when(condition: bool, weight: float, what: str, source: str, *, invariant: bool = False, **numbers: float) -> Signs:
-    """Any other observation."""
+    """A sign for any other observation."""
     return (Sign(what, weight, source, numbers, invariant),) if condition else ()
 
 
 def equivalence(signs: Signs) -> Signs:
-    """The same signs, marked as a test that has its own control."""
+    """The same signs, marked as a test with its own control."""
     return tuple(replace(sign, equivalence=True) for sign in signs)
 
 
@@ -151,14 +151,14 @@ def rows_of(case: Case) -> tuple[int, ...]:
 
 
 def enumerated(names: Iterable[Any]) -> str:
-    """The first names of a list, or the keys of a mapping, and how many more there are."""
+    """The first names of a list or mapping, and the number of the others."""
     texts = [_text(name) for name in names]
     more = f" and {len(texts) - NAMES_SHOWN} more" if len(texts) > NAMES_SHOWN else ""
     return ", ".join(texts[:NAMES_SHOWN]) + more
 
 
 def first_name(case: Case, name: str) -> str | None:
-    """The first name of a list or mapping of names, None where there is none."""
+    """The first name of a list or mapping of names, None if there is none."""
     value = fact(case, name)
     return str(next(iter(value))) if isinstance(value, (list, dict)) and value else None
 
@@ -174,12 +174,12 @@ def _numbered(name: str, value: float, weight: float, what: str, *, invariant: b
 
 
 SAME_RANKS_MIN, OTHER_IDS_MAX = 0.9, 0.5
-"""Shared mass of token frequencies. Halves of one text share more than 0.9 either way; two texts of one tokenizer share
-more than half of it id by id, for the common words, marks and spaces are the same."""
+"""Shared mass of token frequencies. Halves of one text share more than 0.9 either way. Two texts of one tokenizer share
+more than half of it id by id, because common words, punctuation and spaces are the same."""
 
 
 def renumbered(case: Case, weight: float) -> Signs:
-    """That tokens are as frequent as before, rank by rank, but are other ids."""
+    """A sign if token frequencies match the earlier ones rank by rank, but with other ids."""
     found = fact(case, "token_overlap")
     if not isinstance(found, list) or len(found) != 2 or not (found[1] > SAME_RANKS_MIN and found[0] < OTHER_IDS_MAX):
         return ()
@@ -188,7 +188,7 @@ def renumbered(case: Case, weight: float) -> Signs:
 
 
 def deepened(case: Case) -> Signs:
-    """Gradients of the first and the last layer that were alike at the first step of the run and no longer are."""
+    """A sign if the gradients of the first and last layer were alike at the run's first step and no longer are."""
     first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
     if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
         return ()
@@ -201,19 +201,21 @@ def deepened(case: Case) -> Signs:
 
 
 ALIKE_MIN, APART_MAX = 1e-2, 1e-3
-"""First layer over last: what an initialisation gives, and what training made of it."""
+"""Gradient ratio of the first layer to the last: after initialisation, and during training."""
 
 
 # The finding.
 
 
 def located(case: Case) -> Located | None:
-    """The first bad operation, None where it is not known."""
+    """The first bad operation, None if unknown."""
     return case.finding.located if case.finding is not None else None
 
 
 def operation(case: Case, weight: float, what: str, matches: Callable[[Located], bool]) -> Signs:
-    """That the first bad operation is one of a kind. ``what`` may hold ``{operation}``, ``{line}`` and ``{module}``."""
+    """A sign if the first bad operation ``matches``. ``what`` may contain ``{operation}``, ``{line}`` and
+    ``{module}``.
+    """
     found = located(case)
     if found is None or not matches(found):
         return ()
@@ -226,8 +228,8 @@ def operation(case: Case, weight: float, what: str, matches: Callable[[Located],
 def layer_of(case: Case) -> str | None:
     """The module of the first bad operation, else the first tensor that a symptom names.
 
-    None where the operation is one of the loss, which the script computes, or of the whole model's own forward: the
-    first bad gradient is no place to look then.
+    None if the operation belongs to the loss, which the script computes, or to the whole model's own forward: the first
+    bad gradient is then no useful place.
     """
     found = located(case)
     if found is not None and (found.module or found.phase in ("loss", "forward")):
@@ -239,14 +241,16 @@ def layer_of(case: Case) -> str | None:
 
 
 def jump_of_rate(window: Window, onset: int) -> float:
-    """How many times larger the learning rate is within a few steps of ``onset`` than in the steps before, or became
-    from one step to the next shortly before it; 1 at most where it is not known."""
+    """The factor by which the learning rate rose near ``onset``: against the steps before, or from one step to the next
+    shortly before it. At most 1 if unknown."""
     rates = window.series("learning_rate")
     return max(_rise_of_rate(rates, onset), _leap_of_rate(rates, onset))
 
 
 def _leap_of_rate(rates: Series, onset: int) -> float:
-    """The largest factor between two steps. What is read every few steps only is raised some steps late."""
+    """The largest factor between two steps, searched further back because some signals are measured only every few
+    steps.
+    """
     near = (rates.steps >= onset - READ_LATE_STEPS) & (rates.steps <= onset) & (rates.steps > RISING_STEPS)
     values = rates.values[near]
     return float((values[1:] / values[:-1]).max()) if len(values) > 1 and bool((values > 0).all()) else 1.0
@@ -261,15 +265,15 @@ def _rise_of_rate(rates: Series, onset: int) -> float:
 
 
 def resumed_near(case: Case, steps: int) -> bool:
-    """Whether the run was taken up again at most ``steps`` steps before the onset."""
+    """Whether the run was resumed at most ``steps`` steps before the onset."""
     return any(0 <= case.onset - int(step) <= steps for step in case.window.resumed)
 
 
-# What a run has at all.
+# Basic properties of a run.
 
 
 def is_half(found: Located) -> bool:
-    """Whether an input of the operation is float16, or it is a cast that a finite number did not survive."""
+    """Whether an input of the operation is float16, or the operation is a cast that turned a finite number into Inf."""
     cast = "_to_copy" in found.operation or found.operation.startswith("aten.to.")
     return (cast and found.produced == "inf") or any(
         "float16" in (operand.dtype or "") and "bfloat16" not in (operand.dtype or "") for operand in found.inputs
@@ -277,12 +281,12 @@ def is_half(found: Located) -> bool:
 
 
 def is_masked_softmax(found: Located) -> bool:
-    """A softmax, or a fused attention, that got -Inf or a mask."""
+    """Whether the operation is a softmax or an attention."""
     return "softmax" in found.operation or "attention" in found.operation
 
 
 def no_half(case: Case) -> bool:
-    """That a survey saw no float16: neither under autocast nor in parameters, and no scaler."""
+    """Whether a survey saw no float16: neither in autocast nor in parameters, and no scaler."""
     if not surveyed(case) or fact(case, "scaler") is True or fact(case, "half_overflow"):
         return False
     kinds = (str(fact(case, "autocast_dtype") or ""), *map(str, fact(case, "parameter_dtypes") or ()))
@@ -301,11 +305,11 @@ def low_precision_weights(case: Case) -> bool:
 
 
 def no_second_moment(case: Case) -> bool:
-    """That the optimizer is known and divides by no running mean of squares."""
+    """Whether the optimizer is known and keeps no running mean of squares."""
     return surveyed(case) and fact(case, "optimizer") is not None and fact(case, "betas") is None
 
 
 def one_rank(case: Case) -> bool:
-    """That the run is known to be one process."""
+    """Whether the run is known to be a single process."""
     ranks = measured(case, "ranks")
     return ranks == 1 or (surveyed(case) and not ranks > 1)

@@ -1,9 +1,9 @@
-"""Which trials to run next.
+"""Choose the next trials.
 
-First what the control says; then what the leading cause still needs for its proof; then whatever separates the causes
-best for its cost. One group test comes early: all that may be unsafe about how the numbers are computed is switched off
-at once, and if the symptom stays, that whole branch is gone for the price of one trial. Costs are counted in steps and
-launches, never in measured seconds, so that the choice is the same on every machine.
+First come the trials that the leading cause needs for its proof, then whatever separates the causes best for its cost.
+One group test comes early: it disables everything unsafe in how the numbers are computed, and if the symptom stays, one
+trial has excluded that whole branch. Costs are in steps and launches, never in measured seconds, so the choice is the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from steadytrain.diagnosis.weighing import Plain, Suspect, chance
 from steadytrain.experiments.specs import Spec
 
 LAUNCH_STEPS = 30.0
-"""What a launch costs, in steps: imports and set-up of a small script."""
+"""Cost of a launch in steps: imports and set-up of a small script."""
 
 PROBE_STEPS = 0.34
-"""What a probe costs: a forward of the three parts of a step."""
+"""Cost of a probe in steps: a forward is a third of a step."""
 
 GROUP_SHARE_MIN = 0.1
-"""Of the probability on causes that a group test would remove: below it the test is not worth its place."""
+"""A group test needs at least this total probability of causes that it would remove."""
 
 GAIN_MIN_NATS = 0.03
-"""A trial that is expected to tell less than this is not run."""
+"""A trial with a smaller expected information gain is not run."""
 
 HOPE_MIN = 0.03
-"""Nor one that would remove the symptom only under causes that have less than this probability together."""
+"""A trial is not run if the causes whose symptom it would remove have less than this total probability."""
 
 LEADING_MIN = 0.3
-"""From this probability on a cause is worth its proof."""
+"""Probability from which on a cause is worth proving."""
 
 
 def cost(specs: Sequence[Spec]) -> float:
@@ -46,7 +46,7 @@ def cost(specs: Sequence[Spec]) -> float:
 
 
 def gain(trial: str, suspects: Sequence[Suspect], belief: Mapping[str, float]) -> float:
-    """Expected fall of the entropy of ``belief`` by one run of ``trial``, in nats."""
+    """Expected reduction of the entropy of ``belief`` by one run of ``trial``, in nats."""
     outcomes: tuple[Plain, ...] = ("removed", "persists")
     expected = {suspect.name: suspect.cause.expected(trial) for suspect in suspects}
     left = 0.0
@@ -65,7 +65,9 @@ def choose(
     *,
     count: int,
 ) -> tuple[str, ...]:
-    """At most ``count`` names of ``costs`` (what could be run), best first; empty where none is worth it."""
+    """At most ``count`` of the trials in ``costs`` (those that can run), best first; empty if none is worth its
+    cost.
+    """
     chosen = [trial for trial in needed if trial in costs][:count]
     for test in group_tests():
         if test in costs and test not in chosen and _removable(test, suspects, belief) >= GROUP_SHARE_MIN:
@@ -81,7 +83,7 @@ def _removable(trial: str, suspects: Sequence[Suspect], belief: Mapping[str, flo
 
 
 def leading(belief: Mapping[str, float]) -> tuple[str, ...]:
-    """The causes that are worth their proof, most probable first."""
+    """The causes worth proving, most probable first."""
     return tuple(name for name, share in belief.items() if name != UNKNOWN and share >= LEADING_MIN)
 
 

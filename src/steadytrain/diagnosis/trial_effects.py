@@ -1,14 +1,14 @@
-"""What each trial does to an incident of each kind: the likelihoods that the engine thinks with.
+"""The expected effect of each trial on each kind of incident: the likelihoods of the engine.
 
 A trial declares the kinds of causes (``KINDS`` of ``steadytrain.experiments.trial``) whose symptom it ``removes``, and
-those of which it does ``either``; of all others the symptom persists. ``tests/diagnosis/trial_effects.txt`` shows them
-as one table. The first ten kinds are those of the published interventions that the project's own experiments were
+those for which it does ``either``; for all others the symptom persists. ``tests/diagnosis/trial_effects.txt`` shows
+them as one table. The first ten kinds are those of the published interventions that the project's own experiments were
 compared with (a byte-level GPT, two seeds, six incidents, eleven trials); ``make bench-trials`` measures them again.
-Two lessons: a lower learning rate helps against nearly everything, so it tells next to nothing; and clearing the
-moments with a re-warm also hides a bad batch, so it counts only beside the re-warm alone.
+Two lessons: a lower learning rate helps against nearly everything, so it separates next to nothing; and clearing the
+moments with a re-warm also hides a bad batch, so it counts only compared with the re-warm alone.
 
-Nothing but its own trial removes a fault in the script itself (a gradient that is not cleared, a wrong loss), though
-what makes steps smaller may hide it. A cause begins with a kind and names its own exceptions.
+Only its own trial removes a fault in the script (a gradient that is not cleared, a wrong loss), though smaller steps
+may hide it. A cause starts from a kind and names its own exceptions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from steadytrain.experiments.trial_catalog import trials
 def like(
     kind: str, *, removed: tuple[str, ...] = (), persists: tuple[str, ...] = (), either: tuple[str, ...] = ()
 ) -> Mapping[str, Expectation]:
-    """What every trial does where the cause is of this kind, with the exceptions of one cause.
+    """The expected effect of every trial for a cause of this kind, with the cause's exceptions.
 
     Raises:
         ValueError: there is no such kind.
@@ -41,18 +41,18 @@ def like(
 
 
 def alike(trial: str) -> str:
-    """The group of trials that change nearly the same thing as this one, or its own name."""
+    """The group of trials with nearly the same change as this one, or its own name."""
     return groups().get(trial) or trial
 
 
 def group_tests() -> tuple[str, ...]:
-    """The trials that switch a whole branch of causes off at once."""
+    """The trials that disable a whole branch of causes at once."""
     return tuple(one.name for one in trials() if one.group_test)
 
 
 @dataclass(frozen=True)
 class _Expected(Mapping[str, Expectation]):
-    """Asks the trials when it is read: a package may offer a cause and a trial from one file."""
+    """Reads the trials on access, because a package may offer a cause and a trial in one file."""
 
     kind: str
     own: Mapping[str, Expectation]
@@ -69,7 +69,7 @@ class _Expected(Mapping[str, Expectation]):
 
 @cache
 def effects(kind: str) -> Mapping[str, Expectation]:
-    """What each trial does to the symptom of a cause of this kind."""
+    """The effect of each trial on the symptom of a cause of this kind."""
     return {
         one.name: "removed" if kind in one.removes.split() else "either" if kind in one.either.split() else "persists"
         for one in trials()
@@ -78,5 +78,5 @@ def effects(kind: str) -> Mapping[str, Expectation]:
 
 @cache
 def groups() -> Mapping[str, str]:
-    """The group of each trial, empty where it has none."""
+    """The group of each trial, "" if it has none."""
     return {one.name: one.alike for one in trials()}

@@ -1,8 +1,8 @@
-"""How likely each cause is: base rates times signs times what the trials did, and ``unknown`` beside all of them.
+"""The probability of each cause and of ``unknown``: base rates times signs times trial outcomes.
 
-``unknown`` expects nothing, so every outcome has one half of a chance under it: outcomes that fit no cause's table lift
-it above all. Trials that change nearly the same thing count together as one, or three ways to take smaller steps would
-be three proofs.
+``unknown`` predicts nothing, so every outcome has probability one half under it. Outcomes that fit no cause therefore
+raise it above all. Trials with nearly the same change count together as one; otherwise three ways to take smaller steps
+would be three proofs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from steadytrain.diagnosis.trial_effects import alike
 from steadytrain.experiments.specs import Verdict
 
 UNKNOWN_SHARE = 0.1
-"""Of all cases before anything is known: sick runs of the zoo and of public threads whose cause is on no list."""
+"""Prior share of all cases: sick runs of the zoo and of public threads whose cause is on no list."""
 
 AS_EXPECTED, OTHERWISE, EITHER = 0.9, 0.1, 0.5
-"""Chance of an outcome under ``+`` and ``-`` of the table, under the contrary, and under ``o``."""
+"""Probability of an outcome that a cause expects, of the opposite one, and if it expects ``either``."""
 
 Plain = Literal["removed", "persists"]
 _PLAIN: Mapping[str, Plain] = {"removed": "removed", "persists": "persists", "worse": "persists"}
@@ -29,7 +29,7 @@ _PLAIN: Mapping[str, Plain] = {"removed": "removed", "persists": "persists", "wo
 
 @dataclass(frozen=True)
 class Suspect:
-    """A cause with its name and what the case shows of it."""
+    """A cause with its name and its signs in the case."""
 
     name: str
     cause: Cause
@@ -37,19 +37,19 @@ class Suspect:
 
 
 def plain(effect: str) -> Plain | None:
-    """What an effect says about removal, None where it says nothing (delayed, inconclusive, not run)."""
+    """The effect reduced to removed or persists, None if it shows neither (delayed, inconclusive, not run)."""
     return _PLAIN.get(effect)
 
 
 def chance(outcome: Plain, expected: Expectation) -> float:
-    """Likelihood of an outcome where the table says ``expected``."""
+    """Likelihood of an outcome given the expected effect."""
     if expected == "either":
         return EITHER
     return AS_EXPECTED if outcome == expected else OTHERWISE
 
 
 def weigh(suspects: Sequence[Suspect], verdicts: Iterable[Verdict]) -> dict[str, float]:
-    """The probability of each suspect and of ``unknown``, adding up to 1; most probable first, then by name."""
+    """The probability of each suspect and of ``unknown``, summing to 1; most probable first, then by name."""
     outcomes = {verdict.trial: result for verdict in verdicts if (result := plain(verdict.effect)) is not None}
     total = sum(suspect.cause.base_rate for suspect in suspects) or 1.0
     logs = {
@@ -66,7 +66,7 @@ def weigh(suspects: Sequence[Suspect], verdicts: Iterable[Verdict]) -> dict[str,
 
 
 def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain]) -> float:
-    """Sum over kinds of trials of the mean log-likelihood within a kind."""
+    """Sum over groups of similar trials of the mean log-likelihood within a group."""
     kinds: dict[str, list[float]] = {}
     for trial, outcome in sorted(outcomes.items()):
         expected: Expectation = "either" if cause is None else cause.expected(trial)

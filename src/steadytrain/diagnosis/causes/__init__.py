@@ -1,6 +1,6 @@
-"""One file per cause: its signs, what each trial would do, what proves it, and what fixes it.
+"""One file per cause: its signs, the expected effect of each trial, its proof and its fixes.
 
-Causes do not import each other; weighing them is ``diagnosis.weighing``.
+Causes do not import each other; ``diagnosis.weighing`` weighs them.
 """
 
 from __future__ import annotations

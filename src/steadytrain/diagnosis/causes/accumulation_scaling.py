@@ -47,10 +47,10 @@ class AccumulationScaling(Cause):
 
     def signature(self, case: Case) -> Signature:
         backwards, divisor = measured(case, "backwards_per_step"), measured(case, "loss_divisor")
-        # Losses of several kinds are each sent backward from a line of their own: real and false samples, say.
+        # Losses of several kinds have their own backward lines: real and false samples, for example.
         a_line = backwards / max(1.0, measured(case, "backward_lines")) if fact(case, "backward_lines") else backwards
         undivided = a_line > 1.5 and fact(case, "loss_divided") is False
-        # A rate may have been chosen for the sum: that is a fault where something went wrong.
+        # The rate may have been chosen for the sum, so it is a fault only if something went wrong.
         wrong = not quiet(case)
         twice = backwards > 1.5 and divisor > 1.5 * backwards
         return Signature(

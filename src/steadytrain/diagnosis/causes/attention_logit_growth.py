@@ -64,7 +64,7 @@ class AttentionLogitGrowth(Cause):
                 *symptom(case, STRONG, "attention-logit-growth", "attention-entropy-collapse"),
                 *above(case, "attention_logit_largest", LARGE, STRONG, "the largest logit of attention is {value}"),
                 *below(case, "attention_logit_largest", 30.0, -STRONG, "the largest logit of attention is {value}"),
-                # Some models (T5) are made without a scale; their products are small.
+                # Some models (T5) are designed without a scale; their products are small.
                 *holds(
                     case,
                     "attention_unscaled",
@@ -84,4 +84,4 @@ class AttentionLogitGrowth(Cause):
 
 
 LARGE = 100.0
-"""A logit of attention that is watched for in large runs (2507.20534 clips there)."""
+"""An attention logit that large runs watch for (2507.20534 clips there)."""

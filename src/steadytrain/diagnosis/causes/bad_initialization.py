@@ -105,4 +105,4 @@ class BadInitialization(Cause):
 
 
 FAR_NATS = 2.0
-"""Above a guess: no label or token explains a first loss that far off, only logits that are too large."""
+"""Distance above a uniform guess. No label or token explains a first loss that high, only logits that are too large."""

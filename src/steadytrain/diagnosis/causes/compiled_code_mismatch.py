@@ -81,7 +81,9 @@ class CompiledCodeMismatch(Cause):
 
 
 FAR_ROUNDINGS, NEAR_ROUNDINGS = 100.0, 30.0
-"""Of the format that the output has: sums in another order differ by some tens of them at most."""
+"""Difference in roundings of the output's dtype. Another summation order differs by some tens of them at most."""
 
 FAR_TIMES, NEAR_TIMES = 10.0, 3.0
-"""What the model itself loses against float64: TensorFloat-32 or 16 bits inside lose more than the output's format."""
+"""Difference relative to the model's own error against float64: TensorFloat-32 or 16 bits inside lose more than the
+output's dtype.
+"""

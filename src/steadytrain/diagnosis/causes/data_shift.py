@@ -75,4 +75,4 @@ class DataShift(Cause):
 
 
 FAR_SCALES = 5.0
-"""Standard deviations of single batches: two halves of one source are never so far apart."""
+"""Distance in standard deviations of single batches. Two halves of one source are never that far apart."""

@@ -88,7 +88,7 @@ class DeadUnits(Cause):
 
 
 def _burst_before(case: Case) -> Symptom | None:
-    """What went wrong shortly before units died: then they are the scar of it."""
+    """The burst shortly before the units died, None if there was none. The dead units are then its result."""
     died = noted(case, "dead-units")
     if died is None:
         return None
@@ -97,11 +97,11 @@ def _burst_before(case: Case) -> Symptom | None:
 
 
 WHOLE_LAYER = 0.99
-"""A layer that passes nothing on is no matter of degree; sparse ones keep a few units in a hundred."""
+"""Share from which the whole layer is dead, whatever its design; sparse layers keep a few units in a hundred."""
 
 
 def _worst(case: Case) -> tuple[str | None, float]:
-    """The layer with most units at an end, and their share; 0 where the survey saw none."""
+    """The layer with the largest share of units at an end, and that share; 0 if the survey saw none."""
     shares: dict[str, float] = {}
     for name in ("dead_units", "saturated_units"):
         found = fact(case, name)

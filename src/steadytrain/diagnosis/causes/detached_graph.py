@@ -61,7 +61,7 @@ class DetachedGraph(Cause):
         behind = fact(case, "parameters_cut_off") or ()
         blocked = _inside(lost or (), fact(case, "no_grad_calls"), fact(case, "modules_output_detached"))
         moves = measured(case, "cut_off_moves_output")
-        # The output depends on them, and a gradient says that it does not.
+        # The output depends on these parameters, but no gradient reaches them.
         contradicted = bool(behind) and moves > MOVES_MIN
         unused = bool(behind) and moves <= MOVES_MIN and not blocked
         told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
@@ -90,10 +90,10 @@ class DetachedGraph(Cause):
 
 
 def _inside(names: Iterable[str], *modules: Any) -> list[str]:
-    """The parameters in one of the modules."""
+    """The parameters inside one of the modules."""
     prefixes = tuple(f"{module}." for listed_modules in modules for module in listed_modules or ())
     return [name for name in names if prefixes and name.startswith(prefixes)]
 
 
 MOVES_MIN = 1e-5
-"""Of the output's size: above the rounding of float32."""
+"""Relative change of the output: above float32 rounding."""

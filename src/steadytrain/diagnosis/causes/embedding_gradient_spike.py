@@ -33,7 +33,7 @@ class EmbeddingGradientSpike(Cause):
 
     base_rate = 3.0
     rivals = ("second-moment-lag", "attention-logit-growth")
-    # Where rare tokens bring it on, other data and limits on the update may help; a lower rate does not have to.
+    # If rare tokens trigger it, other data and limits on the update may help, but a lower rate need not.
     expects = like(
         "script",
         removed=("embedding-gradient-shrink",),

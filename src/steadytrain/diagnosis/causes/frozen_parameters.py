@@ -94,8 +94,8 @@ class FrozenParameters(Cause):
 
 
 def _is_whole(case: Case) -> bool:
-    """Whether what is left to train is next to nothing, and no adapter: adapters have matrices, and tuned biases or
-    norms are those of all layers."""
+    """Whether almost nothing is left to train and it is not an adapter: adapters have matrices, and tuning of biases or
+    norms covers all layers."""
     kinds = fact(case, "parameter_dtypes")
     tensors = sum(kinds.values()) if isinstance(kinds, dict) else 0
     share = measured(case, "frozen_share")
@@ -103,5 +103,5 @@ def _is_whole(case: Case) -> bool:
 
 
 WHOLE_SHARE, FEW_TENSORS = 0.99, 2
-"""Of the elements: a base may be frozen by design, a whole model may not; of trainable tensors so many are no
-way of tuning."""
+"""Share of frozen elements: a base may be frozen by design, a whole model may not. So few trainable tensors are no
+tuning method."""

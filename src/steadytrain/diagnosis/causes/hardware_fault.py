@@ -55,7 +55,7 @@ class HardwareFault(Cause):
                     "from there on",
                     "fact first_difference",
                 ),
-                # Weights that were damaged in memory do it again from the state that was kept, too.
+                # If the stored state already holds the damaged weights, the fault recurs in a replay, too.
                 *(
                     ()
                     if alone
@@ -69,7 +69,7 @@ class HardwareFault(Cause):
 
 
 def _differs_there_alone(case: Case) -> bool:
-    """Whether a replay differs first where the symptom began, after some steps in which it did not."""
+    """Whether a replay first differs where the symptom began, after some identical steps."""
     first = fact(case, "first_difference")
     step = first.get("step") if isinstance(first, dict) else None
     began = case.onset - (case.begin if case.begin is not None else case.onset)
@@ -77,4 +77,4 @@ def _differs_there_alone(case: Case) -> bool:
 
 
 EXACT_STEPS_MIN = 2
-"""A run that does not repeat at all differs within its first steps."""
+"""A run that is not repeatable at all differs within its first steps."""

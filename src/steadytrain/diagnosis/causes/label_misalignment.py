@@ -47,7 +47,7 @@ class LabelMisalignment(Cause):
         best, margin, numbers = _best_shift(case)
         real = fact(case, "label_shift_trained")
         if real == 1:
-            margin = 0.0  # the labels are the next tokens: what the model makes of them is another matter
+            margin = 0.0  # the labels are the next tokens, so what the model learned is another matter
         text = f"the model predicts the token at t+{best} best, by {margin:.2g} nats"
         return Signature(
             (
@@ -89,18 +89,18 @@ class LabelMisalignment(Cause):
 
 
 def _best_shift(case: Case) -> tuple[int | None, float, dict[str, Any]]:
-    """The shift at which the model predicts best, by how much, and all of them."""
+    """The shift at which the model predicts best, its margin, and the losses of all shifts."""
     losses = fact(case, "label_shift")
     if not isinstance(losses, dict) or len(losses) < 2:
         return None, 0.0, {}
     known = sorted((float(loss), int(shift)) for shift, loss in losses.items() if isinstance(loss, (int, float)))
     if len(known) < 2 or not known[0][0] < LEARNED_SHARE * measured(case, "uniform_loss"):
-        return None, 0.0, {}  # a model that has learned nothing predicts no place
+        return None, 0.0, {}  # an untrained model predicts no position
     numbers = {f"shift_{shift}": loss for loss, shift in known}
     return known[0][1], known[1][0] - known[0][0], numbers
 
 
 LEARNED_SHARE = 0.8
-"""Of the loss of a guess: above it a model has not learned enough to be asked where its labels are."""
+"""Share of a uniform guess's loss. Above it the model has not learned enough to show where its labels are."""
 
 MARGIN_NATS = 0.2

@@ -90,4 +90,4 @@ class LearningRateTooHigh(Cause):
 
 
 FAR_RATIO = 3.0
-"""A rate that becomes so much higher at the very step leaves little to be asked."""
+"""A jump of the rate by this factor at the very step leaves little doubt."""

@@ -61,7 +61,7 @@ class LearningRateTooLow(Cause):
     source = "Smith 1506.01186 on range tests; nanoGPT #411"
 
     def signature(self, case: Case) -> Signature:
-        # At the end of a schedule that came down, or of what there is to learn, steps are short and nothing is wrong.
+        # At the end of a decaying schedule, or of what there is to learn, small updates are normal.
         short = (
             *below(case, "update_ratio", 1e-4, STRONG, "an update changes no matrix by more than {value} of it"),
             *below(case, "update_ratio_median", 1e-5, FAIR, "an update changes the median tensor by {value} of it"),
@@ -89,7 +89,7 @@ class LearningRateTooLow(Cause):
 
 
 def _came_to_rest(case: Case) -> bool:
-    """Whether the last rate is less than a tenth of the highest one, or the loss less than half of its first."""
+    """Whether the last rate is below a tenth of the highest, or the last loss below half of the first."""
     rates, losses = case.window.series("learning_rate").values, case.window.series("loss").values
     slow = len(rates) > 0 and bool(rates[-1] < 0.1 * rates.max())
     return slow or (len(losses) > 0 and bool(losses[-1] < 0.5 * losses[0]))

@@ -36,7 +36,7 @@ class MissingWarmup(Cause):
     rivals = ("learning-rate-too-high", "second-moment-lag")
     expects = like("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("longer-warmup",)
-    # A warm-up is a smaller rate for a while; where a smaller rate does as well, it is not told which was missing.
+    # A warm-up lowers the rate for a while. If a lower rate helps as well, the trials cannot separate the two.
     spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")
     interventions = (LONGER_WARMUP, LOWER_RATE, CLIP)
     grade = "A"
@@ -69,4 +69,6 @@ class MissingWarmup(Cause):
 
 
 FIRST_STEPS, WARM_UP_STEPS = 100, 500
-"""Warm-ups of the field take some hundred steps to some thousand; a trial goes back to the beginning from here."""
+"""Typical warm-ups take hundreds to thousands of steps. Up to the second bound, a trial can start from the
+beginning.
+"""

@@ -72,7 +72,7 @@ def _why(case: Case) -> str:
 
 
 def _rows(case: Case) -> tuple[int, ...]:
-    """The rows of the newest batch that is not finite."""
+    """The rows of the latest non-finite batch."""
     found = fact(case, "batch_nonfinite")
     entry = found[-1] if isinstance(found, list) and found else None
     rows = entry.get("rows") if isinstance(entry, dict) else None

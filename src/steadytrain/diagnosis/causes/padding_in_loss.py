@@ -62,5 +62,5 @@ class PaddingInLoss(Cause):
 
 
 PADDED_MIN = 0.1
-"""Of the inputs: which id is padding is a guess from how rows end, and runs of a character end rows as well.
-Padding is only at the ends, so its share of the labels is no larger than its share there."""
+"""Share of the inputs. The padding id is a guess from how rows end, and repeated characters can end rows, too. Padding
+is only at the ends, so its share of the labels cannot exceed its share there."""

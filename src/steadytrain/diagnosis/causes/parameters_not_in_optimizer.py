@@ -52,7 +52,7 @@ class ParametersNotInOptimizer(Cause):
     source = "transformers #42489; trl #3089; unsloth #1282"
 
     def signature(self, case: Case) -> Signature:
-        # Giving the optimizer a head alone is a way to freeze the rest.
+        # Passing only a head to the optimizer is a way to freeze the rest.
         meant = quiet(case)
         return Signature(
             (

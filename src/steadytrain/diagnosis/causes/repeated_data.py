@@ -44,11 +44,12 @@ class RepeatedData(Cause):
 
     def signature(self, case: Case) -> Signature:
         often, steps = measured(case, "repeated_batches"), measured(case, "surveyed_steps")
-        # Training on all data at once, or on one batch to see that it can be learned, is meant so.
+        # Training on all data at once, or on one batch to test whether it can be learned, is intended.
         always_one = often * steps >= steps - FEW_BATCHES
-        # An epoch in the same order brings every batch again, once all others were there.
+        # An epoch in the same order repeats every batch after all others.
         rows = measured(case, "repeated_after") * measured(case, "surveyed_rows") / steps if steps > 0 else math.nan
-        # Several updates on a batch, or optimizers that take turns; workers that all read the same do so as well.
+        # Several updates per batch, optimizers that take turns, and workers that all read the same data look alike
+        # here.
         directly = measured(case, "repeated_after") == 1 and not measured(case, "workers") > 1
         meant = always_one or directly or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
@@ -78,8 +79,8 @@ class RepeatedData(Cause):
 
 
 EPOCH_SHARE = 0.9
-"""Of the rows of the data set: the last batch of an epoch may be left out."""
+"""Share of the data set's rows. An epoch may drop its last batch."""
 
 FEW_BATCHES = 1.5
 DRAWN_SHARE = 0.4
-"""Rows that are drawn with replacement, as many as the data set has, repeat by 1/e."""
+"""Sampling as many rows as the data set has, with replacement, repeats 1/e of them."""

@@ -70,4 +70,4 @@ class RouterCollapse(Cause):
 
 
 ALL_MIN = 0.95
-"""Of the tokens: from here on the other experts are there for nothing, whatever balance was meant."""
+"""Share of the tokens from which on the other experts are useless, whatever balance was intended."""

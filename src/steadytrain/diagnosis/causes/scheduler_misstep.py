@@ -50,7 +50,7 @@ class SchedulerMisstep(Cause):
         planned, steps = measured(case, "scheduler_planned"), measured(case, "steps_planned")
         short = planned < 0.5 * steps
         made = float(case.window.steps[-1]) if len(case.window.steps) else math.nan
-        # A schedule may be planned for a step each micro-batch or process, but then it is not over before the run.
+        # A schedule may be planned for a step per micro-batch or process, but then it does not end before the run.
         over = calls > 0 and planned / calls < OVER_SHARE * made
         return Signature(
             (
@@ -94,4 +94,4 @@ class SchedulerMisstep(Cause):
 
 
 OVER_SHARE = 0.8
-"""Of the updates that were made: a schedule may well end a little before the run."""
+"""Share of the updates. A schedule may end a little before the run."""

@@ -45,8 +45,8 @@ class SecondMomentLag(Cause):
 
     base_rate = 8.0
     rivals = ("bad-batch", "learning-rate-too-high", "stale-optimizer-state", "data-shift", "missing-warmup")
-    # Cleared some time before it began, the moments have learnt the small gradients again by then; and small is not so
-    # small that epsilon counts.
+    # If the moments were cleared some time before the onset, they have adapted to the small gradients again; and the
+    # gradients are too large for epsilon to matter.
     expects = like("moments", either=("reset-moments", "epsilon-up"))
     confirming = ("beta2-lower", "update-clipping")
     spared = ("drop-batch", "rewarm", "float32")

@@ -115,9 +115,10 @@ _SINGULAR = (
 
 
 def _is_singular(found: Located) -> bool:
-    """Whether the operation has an edge. ``aten.log.default`` is ``log``; backward operations end in ``_backward``.
+    """Whether the operation has a singular point. ``aten.log.default`` is ``log``; backward operations end in
+    ``_backward``.
 
-    The norms of layers have an epsilon under their root, so what breaks them is a value that is too large.
+    Layer norms have an epsilon under their root, so only a value that is too large breaks them.
     """
     name = found.operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
     parts = set(name.replace("backward0", "").replace("backward", "").split("_"))

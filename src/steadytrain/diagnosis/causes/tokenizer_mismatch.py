@@ -82,11 +82,11 @@ class TokenizerMismatch(Cause):
 
 
 MARGIN_NATS = 0.5
-"""Who reads the text at all is better than a guess by this, and who reads it as another one is worse by it."""
+"""A model that reads the text beats a guess by this margin; one that misreads it is worse by this margin."""
 
 
 def _loss_at(case: Case) -> float:
-    """The loss of the onset's step, NaN where it is not known."""
+    """The loss at the onset, NaN if unknown."""
     losses = case.window.series("loss")
     found = losses.values[losses.steps == case.onset]
     return float(found[0]) if len(found) else math.nan

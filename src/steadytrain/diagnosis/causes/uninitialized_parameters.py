@@ -77,4 +77,4 @@ class UninitializedParameters(Cause):
 EARLY_STEPS = 16
 
 WILD_MIN, WILD_MAX = 1e-30, 1e6
-"""What memory held before is mostly far outside; a constant channel of some thousands is somebody's choice."""
+"""Uninitialised memory is mostly far outside this range. A constant of some thousands may be intended."""

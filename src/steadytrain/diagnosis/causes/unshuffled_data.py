@@ -44,7 +44,7 @@ class UnshuffledData(Cause):
     def signature(self, case: Case) -> Signature:
         # Neighbouring labels of a sequence are neighbours in the text, not in the data set.
         sequences = fact(case, "token_rows") is not None
-        # A loader that draws may still put classes side by side on purpose: that is no order of the data.
+        # A loader that shuffles may still group classes on purpose. That is not the order of the data set.
         unknown = fact(case, "loader_shuffles") is None
         changes = measured(case, "label_mix_change") > CHANGE_ERRORS
         certain = fact(case, "loader_shuffles") is False or (unknown and changes)
@@ -83,4 +83,4 @@ class UnshuffledData(Cause):
 
 
 CHANGE_ERRORS = 6.0
-"""Standard errors by which the share of a label changes from half to half: chance does not come so far."""
+"""Change of a label's share between halves, in standard errors. Chance does not reach this."""
