@@ -1,9 +1,9 @@
-"""Reads checkpoints of every maker as one value, one file per format.
+"""Reads checkpoints of every framework into one type, with one file for each format.
 
-A reader runs no code from a checkpoint, and judges nothing.
+A reader runs no code from a checkpoint and judges nothing.
 
-A pickle is read by torch's weights-only loader, or by one that knows a dozen classes of torch (``distributed.py``).
-A checkpoint that needs more is refused by name.
+Pickles are read by torch's weights-only loader, or by one that knows a dozen torch classes (``distributed.py``). A
+checkpoint that needs more is refused by name.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from steadytrain.core.errors import UsageError
 
 
 class Form(Protocol):
-    """The contract of a format of checkpoints."""
+    """The contract of a checkpoint format."""
 
     def claims(self, path: Path) -> bool: ...
     def read(self, path: Path, names: Sequence[str] | None) -> CheckpointContents: ...
 
 
 FORMATS: tuple[Form, ...] = (sharded, own_states, distributed, folders, safetensors_files, single_files)
-"""In this order; the first that claims a path reads it."""
+"""The first format that claims a path reads it."""
 
 
 def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> CheckpointContents:
-    """What the checkpoint at ``path`` holds.
+    """The contents of the checkpoint at ``path``.
 
-    ``names`` are the parameters in the order of the optimizer that was saved, where a run tells them; without them an
-    optimizer's state is told by position unless the checkpoint itself says more.
+    ``names`` are the parameter names in the order of the saved optimizer, if a run knows them. Without them, optimizer
+    state is named by position, unless the checkpoint has names.
 
     Raises:
-        UsageError: no checkpoint of a known format, damaged, or one that would run code.
+        UsageError: the format is unknown, or the checkpoint is damaged or would run code.
     """
     try:
         if not path.exists():
@@ -50,7 +50,7 @@ def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Checkp
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        # What a stranger wrote may be of any shape at any place; no list of checks would be whole.
+        # Untrusted content can be malformed anywhere, so no list of checks would be complete.
         told = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
         raise UsageError(f"{path}: not in the form that such checkpoints have ({told})") from None
     raise UsageError(

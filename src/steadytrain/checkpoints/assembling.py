@@ -1,4 +1,4 @@
-"""Loose parts of a checkpoint as one :class:`CheckpointContents`: which tensor is whose, and what is plain state."""
+"""Combines the parts of a checkpoint into :class:`CheckpointContents`: names the tensors and extracts plain state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CUDA_BYTES = 16
 
 @dataclass
 class Loose:
-    """What a reader found, as it was found. None: this format does not hold it; empty: it is not there."""
+    """The parts that a reader found. None: the format does not store the part. Empty: it is missing."""
 
     weights: Mapping[str, Any] | None = None
     optimizer: Mapping[str, Any] | None = None
@@ -46,7 +46,7 @@ class Loose:
 def assemble(
     path: str, kind: str, loose: Loose, names: Sequence[str] | None, *, partial: bool = False
 ) -> CheckpointContents:
-    """All parts by name."""
+    """Combines the parts, with every tensor named."""
     weights = None
     if loose.weights is not None:
         weights = {plain_name(str(name)): value for name, value in loose.weights.items() if isinstance(value, Tensor)}
@@ -99,7 +99,7 @@ def _by_name(
     weights: Mapping[str, Tensor] | None,
     names: Sequence[str] | None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any], bool]:
-    """Groups and state of an optimizer with names for its parameters, and whether these could be found."""
+    """The optimizer's groups and state under parameter names, and whether real names were found."""
     groups = [group for group in optimizer.get("param_groups") or () if isinstance(group, Mapping)]
     state = optimizer.get("state") or {}
     keys = [key for group in groups for key in group.get("params", ())]
@@ -136,7 +136,7 @@ def _called(
 
 
 def _candidates(weights: Mapping[str, Tensor]) -> Iterable[list[str]]:
-    """Orders in which optimizers usually get a model's parameters: as the model has them, with a tied one once."""
+    """The usual orders of a model's parameters in optimizers: the model's order, with tied ones once."""
     seen: set[tuple[int, int]] = set()
     once = []
     for name, tensor in weights.items():
@@ -147,7 +147,7 @@ def _candidates(weights: Mapping[str, Tensor]) -> Iterable[list[str]]:
     without_buffers = [name for name in once if not _BUFFER.search(name)]
     yield without_buffers
     yield once
-    # Two groups, with and without weight decay: matrices before the rest.
+    # Two groups, with and without weight decay: matrices first.
     matrices = [name for name in without_buffers if weights[name].dim() >= 2]
     yield matrices + [name for name in without_buffers if weights[name].dim() < 2]
 
@@ -162,7 +162,7 @@ def _shape(entries: Any) -> tuple[int, ...] | None:
 
 
 def _unflattened(optimizer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``state.<parameter>.<moment>`` and ``param_groups.<parameter>.<setting>`` as the nested form."""
+    """Nests the flat keys ``state.<parameter>.<moment>`` and ``param_groups.<parameter>.<setting>``."""
     if "state" in optimizer or not any(str(key).startswith("state.") for key in optimizer):
         return optimizer
     state: dict[str, dict[str, Any]] = {}
@@ -183,7 +183,7 @@ def _unflattened(optimizer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _random(states: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the generator states anywhere in ``states``, told apart by what they look like."""
+    """Digests of the generator states anywhere in ``states``, recognised by their form."""
     found: dict[str, str] = {}
 
     def walk(name: str, value: Any, depth: int) -> None:

@@ -1,7 +1,8 @@
-"""Folders of ``torch.distributed.checkpoint``: a ``.metadata`` that says where each piece of each tensor lies.
+"""Reads folders of ``torch.distributed.checkpoint``: a ``.metadata`` file locates each piece of each tensor.
 
-torch reads that file as a pickle, which may run code. Here only the dozen classes it is made of are known, and the
-pieces are read by the weights-only loader.
+torch reads that file as a pickle, which may run code. This reader accepts only the dozen classes that it consists of,
+and
+reads the pieces with the weights-only loader.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from steadytrain.core.errors import UsageError
 METADATA = ".metadata"
 METADATA_BYTES_MAX = 1 << 30
 TENSOR_BYTES_MAX = 64 << 30
-"""What one tensor may claim to take: a header that was changed fills no memory."""
+"""Bound on the claimed size of one tensor, so that a forged header cannot exhaust memory."""
 
 _KNOWN = {
     "torch.distributed.checkpoint.metadata": (
@@ -47,7 +48,7 @@ def claims(path: Path) -> bool:
 
 
 def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
-    """What a folder holds, all ranks' pieces put together.
+    """The contents of a folder, with the pieces of all ranks combined.
 
     Raises:
         UsageError: it is damaged, a piece is missing, or it would run code.
@@ -65,7 +66,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
 
 
 class _KnownClasses(pickle.Unpickler):
-    """Builds what ``.metadata`` is made of and refuses the rest by name."""
+    """Builds the classes of ``.metadata`` and refuses all others by name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
@@ -78,7 +79,7 @@ class _KnownClasses(pickle.Unpickler):
 
 
 def _member(owner: Any, name: str) -> Any:
-    """A member of an enumeration: before Python 3.11.4 it is written as an attribute to be got from its class."""
+    """A member of an enumeration. Before Python 3.11.4 it is pickled as a ``getattr`` on its class."""
     if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
         return owner[name]
     raise UsageError(f"refused: to load it would get {name} from {owner!r}; only plain state is read")
@@ -106,7 +107,7 @@ def _metadata(file: Path) -> Any:
 
 
 def _tensor(path: Path, name: str, entry: Any, storage: Mapping[Any, Any]) -> Tensor:
-    """One tensor, put together from its pieces."""
+    """One tensor, combined from its pieces."""
     from torch.distributed.checkpoint.metadata import MetadataIndex
 
     whole = torch.empty(0, dtype=entry.properties.dtype)
@@ -156,7 +157,7 @@ def _put(content: dict[Any, Any], where: tuple[Any, ...], value: Any) -> None:
 
 
 def _listed(value: Any) -> Any:
-    """Mappings by position as the lists that they were."""
+    """Turns mappings with consecutive integer keys back into lists."""
     if not isinstance(value, dict):
         return value
     inner = {key: _listed(entry) for key, entry in value.items()}

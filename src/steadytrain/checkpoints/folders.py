@@ -1,6 +1,6 @@
-"""Checkpoint folders of the Hugging Face Trainer (``checkpoint-500/``) and of Accelerate's ``save_state``.
+"""Reads checkpoint folders of the Hugging Face Trainer (``checkpoint-500/``) and of Accelerate's ``save_state``.
 
-``training_args.bin`` is a pickle of a class and is not opened; ``trainer_state.json`` and ``config.json`` say enough.
+``training_args.bin``, the pickle of a class, is not opened; ``trainer_state.json`` suffices.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def claims(path: Path) -> bool:
 
 
 def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
-    """What a folder holds; what is not in it is told to be missing.
+    """The contents of a folder. Absent files make empty parts.
 
     Raises:
         UsageError: a file in it is damaged, or would run code.
@@ -87,7 +87,7 @@ def _weights(path: Path) -> dict[str, Any]:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names, all beside it."""
+    """The files that an index names, all in its folder."""
     listed = _json(index).get("weight_map")
     shards = sorted(set(map(str, listed.values()))) if isinstance(listed, Mapping) else []
     for name in shards:
@@ -106,7 +106,7 @@ def _tensors(file: Path) -> dict[str, Any]:
 
 
 def _adapter(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """An adapter's tensors under the names that they have in a model: the file leaves out which adapter it is."""
+    """An adapter's tensors under their names in a model; the file omits the adapter's name."""
     named = {}
     for name, tensor in tensors.items():
         for part in ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector"):

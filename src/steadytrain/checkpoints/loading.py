@@ -1,4 +1,4 @@
-"""``torch.load`` without running code, and its errors in one line."""
+"""``torch.load`` without running code, with one-line errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ASKED = re.compile(r"GLOBAL (\S+)|Unsupported (?:global|class) (\S+)|class (\S+
 
 
 def load(source: Path | BinaryIO, told: Path) -> Any:
-    """The values of a file of ``torch.save``, on the host; large ones stay on disk until they are looked at.
+    """The content of a ``torch.save`` file on the CPU. Files are memory-mapped if possible.
 
     Raises:
-        UsageError: not such a file, damaged, or it asks for code to be run; ``told`` is the path to tell of.
+        UsageError: the file is of another kind or damaged, or would run code. The message names the path ``told``.
     """
     how: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
     if isinstance(source, Path) and _is_zip(source):
@@ -53,7 +53,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _harmless() -> list[Any]:
-    """What checkpoints hold beside tensors and can do nothing: arrays of NumPy's generator, paths, plain namespaces."""
+    """Harmless types that checkpoints contain besides tensors: NumPy arrays and scalars, paths, plain namespaces."""
     core = getattr(np, "_core", None) or np.core
     kinds = {type(np.dtype(name)) for name in ("u4", "u8", "i4", "i8", "f4", "f8", "bool")}
     paths = (pathlib.PosixPath, pathlib.PurePosixPath)

@@ -1,6 +1,6 @@
-"""States that steadytrain wrote itself: those of incident bundles, and the snapshots that a run left behind.
+"""Reads states that steadytrain wrote: incident bundles and snapshots of a run.
 
-A bundle's state is that before the update of its step. Both hold all buffers, also those that no checkpoint has.
+A bundle's state is that before the update of its step. Both contain all buffers, including non-persistent ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
 
 
 def states_of(run: Run, step: int) -> Iterator[CheckpointContents]:
-    """What the run's own states know of the model after ``step``.
+    """The run's own states after ``step``.
 
     Raises:
         UsageError: a state is damaged.
@@ -65,7 +65,7 @@ def _is_bundle(path: Path) -> bool:
 
 
 def _bundle(path: Path) -> CheckpointContents:
-    incident = open_for_report(path).incident  # checks that nothing was changed
+    incident = open_for_report(path).incident  # verifies the checksums
     file = path / "optimizer.json"
     try:
         if file.stat().st_size > JSON_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Files of safetensors: weights alone, by name and without an order."""
+"""Reads safetensors files, which contain named weights without an order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def claims(path: Path) -> bool:
 
 
 def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
-    """The tensors of one file.
+    """The weights in one file.
 
     Raises:
         UsageError: it is damaged.
@@ -29,7 +29,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file, by name.
+    """The tensors of one file by name.
 
     Raises:
         UsageError: it is damaged.

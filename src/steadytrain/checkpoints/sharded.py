@@ -1,4 +1,4 @@
-"""Checkpoints in shards that are not read: they are told by name, with what can be read instead."""
+"""Recognises sharded checkpoints that cannot be read, and names a readable alternative."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def claims(path: Path) -> bool:
 
 
 def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
-    """Never gives a holding.
+    """Never returns contents.
 
     Raises:
-        UsageError: always; it says what these shards are and what can be audited in their place.
+        UsageError: always, with the kind of the shards and a form that can be audited instead.
     """
     raise UsageError(f"{path}: {_why(path)}")
 
@@ -34,7 +34,7 @@ def _why(path: Path) -> str | None:
             return "one rank's piece of a DeepSpeed checkpoint, not read; " + _DEEPSPEED_INSTEAD
         return "one rank's piece of an FSDP checkpoint, not read; " + _FSDP_INSTEAD if path.match(FSDP_PIECES) else None
     if not path.is_dir() or any((path / name).is_file() for name in (*WEIGHTS, ADAPTER)):
-        return None  # the weights are there as a whole; a note tells that the optimizer's shards were not read
+        return None  # the weights are whole; a note says that the optimizer's shards were not read
     shards = [path, *path.glob(DEEPSPEED_FOLDERS)]
     if any(folder.is_dir() and any(folder.glob(pattern)) for folder in shards for pattern in DEEPSPEED_FILES):
         return "a DeepSpeed checkpoint, whose pieces are not read; " + _DEEPSPEED_INSTEAD

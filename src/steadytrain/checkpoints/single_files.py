@@ -1,4 +1,4 @@
-"""Files of ``torch.save``: a bare ``state_dict``, a dictionary of a training loop's own making, or one of Lightning."""
+"""Reads ``torch.save`` files: a bare ``state_dict``, a training loop's own dictionary, or a Lightning checkpoint."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def claims(path: Path) -> bool:
 
 
 def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
-    """What a file of ``torch.save`` holds.
+    """The contents of a ``torch.save`` file.
 
     Raises:
-        UsageError: it holds no model and no optimizer, or would run code.
+        UsageError: it has neither model nor optimizer, or would run code.
     """
     content = load(path, path)
     if not isinstance(content, Mapping):
@@ -38,10 +38,10 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
 
 
 def sorted_out(content: Mapping[Any, Any], path: Path, names: Sequence[str] | None = None) -> Loose:
-    """The parts of a dictionary that a training loop wrote, told apart by what they look like.
+    """The parts of a training loop's dictionary, recognised by their form.
 
     Raises:
-        UsageError: neither a model nor an optimizer is in it.
+        UsageError: it has neither model nor optimizer.
     """
     if is_state(content):
         return Loose(weights=content, notes=["a bare state dict: it holds weights and nothing else"])
@@ -60,7 +60,7 @@ def sorted_out(content: Mapping[Any, Any], path: Path, names: Sequence[str] | No
         left = [key for key in states if not any(word in key.lower() for word in random)]
         loose.notes += [f"{key!r} looks like a model too and was not compared" for key in left]
     if optimizers:
-        # Of several the one that steps as many parameters as the run's first did.
+        # Of several, choose the optimizer with as many parameters as the run's first one.
         chosen = next((key for key in optimizers if names and _parameters(optimizers[key]) == len(names)), None)
         chosen = chosen or next(iter(optimizers))
         more = [key for key in optimizers if key != chosen]
@@ -77,7 +77,7 @@ def sorted_out(content: Mapping[Any, Any], path: Path, names: Sequence[str] | No
 
 
 def lightning(content: Mapping[str, Any]) -> Loose:
-    """The parts of a Lightning checkpoint, which has places of its own for each."""
+    """The parts of a Lightning checkpoint, which has fixed keys for them."""
     optimizers = content.get("optimizer_states") or []
     precision = content.get("MixedPrecision") or content.get("native_amp_scaling_state")
     loose = Loose(
@@ -93,7 +93,7 @@ def lightning(content: Mapping[str, Any]) -> Loose:
 
 
 def is_state(value: Any) -> bool:
-    """Whether it is a mapping of names to tensors."""
+    """Whether it maps names to tensors."""
     return (
         isinstance(value, Mapping)
         and any(isinstance(entry, Tensor) for entry in value.values())
@@ -103,7 +103,7 @@ def is_state(value: Any) -> bool:
 
 
 def is_optimizer(value: Any) -> bool:
-    """Whether it is what an optimizer's ``state_dict`` gives."""
+    """Whether it has the form of an optimizer's ``state_dict``."""
     if not isinstance(value, Mapping):
         return False
     if isinstance(value.get("param_groups"), (list, tuple)) and isinstance(value.get("state"), Mapping):

@@ -1,7 +1,7 @@
-"""Finds the checks: files of ``steadytrain.checks.model``, and what other packages name under the entry-point group.
+"""Finds the checks: files of ``steadytrain.checks.model``, and classes in other packages' entry points.
 
-A check's documentation is its docstring. Of ours it is read from the source, so that ``steadytrain explain`` needs no
-torch.
+A check's docstring is its documentation. Built-in ones are read from the source, so that ``steadytrain explain`` needs
+no torch.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from steadytrain.core.plugins import Broken, kebab, nearest
 
 
 def checks() -> tuple[Check, ...]:
-    """Every usable check: ours by name, then those of other packages."""
+    """Every usable check: built-in ones by name, then those of other packages."""
     return tuple(cls() for cls in CHECKS.classes())
 
 
 def broken() -> tuple[Broken, ...]:
-    """The checks of other packages that :func:`checks` left out."""
+    """The checks of other packages that :func:`checks` left out, with the reason."""
     return CHECKS.broken()
 
 
 def check_name(cls: type[Check]) -> str:
-    """``OverfitOneBatch`` is ``overfit-one-batch`` in ``checks/model/overfit_one_batch.py``."""
+    """The name of a check class: ``overfit-one-batch`` for ``OverfitOneBatch``."""
     return kebab(cls)
 
 
 def chosen(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
-    """The checks of these names, or all, without those that are skipped.
+    """The checks named in ``only``, or all, without those in ``skip``.
 
     Raises:
-        UsageError: a name that no check has; the message lists those that are near.
+        UsageError: a name is unknown; the message suggests similar ones.
     """
     known = {check_name(type(check)): check for check in checks()}
     for name in (*only, *skip):

@@ -1,7 +1,8 @@
-"""What is seen during one forward of the script: calls of its root modules, and of torch's loss functions.
+"""Records what happens during one forward of the script: calls of its root modules and of torch's loss functions.
 
-A loss that is written by hand is not seen, but for three shapes of a mistake: a logarithm of what softmax or sigmoid
-made, and a difference of a column and a row, whose result is a whole table.
+A hand-written loss is invisible, except for two mistakes: the logarithm of a softmax or sigmoid, and the difference of
+a
+column and a row, which is a table.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOSS_FUNCTIONS = (
     *("multilabel_soft_margin_loss", "soft_margin_loss", "multi_margin_loss", "ctc_loss"),
 )
 MAKERS = frozenset({"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "relu", "tanh", "log", "exp"})
-"""Functions that say what kind of numbers come out; the sigmoid of a tensor is a probability."""
+"""Functions that determine the kind of their result; a sigmoid, for example, returns probabilities."""
 
 CARRIERS = frozenset(
     {
@@ -33,7 +34,7 @@ CARRIERS = frozenset(
         *("index_select", "gather", "masked_select", "unflatten", "narrow", "select"),
     }
 )
-"""Functions that change the form of numbers, or choose among them, and not what they are."""
+"""Functions that reshape or select numbers without changing their kind."""
 
 DIFFERENCES = frozenset({"sub", "subtract", "rsub", "__sub__", "__rsub__"})
 LOGARITHMS = frozenset({"log", "log2", "log10"})
@@ -41,7 +42,7 @@ CALLS_MAX = 256
 
 
 class LossWatch(TorchFunctionMode):
-    """Sees the calls of loss functions made in Python while it is entered."""
+    """Records the loss functions that Python code calls while the mode is active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class LossWatch(TorchFunctionMode):
         return result
 
     def made_by(self, tensor: Any) -> str:
-        """The function of ``MAKERS`` that made these numbers, '' where none did."""
+        """The function in ``MAKERS`` that made these numbers; '' if none did."""
         reference, name = self._made.get(id(tensor), (None, ""))
         return name if reference is not None and reference() is tensor else ""
 
@@ -89,7 +90,7 @@ class LossWatch(TorchFunctionMode):
 
 @contextlib.contextmanager
 def calls_of(modules: Sequence[nn.Module], *, feed: Callable[..., Any] | None = None) -> Iterator[list[Any]]:
-    """The outermost calls of ``modules`` while this is entered: (module, args, kwargs, output)."""
+    """Records the outermost calls of ``modules`` in the block: (module, args, kwargs, output)."""
     calls: list[Any] = []
     open_calls: list[nn.Module] = []
 
@@ -115,7 +116,7 @@ def calls_of(modules: Sequence[nn.Module], *, feed: Callable[..., Any] | None = 
 
 
 def _is_table(one: Any, other: Any, result: Any) -> bool:
-    """A column minus a row, one of them learned: each prediction against each target."""
+    """Whether a column minus a row was computed, one of them trained: each prediction against each target."""
     if not (isinstance(one, Tensor) and isinstance(other, Tensor) and isinstance(result, Tensor)):
         return False
     if one.requires_grad == other.requires_grad or not result.is_floating_point():

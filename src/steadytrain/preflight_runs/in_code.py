@@ -63,7 +63,7 @@ class Preflight:
 
 @dataclass(frozen=True)
 class Given:
-    """What is checked; see :func:`preflight`."""
+    """The keyword arguments of :func:`preflight`."""
 
     model: nn.Module
     batches: Iterable[object]
@@ -91,7 +91,7 @@ class _MustBeGiven(TypedDict):
 
 
 class GivenKeywords(_MustBeGiven, total=False):
-    """The fields of :class:`Given` as keywords; those left out have their default."""
+    """The fields of :class:`Given` as keywords. Omitted ones have their default."""
 
     loss_fn: LossFunction | None
     optimizer: torch.optim.Optimizer | None
@@ -144,14 +144,14 @@ def preflight(
 
 
 def check(one: Check | str, **given: Unpack[GivenKeywords]) -> Outcome:
-    """Run one check, by name or as an object with its own thresholds; ``given`` as for :func:`preflight`."""
+    """Runs one check, by name or as an object with its own thresholds. ``given`` is as for :func:`preflight`."""
     chosen_check = chosen((one,), ())[0] if isinstance(one, str) else one
     subject, bench = subject_of(**given)
     return run_one(chosen_check, subject, bench)
 
 
 def subject_of(**given: Unpack[GivenKeywords]) -> tuple[Subject, Workbench]:
-    """The subject of a model in code, and the bench for it; arguments and errors as for :func:`preflight`."""
+    """The subject of a model in code, and its workbench. Arguments and errors are as for :func:`preflight`."""
     of = chosen_options(Given, given, "preflight")
     batches = list(islice(iter(of.batches), BATCHES_MAX))
     if not batches:
@@ -180,7 +180,7 @@ def subject_of(**given: Unpack[GivenKeywords]) -> tuple[Subject, Workbench]:
 
 
 def _batch(way: FunctionWay, value: Any, step: int) -> Batch:
-    """The batch with what the model was called with."""
+    """The batch with the arguments of its model call."""
     batch = Batch(step, {"batch": value}, raw=value, way=way)
     calls = way.look(batch).calls
     args, kwargs = (calls[0][1], calls[0][2]) if calls else ((), {})

@@ -1,11 +1,11 @@
-"""How the script's own loss is computed again, on a batch of the same form.
+"""Recomputes the script's own loss on a batch of the same form.
 
 | way | when |
 |---|---|
 | the model | it returns the loss itself (a Hugging Face model that gets labels) |
 | ``training_step`` | a LightningModule is being trained |
-| the script's lines | from the model's call to backward, as ``lab/lines`` cuts them out: loops, trainers |
-| a function | ``loss_fn`` of code that hands its model over |
+| the script's lines | from the model call to backward, as ``tracing/line_rerun`` extracts them: loops, trainers |
+| a function | ``loss_fn`` of code that passes its model |
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARGUMENT = "args[{}]"
 
 @dataclass(frozen=True, eq=False)
 class Way(ABC):
-    """Computes the loss of a batch; ``modules`` are the roots that the script calls."""
+    """Computes the loss of a batch. ``modules`` are the roots that the script calls."""
 
     modules: Sequence[nn.Module]
 
@@ -43,17 +43,17 @@ class Way(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """What code that is."""
+        """A description of the code."""
 
     def objects(self) -> list[Any]:
-        """What the code may write to besides the modules."""
+        """Objects besides the modules that the code may modify."""
         return []
 
     def look(self, batch: Batch) -> Look:
-        """Run it under a watch.
+        """Computes the loss and records the calls.
 
         Raises:
-            CannotError: the script's code does not take this batch, or gives no loss for it.
+            CannotError: the script's code does not accept this batch, or returns no loss.
         """
         with torch.enable_grad(), eager(), calls_of(self.modules) as calls, LossWatch() as watch:
             try:
@@ -62,7 +62,7 @@ class Way(ABC):
                 raise
             except CannotRunAgainError as refusal:
                 raise CannotError(f"the script's lines cannot be run again: {refusal}") from None
-            except Exception as error:  # whatever the script's own code does with a batch that it did not make
+            except Exception as error:  # any error of the script's code on a batch that it did not make
                 said = " ".join(str(error).split())[:200]
                 raise CannotError(f"{self.words} ended with {type(error).__name__}: {said}") from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -72,7 +72,7 @@ class Way(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ModelWay(Way):
-    """The model returns its loss, at ``place`` of its output."""
+    """The model returns its loss at ``place`` of its output."""
 
     module: nn.Module
     autocast: AutocastState
@@ -94,7 +94,7 @@ class ModelWay(Way):
 
 @dataclass(frozen=True, eq=False)
 class StepWay(Way):
-    """Lightning: ``training_step`` of the module, which logs nothing meanwhile."""
+    """Calls Lightning's ``training_step`` with its loggers silenced."""
 
     owner: Any
     names: tuple[str, ...]
@@ -124,10 +124,10 @@ class StepWay(Way):
 
 @dataclass(frozen=True, eq=False)
 class LinesWay(Way):
-    """The script's own lines, on the variables that its function had.
+    """Runs the script's own lines with the variables of their function.
 
-    ``fixed`` are those that hold no data of the batch. ``fed`` tells that the batch is given to the model at its call:
-    the lines make it from what is not made of tensors.
+    ``fixed`` are the variables without data of the batch. ``fed``: the batch replaces the arguments of the model call,
+    because the lines make their inputs from variables without tensors.
     """
 
     lines: Lines
@@ -165,7 +165,7 @@ class LinesWay(Way):
 
 @dataclass(frozen=True, eq=False)
 class FunctionWay(Way):
-    """``loss_fn(model, batch)`` of code, or None: then the model returns its loss."""
+    """Calls ``loss_fn(model, batch)``. With None the model itself returns the loss."""
 
     model: nn.Module
     function: Callable[..., Any] | None = field(default=None)
@@ -189,7 +189,7 @@ class FunctionWay(Way):
 
 @contextlib.contextmanager
 def eager() -> Iterator[None]:
-    """What is compiled runs uncompiled: other shapes would be compiled anew."""
+    """Runs compiled code uncompiled, because other shapes would recompile."""
     if not compiler_is_loaded():
         yield
         return
@@ -198,12 +198,12 @@ def eager() -> Iterator[None]:
 
 
 def values_of_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by name: positional ones as ``args[0]``."""
+    """The arguments of a call by name; positional ones as ``args[0]``."""
     return {**{ARGUMENT.format(at): value for at, value in enumerate(args)}, **kwargs}
 
 
 def arguments_of(values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments again."""
+    """Inverts :func:`values_of_call`."""
     args: list[Any] = []
     while ARGUMENT.format(len(args)) in values:
         args.append(values[ARGUMENT.format(len(args))])
@@ -212,14 +212,14 @@ def arguments_of(values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 def called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How a batch is handed to a model: a mapping by name, a tuple in order, anything else alone."""
+    """How a model gets a batch: a mapping by name, a tuple in order, anything else as the only argument."""
     if isinstance(batch, Mapping):
         return (), dict(batch)
     return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Every name that ``code``, and the functions inside it, may look up."""
+    """Every name that ``code`` and its inner functions may look up."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -228,7 +228,7 @@ def names_in(code: CodeType) -> set[str]:
 
 
 def _own_containers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, in dicts and lists of our own: ``inputs.pop("labels")`` must not empty the batch."""
+    """Copies dicts and lists, so that ``inputs.pop("labels")`` does not change the batch."""
 
     def copied(value: Any) -> Any:
         if type(value) is dict:
@@ -241,4 +241,4 @@ def _own_containers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _says_nothing(*args: Any, **kwargs: Any) -> None:
-    """In the place of Lightning's loggers, which work inside its own loop only."""
+    """Replaces Lightning's loggers, which work only inside its own loop."""

@@ -1,7 +1,7 @@
-"""Copies of a model's values while a check runs, and everything as it was afterwards.
+"""Gives checks copies of a model's values and restores everything afterwards.
 
-The script's tensors stay the same objects, so that its own code works on them; their memory is exchanged. The memory
-that they came with is set aside, and nobody writes to it: it cannot but come back to the last bit.
+The script's tensors stay the same objects, so that its own code works on them; only their memory is exchanged. Nothing
+writes to the original memory, so it returns unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, VERSION
 
 ATTRIBUTE_BYTES_MAX = 16 << 20
-"""A tensor that is a plain attribute of a module is copied up to this size, to be put back if it was written to."""
+"""A tensor that is a plain attribute of a module is copied up to this size and restored if it was modified."""
 
 TREE_DEPTH = 4
 _CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict, collections.deque)
@@ -32,7 +32,7 @@ _HELD_ELSEWHERE = frozenset({PARAMETERS.attribute, BUFFERS.attribute, CHILDREN.a
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The memory of some tensors at one moment, by ``id`` of the tensor. Tensors that share memory share the copy."""
+    """Copies of tensor values, by ``id`` of the tensor. Tensors that share memory share the copy."""
 
     tensors: Sequence[Tensor]
     copies: Sequence[Tensor]
@@ -59,13 +59,12 @@ def tensors_of_modules(modules: Iterable[nn.Module]) -> list[Tensor]:
 
 
 class Workbench:
-    """Lets a check do as it likes with some modules.
+    """Lets checks modify modules freely.
 
     Args:
-        modules: the tops of what a check may change.
-        initial: values to begin with, as they were before the first update; for tensors that it does not hold those of
-            now are taken.
-        objects: what else the script's loss code may write to: trainers, generators of random numbers, metrics.
+        modules: the root modules that a check may change.
+        initial: starting values, from before the first update. Tensors without one start with their present value.
+        objects: other objects that the script's loss code may modify: trainers, random generators, metrics.
     """
 
     def __init__(self, modules: Sequence[nn.Module], initial: Values | None = None, objects: Iterable[Any] = ()):
@@ -75,7 +74,8 @@ class Workbench:
 
     @contextlib.contextmanager
     def copies(self, *, seed: int) -> Iterator[None]:
-        """The modules hold copies of their initial values, no gradients, and random numbers begin at ``seed``."""
+        """In the block, the modules hold copies of their initial values without gradients, and generators start at
+        ``seed``."""
         tensors = tensors_of_modules(self._modules)
         own = [(tensor, tensor.data, tensor.grad, tensor.requires_grad) for tensor in tensors]
         random_state = RandomState.take()
@@ -120,7 +120,7 @@ def fingerprint(
     schedulers: Sequence[Any] = (),
     others: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """A digest of each thing that a preflight must leave as it is, by name."""
+    """A digest, by name, of everything that a preflight must leave unchanged."""
     found: dict[str, str] = {}
     for number, top in enumerate(modules):
         for path, module in top.named_modules():
@@ -151,11 +151,11 @@ def fingerprint(
     return found
 
 
-# What is kept and put back.
+# Copy and restore.
 
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """A copy of each; those that share memory share it in the copy."""
+    """A copy of each tensor. Tensors that share memory share it in the copy."""
     storages: dict[tuple[str, int], torch.UntypedStorage] = {}
     made = []
     for tensor in tensors:
@@ -174,7 +174,7 @@ def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _keep(value: Any, depth: int) -> Callable[[], None]:
-    """What puts ``value``, a tree of plain containers, back to what it holds now."""
+    """A function that restores ``value``, a tree of plain containers, to its present content."""
     if isinstance(value, Tensor):
         if isinstance(value, nn.Parameter) or value.nbytes > ATTRIBUTE_BYTES_MAX or value.layout != torch.strided:
             return _nothing
@@ -214,11 +214,11 @@ def _keep(value: Any, depth: int) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Of this kind of value nothing is put back."""
+    """Nothing to restore for this kind of value."""
 
 
 def _generator_undo(thing: Any) -> Callable[[], None] | None:
-    """What puts a generator of random numbers back."""
+    """A function that restores the state of a random generator; None for other objects."""
     if isinstance(thing, torch.Generator):
         state = thing.get_state()
 
@@ -246,7 +246,7 @@ def _digest(tensor: Tensor) -> str:
     try:
         return digest(tensor)
     except (RuntimeError, NotImplementedError, TypeError):
-        return f"{tensor.dtype}{list(tensor.shape)}"  # a kind of tensor that has no plain memory
+        return f"{tensor.dtype}{list(tensor.shape)}"  # a tensor without plain memory
 
 
 def _plain_digest(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""Follows the first steps of a script, on the training thread, and keeps what a check needs.
+"""Follows the first steps of a script on the training thread and keeps what checks need.
 
-The weights are copied before the first forward, and each micro-batch when its backward begins: then the function that
-computed the loss is still running, with the batch in its variables. Nothing is changed.
+The weights are copied before the first forward, and each micro-batch at the start of its backward: the function that
+computed the loss still runs then, with the batch in its variables. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ VARIABLES_MAX = 4096
 
 @dataclass(frozen=True, eq=False)
 class StepFacts:
-    """What one of the script's own steps came to.
+    """Measurements of one of the script's own steps.
 
-    ``gradient_norm`` is before clipping, ``applied_norm`` what the optimizer gets; None where that cannot be read. Of
-    ``clips`` calls of ``clip_grad_norm_`` the last had ``clip_limit``, and saw ``clip_total`` (None: no gradients).
+    ``gradient_norm`` is before clipping; ``applied_norm`` is that of the optimizer's gradients, None if unknown.
+    ``clips``
+    counts the calls of ``clip_grad_norm_``. The last one had ``clip_limit`` and saw ``clip_total`` (None: no
+    gradients).
     """
 
     step: int
@@ -58,7 +60,7 @@ class StepFacts:
 
 @dataclass(eq=False)
 class Observed:
-    """The script's first steps, as far as they went. ``dataset`` is the number of the data set that was read first."""
+    """The script's first steps so far. ``dataset`` is the number of the data set that was read first."""
 
     stream: Stream
     batches: list[Batch]
@@ -77,7 +79,7 @@ class Observed:
 
 @dataclass(eq=False)
 class _Backward:
-    """One backward of the step that is forming: the calls before it, and the lines that led to it."""
+    """One backward of the current step: the calls before it, and the lines that led to it."""
 
     calls: list[MicroBatch]
     loop: LoopLines | None
@@ -99,7 +101,7 @@ class Observer(StepObserver):
     """Calls ``done`` once, at the gate of step ``steps`` or of the first one after ``seconds``.
 
     Args:
-        done: gets what was observed. It runs on the training thread, before the update of that step.
+        done: gets the observations, on the training thread before the update of that step.
         replays: see :class:`StepObserver`.
     """
 
@@ -122,7 +124,7 @@ class Observer(StepObserver):
         self._variables: Mapping[str, Any] = {}
         self._why = ""
 
-    # -- what the watcher tells ------------------------------------------------------------------------------------
+    # -- events of the watcher -------------------------------------------------------------------------------------
 
     def fetched(self, dataset: int, batch: Any) -> Any:
         if not self._over and len(self._raw) < RAW_MAX:
@@ -175,14 +177,14 @@ class Observer(StepObserver):
             self.finish()
 
     def finish(self) -> bool:
-        """The script is over, or has come far enough; tells whether it had come to a step at all."""
+        """Ends the observation. Returns whether the script reached a step."""
         if not self._over:
             self._over = True
             if self.observed is not None:
                 self._done(self.observed)
         return self.observed is not None
 
-    # -- what is made of it ----------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def _keep_initial(self, modules: Sequence[nn.Module]) -> None:
         new = [tensor for tensor in tensors_of_modules(modules) if id(tensor) not in self._initial]
@@ -191,7 +193,7 @@ class Observer(StepObserver):
             self._initial[id(tensor)] = (tensor, copy)
 
     def _take(self, forming: _Forming, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        """One batch for each backward of the step."""
+        """Adds one batch for each backward of the step."""
         losses = list(seen.losses) if len(seen.losses) == len(forming.backwards) else []
         scales = {float(s.get_scale()) for s in self.scalers.values() if s.is_enabled()}
         step = measured.record.step
@@ -248,7 +250,8 @@ class Observer(StepObserver):
 
 
 def _batch(backward: _Backward, term: LossTerm | None, factor: float, step: int, raw: Any) -> Batch | None:
-    """The batch of one backward with the best way to compute its loss; None where there is none and no tensor."""
+    """The batch of one backward with the best way to recompute its loss; None if there is neither a way nor a
+    tensor."""
     calls = backward.calls
     call, modules = calls[-1], [one.module for one in calls]
     places = loss_places(calls, [term]) if term is not None else None
@@ -282,7 +285,7 @@ def _batch_of_lines(backward: _Backward, lines: Lines, loop: LoopLines, factor: 
     if fed:
         given = values_of_call(call.args, call.kwargs)
         return Batch(step, given, call.args, call.kwargs, call.samples or None, raw, way)
-    # The same tensors in both places, so that a change of one is a change of the other.
+    # Both places get the same tensors, so that a change reaches both.
     own = tensors_of(given)
 
     def same(tensor: Tensor) -> Tensor:
@@ -295,7 +298,7 @@ def _batch_of_lines(backward: _Backward, lines: Lines, loop: LoopLines, factor: 
 
 
 def _variables(loop: LoopLines, lines: Lines) -> dict[str, Any]:
-    """What the lines look up, with copies of the batch's tensors: the script may write over them."""
+    """The variables that the lines look up. The batch's tensors are copied, because the script may overwrite them."""
     everything = {**loop.frame.f_globals, **loop.frame.f_locals, **lines.arguments}
     copies: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -312,7 +315,7 @@ def _variables(loop: LoopLines, lines: Lines) -> dict[str, Any]:
 
 
 def _is_data(value: Any) -> bool:
-    """A tree of tensors that nobody trains."""
+    """Whether the value contains tensors, none of them trainable."""
     if isinstance(value, (nn.Module, torch.optim.Optimizer)):
         return False
     tensors = tensors_of(value)
@@ -320,7 +323,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _named_objects(frame: FrameType) -> Mapping[str, Any]:
-    """What the script has in variables, from the innermost function out: where a tokenizer may be."""
+    """The script's variables, from the innermost function out, where a tokenizer may be."""
     found: dict[str, Any] = {}
     here: FrameType | None = frame
     for _ in range(FRAMES_MAX):
@@ -333,7 +336,7 @@ def _named_objects(frame: FrameType) -> Mapping[str, Any]:
 
 
 def _training_step() -> tuple[Any, dict[str, Any]] | None:
-    """The LightningModule whose ``training_step`` is running, and what it was called with."""
+    """The LightningModule with a running ``training_step``, and its arguments."""
     for frame in running_frames():
         if frame.f_code.co_name != "training_step":
             continue
@@ -352,9 +355,9 @@ def _trainer(variables: Mapping[str, Any]) -> Any:
 
 
 def _factor(term: LossTerm, handed: float | None, scales: set[float], backward_calls: int) -> float:
-    """What the script's lines come to is multiplied with this to be the loss: scaling and accumulation are taken off.
+    """The factor that turns the value of the script's lines into the loss, without scaling and accumulation.
 
-    What the script hands to a trainer's backward (``handed``) is not yet what backward starts from.
+    A trainer may still scale the value that the script passes to its backward (``handed``).
     """
     factors = [(float(factor.value), factor.power) for factor in term.factors]
     factor = unscaled(1.0, factors, scales=scales, backward_calls=backward_calls)
@@ -362,12 +365,12 @@ def _factor(term: LossTerm, handed: float | None, scales: set[float], backward_c
 
 
 def _number(value: Any) -> float | None:
-    """A loss as a number, None where it is none."""
+    """A loss as a number; None for other values."""
     return float(value.detach()) if isinstance(value, Tensor) and value.numel() == 1 else None
 
 
 def _norm_at_clipping(clipping: Clipping) -> float | None:
-    """The norm of the gradients that clipping saw; None where it saw none."""
+    """The gradient norm at clipping; None if there were no gradients."""
     if clipping.total is not None:
         return float(clipping.total)
     norms = [float(norm) for norm in clipping.norms.values()]
@@ -375,7 +378,7 @@ def _norm_at_clipping(clipping: Clipping) -> float | None:
 
 
 def _applied_norm(stream: Stream) -> float | None:
-    """The norm of the gradients as the optimizer gets them; None where it divides by the scale itself."""
+    """The norm of the gradients that the optimizer gets; None if the optimizer unscales them itself."""
     if any(getattr(optimizer, "grad_scale", None) is not None for optimizer in stream.optimizers):
         return None
     gradients = [p.grad for p in stream.parameters if p.grad is not None and p.grad.layout == torch.strided]

@@ -1,6 +1,6 @@
-"""Runs checks on a subject within their time, one after the other, each on fresh copies; gives the document.
+"""Runs checks on a subject within a time limit, one by one on fresh copies, and makes the document.
 
-Nothing here prints. An error of a check is its own ``not run``; in our tests it is raised.
+Nothing here prints. An error in a check makes it ``not run``; our tests raise it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
 
 SCHEMA = "steadytrain.preflight/1"
 FAST_S = 32.0
-"""Seconds for all checks of ``--fast``: with the launch and the script's own set-up that is well within a minute."""
+"""Time limit in seconds for all checks of ``--fast``. With launch and set-up the total stays well below a minute."""
 
 FULL_S = 200.0
 ONE_CHECK_S = {"free": 10.0, "seconds": 20.0, "minutes": 60.0}
@@ -40,7 +40,7 @@ _ORDER = ("free", "seconds", "minutes")
 
 @dataclass(frozen=True)
 class Ran:
-    """A check and what it answered. ``seconds`` is how long it took."""
+    """A check with its outcome and duration in seconds."""
 
     name: str
     cost: str
@@ -50,7 +50,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Results:
-    """All of a preflight. ``moved`` names what was not as before when the checks were over: always nothing."""
+    """The results of a preflight. ``moved`` names what the checks failed to restore; it should always be empty."""
 
     ran: tuple[Ran, ...]
     seconds: float
@@ -66,15 +66,15 @@ def run_checks(
     tell: Callable[[str, int, int], None] = lambda name, number, count: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Results:
-    """Run ``checks``, the cheap ones first.
+    """Runs ``checks``, the cheap ones first.
 
     Args:
-        subject: what to look at.
-        bench: gives the copies.
-        checks: which.
-        modules: all that has to be afterwards as it is now.
-        tell: told before each check: its name, its number from 1, and how many there are.
-        clock: seconds.
+        subject: what to check.
+        bench: provides the copies.
+        checks: the checks to run.
+        modules: all modules that must be unchanged afterwards.
+        tell: called before each check with its name, its number from 1, and the number of checks.
+        clock: the time in seconds.
     """
     began = clock()
     deadline = began + (FULL_S if subject.thorough else FAST_S)
@@ -95,14 +95,13 @@ def run_checks(
 
 
 def run_one(check: Check, subject: Subject, bench: Workbench) -> Outcome:
-    """One check, alone, in its thorough form."""
+    """Runs one check alone, in its thorough form."""
     until = time.monotonic() + ONE_CHECK_S[check.cost]
     subject = replace(subject, thorough=True, time_left=_left(until, time.monotonic))
     return _explained(check, _run(check, subject, bench, late=False))
 
 
 def document(subject: Subject, results: Results, *, script: str | None) -> dict[str, Any]:
-    """The ``steadytrain.preflight/1`` document."""
     counts = {status: sum(one.outcome.status == status for one in results.ran) for status in STATUSES}
     return {
         "schema": SCHEMA,
@@ -131,7 +130,7 @@ def document(subject: Subject, results: Results, *, script: str | None) -> dict[
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON has it: a number that is not finite is null."""
+    """``value`` as JSON. A non-finite number becomes null."""
     if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
         return value
     if isinstance(value, float):
@@ -144,7 +143,7 @@ def plain(value: Any) -> Any:
 
 
 def _turn(check: Check) -> tuple[int, bool, bool]:
-    """Cheap ones before those that take minutes; of these, those that have a quick form are the cheaper."""
+    """Sorts by cost. Among equals, checks with a quick form come first."""
     return _ORDER.index(check.cost), not check.quick, not check.first
 
 
@@ -165,7 +164,7 @@ def _run(check: Check, subject: Subject, bench: Workbench, *, late: bool) -> Out
 
 
 def _explained(check: Check, outcome: Outcome) -> Outcome:
-    """What a finding means and what to do, from the check's docstring where it does not say itself."""
+    """Adds the meaning and next step from the check's docstring if the outcome has none."""
     if outcome.status in ("pass", "not-run"):
         return outcome
     page = CHECK_PAGES.of(check)

@@ -1,8 +1,10 @@
-"""A preflight of a whole script: launch it, follow its first steps, check, and say what came out.
+"""A preflight of a whole script: launches it, follows its first steps, runs checks and reports.
 
-The script runs in this process, as ``steadytrain run`` runs it, but nothing is recorded. At the gate of one of its
-first steps the checks are run; then the process ends right there, without the script's exit code, so that nothing is
-saved over what another run has saved. With ``--then-run`` the same observer is a guest of a watched run, which goes on.
+The script runs in this process, as in ``steadytrain run``, but nothing is recorded. The checks run at the gate of one
+of
+its first steps. Then the process ends right there, without the script's exit code, so it overwrites no saved files.
+With
+``--then-run`` the same observer joins a watched run, which continues.
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ if TYPE_CHECKING:
     from steadytrain.preflight_runs.observer import Observed, Observer
 
 OBSERVED_STEPS = {"fast": 4, "full": 8}
-"""Of the script's own first steps: enough batches to train on some and look at others."""
+"""Number of the script's first steps to observe: enough batches to train on some and test on others."""
 
 OBSERVED_S = {"fast": 8.0, "full": 40.0}
 WAIT_S = 900.0
 USAGE_STATUS = 2
 DOCUMENT_FILE = "preflight.json"
 Emit = Callable[[dict[str, Any]], int]
-"""Takes the document, shows it, and says the exit status."""
+"""Takes the document, shows it and returns the exit status."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for: the checks by name (none: all), those to leave out, and whether to take the time."""
+    """The request: checks to run by name (none: all), checks to skip, and whether to be thorough."""
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
@@ -50,10 +52,10 @@ class Wanted:
 
 
 def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WAIT_S) -> None:
-    """Run ``target`` to its first steps, check them, and end the process with the status that ``emit`` gives.
+    """Runs ``target`` to its first steps, checks them, and ends the process with the status that ``emit`` returns.
 
     Raises:
-        UsageError: the script came to no optimizer step; it is over.
+        UsageError: the script ended without an optimizer step.
     """
     from steadytrain.capture.hooks.import_hook import after_import
     from steadytrain.capture.hooks.launch import execute
@@ -85,7 +87,7 @@ def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WA
     after_import("torch", attach)
     execute(target, finish)
     alarm.cancel()
-    sys.stdout.flush()  # what the script printed comes before what is said of it
+    sys.stdout.flush()  # the script's output comes before ours
     how, error = ended[0] if ended else ("finished", None)
     for watcher, _ in held:
         watcher.close(ended=how)
@@ -93,7 +95,7 @@ def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WA
 
 
 def guest(script: str, wanted: Wanted, take: Callable[[dict[str, Any]], None]) -> Callable[[Watcher], None]:
-    """What puts a preflight beside a watched run: ``take`` gets the document, and may raise ``SystemExit``."""
+    """A function that adds a preflight to a watched run. ``take`` gets the document and may raise ``SystemExit``."""
 
     def join(watcher: Watcher) -> None:
         def put_down(document: dict[str, Any]) -> None:
@@ -143,7 +145,7 @@ def _observer(
             return
         except Exception as error:
             if not replays:
-                raise  # the watcher tells of it, and the run goes on
+                raise  # the watcher reports it, and the run continues
             import traceback
 
             traceback.print_exc()
@@ -156,10 +158,10 @@ def _observer(
 
 
 def check_observed(observed: Observed, watcher: Watcher, script: str, wanted: Wanted) -> dict[str, Any]:
-    """Run the checks on what was observed.
+    """Runs the checks on the observations.
 
     Raises:
-        UsageError: there is nothing to check, or a check is asked for that is none.
+        UsageError: there is nothing to check, or a check name is unknown.
     """
     from steadytrain.capture.step import ranks
     from steadytrain.preflight_runs import check_catalog
@@ -183,7 +185,7 @@ def check_observed(observed: Observed, watcher: Watcher, script: str, wanted: Wa
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names given with commas, each once."""
+    """Splits names at commas and removes duplicates."""
     parts = (part.strip() for name in names for part in name.split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -209,7 +211,7 @@ def _say(text: str) -> None:
 
 
 def _exit(status: int) -> None:
-    """End the process without the script's exit code, and the workers of its data loaders with it."""
+    """Ends the process and its loader workers without the script's exit code."""
     for worker in multiprocessing.active_children():
         worker.terminate()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Make a :class:`Subject` of what was observed of a script: the model, its loss, and what else lies around."""
+"""Makes a :class:`Subject` from the observations of a script: its model, its loss and further objects."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SCHEDULERS = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.Red
 
 
 def subject_of_script(observed: Observed, *, dataset: int | None, thorough: bool) -> tuple[Subject, Workbench]:
-    """The subject of a script's first steps, and the bench that its checks run on.
+    """The subject of a script's first steps, and the workbench for its checks.
 
     Args:
-        observed: the steps.
-        dataset: ``id`` of the data set that the script's batches come from, None where that is not known.
+        observed: the observed steps.
+        dataset: ``id`` of the data set of the script's batches; None if unknown.
         thorough: see :class:`Subject`.
 
     Raises:
-        UsageError: no module holds the parameters, or no batch was seen: there is nothing to check.
+        UsageError: no module holds the parameters, or no batch was seen.
     """
     model, modules = _model(observed)
     if not observed.batches:
@@ -70,7 +70,7 @@ def subject_of_script(observed: Observed, *, dataset: int | None, thorough: bool
 
 
 def with_task(subject: Subject, bench: Workbench) -> Subject:
-    """The subject with what is learned, told from one look at its first batch."""
+    """The subject with its task, derived from its first batch."""
     from dataclasses import replace
 
     with bench.copies(seed=0):
@@ -82,7 +82,7 @@ def with_task(subject: Subject, bench: Workbench) -> Subject:
 
 
 def find_tokenizer(variables: Mapping[str, Any], owner: Any) -> Any:
-    """A tokenizer in the script's trainer, its variables, or anywhere in the process; None where there is none."""
+    """A tokenizer in the script's trainer, its variables, or anywhere in the process; None if there is none."""
     for name in ("processing_class", "tokenizer"):
         if owner is not None and is_tokenizer(found := getattr(owner, name, None)):
             return found
@@ -96,7 +96,7 @@ def find_tokenizer(variables: Mapping[str, Any], owner: Any) -> Any:
 
 
 def is_tokenizer(value: Any) -> bool:
-    """Whether ``value`` turns text into ids, by the class that it has."""
+    """Whether ``value`` turns text into ids, judged by its class."""
     kinds = type(value).__mro__
     known = any(
         kind.__name__ in TOKENIZER_CLASSES and kind.__module__.split(".")[0] in TOKENIZER_PACKAGES for kind in kinds
@@ -106,7 +106,7 @@ def is_tokenizer(value: Any) -> bool:
 
 
 def _model(observed: Observed) -> tuple[nn.Module, Sequence[nn.Module]]:
-    """The module to check, and all that may change: the tops of what is trained and what the script calls."""
+    """The module to check, and all modules that may change: the roots of the trained and the called modules."""
     roots = [plain_module(root) for root in observed.stream.roots()]
     called = [plain_module(module) for module in observed.modules]
     if not roots:
@@ -122,12 +122,12 @@ def _schedulers(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[Any, ...]:
 
 
 def _ids_of(optimizer: Any) -> set[int]:
-    """An optimizer, and the one that it is a wrapper of (Accelerate's)."""
+    """The ids of an optimizer and of the optimizer that it wraps (Accelerate's)."""
     return {id(optimizer), id(getattr(optimizer, "optimizer", None))} - {id(None)}
 
 
 def _loader(dataset: int | None) -> Any:
-    """The data loader that the first batch came from: among several, the one whose data set is read."""
+    """The data loader of the first batch: among several, the one with this data set."""
     if dataset is None:
         return None
     loaders = [thing for thing in gc.get_objects() if issubclass(type(thing), DataLoader)]
@@ -136,14 +136,14 @@ def _loader(dataset: int | None) -> Any:
 
 
 def _dataset(wanted: int | None) -> Any:
-    """The data set that is read, from the iterator over it: a loader that is in no variable is gone by now."""
+    """The data set that is read, found through its iterator, because a loader in no variable is freed by now."""
     iterators = (thing for thing in gc.get_objects() if issubclass(type(thing), LOADER_ITERATOR.get()))
     found = (DATASET.on(iterator) for iterator in iterators)
     return next((dataset for dataset in found if id(dataset) == wanted), None) if wanted is not None else None
 
 
 def _planned_steps(owner: Any) -> int | None:
-    """How many optimizer steps a trainer plans."""
+    """The number of optimizer steps that a trainer plans; None if unknown."""
     state = getattr(owner, "state", None)
     for place in (getattr(state, "max_steps", None), getattr(getattr(owner, "args", None), "max_steps", None)):
         if isinstance(place, int) and place > 0:
@@ -154,5 +154,4 @@ def _planned_steps(owner: Any) -> int | None:
 
 
 def rows_of(batches: Sequence[Batch]) -> int:
-    """All rows that were seen."""
     return sum(batch.rows or 0 for batch in batches)

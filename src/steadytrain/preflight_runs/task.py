@@ -1,4 +1,4 @@
-"""What a model is trained for, told from its loss function, its targets and its inputs."""
+"""Derives a model's task from its loss function, targets and inputs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from steadytrain.checks.subject.scores import Scores, scores_of
 from steadytrain.checks.subject.tokens import token_ids
 
 MOST = 0.6
-"""Of the counted targets: so many agree with the shift that a task is told by."""
+"""Minimum share of the counted targets that must match a shift."""
 
 SHIFTS = (1, 0, 2)
 
 
 def task_of(look: Look, batch: Batch) -> Task:
-    """The task; ``unknown`` where none fits."""
+    """The task; ``unknown`` if none fits."""
     functions = {call.function for call in look.loss_calls}
     ids = token_ids(batch)
     if any("decoder" in name for name in ids) or _is_encoder_decoder(look):
@@ -36,7 +36,7 @@ def task_of(look: Look, batch: Batch) -> Task:
 
 
 def agreement(scores: Scores, ids: Tensor, shift: int) -> float:
-    """The share of counted targets at position t that are the token at t + shift."""
+    """The share of counted targets at position t that equal the token at t + shift."""
     length = min(scores.positions, ids.shape[1])
     if len(ids) != len(scores.targets) or length <= shift:
         return 0.0
@@ -48,7 +48,7 @@ def agreement(scores: Scores, ids: Tensor, shift: int) -> float:
 
 
 def _of_tokens(scores: Scores, ids: Tensor) -> Task:
-    """A next token, a masked token, or a class for each token."""
+    """A causal or masked language model, or a classification of each token."""
     best = max(SHIFTS, key=lambda shift: agreement(scores, ids, shift))
     if agreement(scores, ids, best) >= MOST:
         return "causal-lm"

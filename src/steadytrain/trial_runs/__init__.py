@@ -1,8 +1,8 @@
 """Runs trials: launches the script again, applies one change, measures, and drives ``diagnose``.
 
-Planning and judging a trial is ``experiments``; weighing causes is ``diagnosis``.
+``experiments`` plans and judges trials; ``diagnosis`` weighs causes.
 
-``run_trials`` is the entry point. Importing this package imports no torch: the processes that it starts do.
+``run_trials`` is the entry point. Importing this package does not import torch: the launched processes do.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ def run_trials(
     moved: str = "-",
     engine: str = "local",
 ) -> Iterator[Outcome]:
-    """Run ``specs`` on the bundle or run ``source``; gives each outcome as it is there, finished ones at once.
+    """Runs ``specs`` on the bundle or run ``source``. Yields each outcome when it is available, finished ones at once.
 
-    The processes stay where they are for the next call with the same source, until :func:`close_pools`, a call with
-    another one, or the end of this process.
+    The processes wait for the next call with the same source, until :func:`close_pools`, a call with other arguments,
+    or
+    the end of this process.
 
     Args:
         source: a bundle or a run folder.
-        specs: what to run; one that was run before is not run again, its outcome is read.
-        workers: how many processes run at once.
-        budget_s: no trial is begun after so many seconds; what was not begun is ``not run``.
-        tell: gets a line about each trial, for a terminal.
-        moved: ``OLD=NEW`` where the script's files lie elsewhere now, ``-`` where not.
+        specs: the trials to run. A finished one is not repeated; its outcome is read from disk.
+        workers: the number of processes that run at once.
+        budget_s: time in seconds after which no trial starts. The others are reported as not run.
+        tell: gets one line for each trial, for the terminal.
+        moved: ``OLD=NEW`` if the script's files moved, else ``-``.
         engine: ``local`` or ``ray``.
 
     Raises:
-        UsageError: the script cannot be launched again, or the engine is not there.
+        UsageError: the script cannot be launched again, or the engine is not available.
     """
     yield from _pool(source, workers, moved, engine).run(specs, budget_s=budget_s, tell=tell)
 
 
 def close_pools() -> None:
-    """End the processes that are kept for further trials."""
+    """Ends the processes that wait for further trials."""
     for pool in _open.values():
         pool.close()
     _open.clear()

@@ -1,7 +1,7 @@
-"""Which recorded batch a data loader gives next, when recorded steps are fed in another order.
+"""Finds the recorded batch that a data loader returns next when recorded steps are fed in another order.
 
-A loader may read ahead: then the batch that a step uses was fetched in the step before. How far ahead is counted from
-the first step of the run, so that the batches of a step are those that it used and not those that it fetched.
+A loader may prefetch: the batch of a step was then fetched in an earlier step. The distance is counted from the run's
+first step, so that the batches of a step are those that it used, not those that it fetched.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.replay.recorded_steps import RecordedStep, RecordedSteps
 
 AHEAD_MAX = 64
-"""A loader that seems to be further ahead than this had an evaluation before its first step."""
+"""A loader that seems further ahead ran an evaluation before the first step."""
 
 BACK_STEPS_MAX = 64
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of a data set as the tape has it; ``value`` is ``MISSING`` where it could not be kept whole."""
+    """One batch of a data set on the tape. ``value`` is ``MISSING`` if it was not kept whole."""
 
     step: int
     value: Any
 
 
 class Batches:
-    """The batches of recorded steps, data set by data set."""
+    """The batches of recorded steps by data set."""
 
     def __init__(self, steps: RecordedSteps, near: int) -> None:
         self._steps = steps
@@ -45,11 +45,11 @@ class Batches:
         return {fetch["dataset"] for fetch in step.document["fetches"]}
 
     def each(self, dataset: int) -> int:
-        """Batches that a step uses."""
+        """The number of batches that a step uses."""
         return self._each.get(dataset, 0)
 
     def ahead(self, dataset: int) -> int:
-        """Batches that the loader has given and no step has used yet."""
+        """The number of batches that the loader has returned before any step used them."""
         ahead = self._first.get(dataset, 0) - self.each(dataset)
         return ahead if 0 < ahead <= AHEAD_MAX else 0
 
@@ -73,7 +73,7 @@ class Batches:
         return found[stop - len(own) : stop]
 
     def queue(self, numbers: Sequence[int | None], dataset: int) -> list[Batch]:
-        """The batches that these steps use one after the other; those of the script's own are ``MISSING``."""
+        """The batches that these steps use in sequence. Batches of the script's own steps are ``MISSING``."""
         queue: list[Batch] = []
         for number in numbers:
             queue += [Batch(0, MISSING)] * self.each(dataset) if number is None else self.used_by(number, dataset)

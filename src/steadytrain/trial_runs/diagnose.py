@@ -1,12 +1,12 @@
-"""Diagnose an incident: survey, weigh, try, weigh again, until one cause is proven or nothing more can be told.
+"""Diagnoses an incident: surveys, weighs causes, runs trials and repeats, until a cause is proven or no trial helps.
 
 ::
 
     open ──► survey ──► signatures ──► control and first trials ──► verdicts ──► weigh ──► next trials ... ──► answer
 
-What runs a script does so in processes of its own (``survey``, ``trial_runs``); the thinking is
-``steadytrain.diagnosis``, which is pure. Finished trials and the survey lie beside the incident and are not made
-again, so a diagnosis that was cut off goes on where it stopped, and one made again gives the same answer. Torch-free.
+Launched processes run the script (``survey``, ``trial_runs``); ``steadytrain.diagnosis`` is pure and draws the
+conclusions. Finished trials and the survey are stored next to the incident. An interrupted diagnosis therefore resumes,
+and a repeated one gives the same answer. Torch-free.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, run_trials
 
 ROUND_TRIALS = 4
-"""Trials between two looks at the probabilities. Fixed, whatever the number of workers, so that the answer is too."""
+"""Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
 
 ROUNDS_MAX = 16
 SURVEY_WAIT_S = 300.0
 CONTROL_S_MIN = 30.0
-"""The first round is begun within so many seconds though the survey took all the time: without it nothing is known."""
+"""The first round may start for this many seconds even if the survey used up the time: it holds the control."""
 
 OWN_BATCH = "own batch was used"
-"""In the note of a trial that was to feed other batches and could not: it was no trial."""
+"""Part of the note of a trial that could not feed its batches. Such a trial counts as not run."""
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for. ``budget_s`` bounds the time in which trials are begun."""
+    """The arguments of a diagnosis. ``budget_s`` is the time in seconds during which trials may start."""
 
     source: Path
     budget_s: float
@@ -69,7 +69,7 @@ class Request:
 
 @dataclass
 class _Bench:
-    """The state of one diagnosis: what was planned, what came of it."""
+    """The state of one diagnosis: its plans and their results."""
 
     request: Request
     case: Case
@@ -86,10 +86,10 @@ class _Bench:
 
 
 def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Diagnosis:
-    """The answer for a bundle or a run; kept in its folder of trials.
+    """Diagnoses a bundle or a run and stores the answer in its trials folder.
 
     Raises:
-        UsageError: no such incident, damaged, or an engine that is not there.
+        UsageError: the incident does not exist or is damaged, or the engine is not available.
     """
     began = clock()
     case, notes = _case(request, tell)
@@ -115,7 +115,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
 
 
 def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
-    """The case with the facts of a survey, and what is to be said about either."""
+    """The case with the facts of a survey, and notes about the survey."""
     case, notes = _opened(request.source), []
     facts, ranks = read_facts(request.source), facts_of_ranks(_run_of(request.source))
     if ranks.get("ranks", 1) > 1:
@@ -137,16 +137,16 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
 
 
 def _run_of(source: Path) -> Run | None:
-    """The run that a bundle lies in, or the run itself; None where a bundle lies elsewhere or the run is damaged.
+    """The run that contains a bundle, or the run itself; None if the bundle lies elsewhere or the run is damaged.
 
-    Of a rank's own folder it is the run that all ranks lie in.
+    For a rank's folder, the run of all ranks.
     """
     run = run_around(source) if is_bundle(source) else open_run(source.absolute())
     return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
 
 
 def _opened(source: Path) -> Case:
-    """The case of a bundle or run; a run without a symptom is one whose wiring is still looked at."""
+    """The case of a bundle or run. A run without a symptom is surveyed too."""
     try:
         return open_story(source)
     except UsageError:
@@ -178,7 +178,7 @@ def _suspects(case: Case) -> tuple[Suspect, ...]:
         except Exception:
             if name in shipped():
                 raise
-            # Another package's cause must not cost the diagnosis.
+            # A cause of another package must not stop the diagnosis.
     return tuple(found)
 
 
@@ -186,7 +186,7 @@ def _suspects(case: Case) -> tuple[Suspect, ...]:
 
 
 def _try(bench: _Bench) -> None:
-    """Rounds of trials, until a cause is proven, nothing is worth a trial, or the time is spent."""
+    """Runs rounds of trials until a cause is proven, no trial is worthwhile, or the time is over."""
     if UNCHANGED not in bench.plans:
         bench.control = Control(False, False, None, bench.refused.get(UNCHANGED, "there is nothing to begin from"))
         return
@@ -223,7 +223,7 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
 
 
 def _run(bench: _Bench, names: Sequence[str]) -> None:
-    """Run the plans of these trials and judge all that were run so far."""
+    """Runs the plans of these trials and judges all outcomes so far."""
     specs = [spec for name in names for spec in bench.plans[name]]
     belief = weigh(bench.suspects, bench.verdicts.values())
     best = next(iter(belief))
@@ -245,7 +245,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
 
 
 def _put_back(bench: _Bench, names: Sequence[str]) -> None:
-    """Trials that the time did not suffice for have said nothing: they wait as before."""
+    """Returns trials that ran out of time to the waiting ones."""
     late = [name for name in names if any(one.why_not == NO_TIME_LEFT for one in bench.outcomes[name])]
     bench.spent = bench.spent or bool(late)
     for name in late:
@@ -285,7 +285,7 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
 
 
 def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """The verdict of a trial. The unchanged replay is its own: it shows the symptom, or it does not."""
+    """The verdict of a trial. That of the unchanged replay says whether it shows the symptom."""
     if trial.name != UNCHANGED:
         other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
         if other is not None and all(one.ran for one in outcomes):
@@ -299,7 +299,7 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
         return Verdict(UNCHANGED, "not-run", why=bench.control.note)
     exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
     judged = trial.judge(bench.case, controls, outcomes)
-    # To the last bit is as recorded, symptom included, whether or not the probes show it.
+    # An exact replay has the recorded symptom, whether or not the probes show it.
     effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
     if effect == "removed" and not measures(bench.case):
         effect = "inconclusive"
@@ -307,7 +307,6 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
 
 
 def _proven(bench: _Bench) -> bool:
-    """Whether the leading cause is proven."""
     belief = weigh(bench.suspects, bench.verdicts.values())
     best = next(iter(belief))
     if best == UNKNOWN or belief[best] < 0.9:
@@ -321,7 +320,7 @@ def _proven(bench: _Bench) -> bool:
 
 
 def _absent(bench: _Bench) -> list[Verdict]:
-    """Of the trials that do not apply, those that the leading causes would have needed, with the reason."""
+    """The trials that the leading causes need but that do not apply, with the reason."""
     belief = weigh(bench.suspects, bench.verdicts.values())
     wanted = {
         trial

@@ -1,7 +1,7 @@
-"""The recorded batches that loaders give while a schedule runs, in the order in which they are asked for.
+"""The recorded batches that loaders return during a schedule, in request order.
 
-A loader that reads ahead asks for batches of later steps. So there is one queue for each data set, filled once for all
-entries, and a count of what each data set has given so far.
+A prefetching loader requests batches of later steps. So each data set has one queue, filled once for all entries, and a
+count of the batches returned so far.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from steadytrain.trial_runs.batch_order import Batch, Batches
 
 
 class FedBatches:
-    """Queues of recorded batches, by data set.
+    """Queues of recorded batches by data set.
 
     Args:
         steps: the recorded steps.
-        begin: the step of the snapshot to begin with, None for the script's own beginning.
-        own_steps: steps that the script makes by itself before.
+        begin: the step of the starting snapshot; None for the start of the script.
+        own_steps: the number of steps that the script computes itself before.
     """
 
     def __init__(self, steps: RecordedSteps, *, begin: int | None, own_steps: int) -> None:
@@ -35,19 +35,19 @@ class FedBatches:
         self._given: dict[int, int] = {}
 
     def count(self, dataset: int) -> None:
-        """The script's own loader has given one more batch."""
+        """Counts one batch from the script's own loader."""
         self._given[dataset] = self._given.get(dataset, 0) + 1
 
     def is_fed(self, dataset: int) -> bool:
-        """Whether recorded steps take batches of the data set."""
+        """Whether recorded steps use batches of the data set."""
         return self._batches is not None and self._batches.each(dataset) > 0
 
     def is_of_own_step(self, dataset: int) -> bool:
-        """Whether the next batch is for the script's own step still: one that accumulates asks for several."""
+        """Whether the next batch still belongs to the script's own steps, which may use several batches each."""
         return self._given.get(dataset, 0) < self._used_before(dataset)
 
     def next(self, dataset: int, *, keep_last: bool) -> Batch | None:
-        """The recorded batch that comes next; ``keep_last`` gives the last one again and again."""
+        """The next recorded batch; None if the queue is empty. ``keep_last`` repeats the last one."""
         queue = self._queues.get(dataset)
         if not queue:
             return None
@@ -57,7 +57,7 @@ class FedBatches:
         return batch
 
     def read_ahead(self, dataset: int) -> Any:
-        """What a loader that reads ahead gets in the script's only own step: the first batches after the snapshot."""
+        """A prefetched batch during the script's only own step: one of the first batches after the snapshot."""
         if self._begin is None:
             return MISSING
         self._batches = self._batches or Batches(self._steps, self._begin + 1)
@@ -72,9 +72,9 @@ class FedBatches:
         return batch
 
     def fill(self, schedule: Sequence[Entry], *, copies: bool) -> int:
-        """Queue the batches of all entries to come; with ``copies`` a probe has its own process and queue.
+        """Queues the batches of all following entries. With ``copies`` a probe has its own process and queue.
 
-        Returns how many rounds of the loop use up what loaders have read ahead.
+        Returns the number of loop turns that use up the prefetched batches.
         """
         numbers = [entry.step for entry in schedule if not (entry.role == "probe" and copies)]
         near = next((number for number in numbers if number is not None), None)
@@ -96,22 +96,22 @@ class FedBatches:
         return rounds
 
     def fill_for_probe(self, step: int) -> int:
-        """Queue the batches of one step alone; returns as :meth:`fill` does."""
+        """Queues only the batches of one step. Returns the same as :meth:`fill`."""
         rounds = 0
         for dataset in self._batches.datasets if self._batches is not None else ():
             assert self._batches is not None
             self._queues[dataset] = deque(self._batches.used_by(step, dataset))
             each, ahead = self._batches.each(dataset), self._batches.ahead(dataset)
-            if ahead and each:  # what the loader has read ahead goes round first, refused
+            if ahead and each:  # prefetched batches pass through the loop first, and their updates are refused
                 rounds = max(rounds, math.ceil(ahead / each))
         return rounds
 
     def _used_before(self, dataset: int) -> int:
-        """How many batches the script's own steps use."""
+        """The number of batches that the script's own steps use."""
         return self._own_steps * self._batches.each(dataset) if self._batches is not None else 0
 
     def _given_ahead(self, dataset: int) -> int:
-        """How many batches of the steps to come a loader that reads ahead has given by now, or will before the jump."""
+        """How many batches of later steps a prefetching loader has returned by now, or will before the jump."""
         assert self._batches is not None
         ahead = self._batches.ahead(dataset)
         if self._own_steps != 1:

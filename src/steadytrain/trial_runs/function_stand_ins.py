@@ -1,8 +1,8 @@
-"""Stand-ins for functions of torch while a trial runs: what a change puts in place of a loss, an attention, a softmax.
+"""Replaces functions of torch during a trial: a loss, an attention, a softmax.
 
-torch asks its function mode about every call, however the script came by the function (``from ... import``, a method, a
-module), so nothing of the script is patched. Two functions call others inside of torch; those are replaced by name as
-well. Without a stand-in no mode is entered, and the process is as it would be.
+torch passes every call to its function mode, however the script imported the function, so nothing in the script is
+patched. Two functions are also called inside torch, and are replaced by name as well. Without a replacement no mode is
+entered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 StandIn = Callable[..., Any]
-"""Called with the original function, then with the arguments of the call."""
+"""Gets the original function, then the arguments of the call."""
 
 _INNER = {
     "scaled_dot_product_attention": functional.scaled_dot_product_attention,
@@ -24,7 +24,7 @@ _INNER = {
 """Functions that ``torch.nn.functional`` itself calls by these names (``multi_head_attention_forward``)."""
 
 MASKED = -1e4
-"""A score of attention at or below it is a mask and no score: people add -1e4, -1e9, the smallest float or -inf."""
+"""Attention scores up to this value are masks: common masks add -1e4, -1e9, the smallest float or -inf."""
 
 SOFTMAX = (functional.softmax, torch.softmax, torch.Tensor.softmax)
 ATTENTION = (functional.scaled_dot_product_attention,)
@@ -54,7 +54,8 @@ LOSSES = tuple(
 
 
 class Functions(TorchFunctionMode):
-    """The table of stand-ins. :meth:`replace` enters the mode; it stays until :meth:`end`, or the process is over."""
+    """The replaced functions. :meth:`replace` enters the mode, which stays until :meth:`end` or the end of the
+    process."""
 
     def __init__(self) -> None:
         super().__init__()

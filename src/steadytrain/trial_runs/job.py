@@ -1,4 +1,4 @@
-"""What one trial runs in a launched process."""
+"""The job of a launched process: one trial."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from steadytrain.trial_runs.changes import LiveChange
 
 @dataclass(frozen=True)
 class Job:
-    """One spec, its changes as they act here, and where its outcome goes; ``report`` does not return."""
+    """One spec, its changes in this process, and the receiver of its outcome. ``report`` does not return."""
 
     spec: Spec
     changes: Sequence[LiveChange]
     report: Callable[[Outcome], None]
     began: float = 0.0
-    """By ``time.perf_counter``; 0 where nobody asks how long it took."""
+    """Start time by ``time.perf_counter``; 0 if the duration is not needed."""
 
     def end(self, outcome: Outcome) -> None:
         seconds = time.perf_counter() - self.began if self.began else 0.0

@@ -1,4 +1,4 @@
-"""The launched script as a change may lay hands on it, and state that is put back after a refused step."""
+"""The launched script's objects that a change may modify, and the state to restore after a refused step."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from steadytrain.trial_runs.function_stand_ins import Functions
 
 
 class CannotApplyError(Exception):
-    """A change means nothing in this script; the text says why."""
+    """A change does not apply to this script; the text says why."""
 
 
 class Launched:
-    """Model, optimizers and scalers of the script, as far as they are known at a moment.
+    """The script's model, optimizers and scalers, as far as they are known so far.
 
-    ``role`` is that of the entry that runs now: a stand-in for a loss lets a probe see the script's own.
+    ``role`` is that of the current entry. With it, a replaced loss can leave probes on the script's own loss.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Launched:
         self.role: Role = "train"
         self.entry = 0
         self.trained = 0
-        """Entries before this one that are no probes."""
+        """The number of earlier entries that are no probes."""
 
         self.functions = Functions()
         self._undo: list[Callable[[], None]] = []
@@ -48,14 +48,14 @@ class Launched:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """Those of the optimizers; before the first gate those of the model."""
+        """The parameters of the optimizers; before the first gate those of the model."""
         if self.stream is not None:
             return self.stream.parameters
         found = {id(parameter): parameter for root in self.roots for parameter in root.parameters()}
         return list(found.values())
 
     def names(self) -> dict[int, str]:
-        """Name of each parameter by its id."""
+        """The name of each parameter by its id."""
         if self.stream is not None and self.stream.model is not None:
             return self.stream.model.names
         return {id(parameter): name for root in self.roots for name, parameter in root.named_parameters()}
@@ -64,11 +64,11 @@ class Launched:
         return module_names(self.roots)
 
     def modules_called(self, pattern: str) -> list[tuple[str, nn.Module]]:
-        """Modules whose dotted name, or one above it, is ``pattern`` (``*`` stands for anything)."""
+        """The modules with a dotted name, or a parent's, that matches ``pattern`` (``*`` is a wildcard)."""
         return [(name, module) for module, name in self.modules().items() if fnmatch.fnmatchcase(name, pattern)]
 
     def set_group(self, group: dict[str, Any], key: str, value: Any) -> None:
-        """Another hyper-parameter for this update only: what a scheduler goes on from stays its own."""
+        """Sets a hyper-parameter for this update only. The value that a scheduler continues from stays."""
         before = group[key]
         if isinstance(before, Tensor) and not isinstance(value, Tensor):
             kept = before.clone()
@@ -90,9 +90,9 @@ class Launched:
 
 
 class Kept:
-    """Parameters, buffers, optimizer state and scalers as they are now, to be put back.
+    """Copies of parameters, buffers, optimizer state and scalers, to be restored.
 
-    Scalers have a method of their own: the script updates them after its optimizer has stepped.
+    Scalers are restored separately, because the script updates them after the optimizer step.
     """
 
     def __init__(self, process: Launched) -> None:
@@ -118,13 +118,13 @@ class Kept:
 
 
 def drop_gradients(parameters: Sequence[Tensor]) -> None:
-    """Without gradients an optimizer leaves weights and state alone."""
+    """Removes the gradients, so that an optimizer leaves weights and state unchanged."""
     for parameter in parameters:
         parameter.grad = None
 
 
 def named(names: Mapping[int, str], parameters: Sequence[Tensor], patterns: Collection[str]) -> list[Tensor]:
-    """The parameters whose name, or the module they lie in, fits one of ``patterns``."""
+    """The parameters with a name, or a parent module's, that matches one of ``patterns``."""
 
     def fits(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, one) or name.startswith(one.rstrip(".") + ".") for one in patterns)

@@ -1,12 +1,11 @@
-"""A local pool of fresh processes for trials: each bounded in time and memory, run again once when it was killed.
+"""A local pool of fresh processes for trials, each bounded in time and memory and retried once if it was killed.
 
-One server process has imported torch (``server.py``); each worker here holds at most one launched script that stands
-where trials begin (``stage.py``), and gives it one spec after another. Finished outcomes are kept beside the incident
-as they come, and read instead of being run again. Torch-free: this is the desk's side, and the incident itself is only
-ever read.
+A server process has imported torch (``server.py``). Each worker holds at most one launched script that waits where
+trials begin (``stage.py``), and sends it one spec after another. Finished outcomes are stored next to the incident and
+read instead of run again. Torch-free: this side runs on the desk and never writes to the incident.
 
-loky and ``multiprocessing`` pools do not serve: they give work to worker processes that are made once, while each trial
-here is a fork of one script that stands at a step, with its own bounds, and killed with all that it started.
+Pools of loky or ``multiprocessing`` do not fit: their workers are created once. Here each trial is a fork of a script
+at a given step, with its own bounds, and is killed with everything that it started.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ from steadytrain.trial_runs.worker import LOOK_S, Worker
 Tell = Callable[[str], None]
 
 TRIAL_S_MAX = 300.0
-"""Time of one trial, from the moment its process stands where it begins."""
+"""Time limit of one trial in seconds, from the moment when its process waits where trials begin."""
 
 MEMORY_SHARE_MAX = 0.8
-"""Of the machine's memory, what all trials that run at once may take together."""
+"""Share of the machine's memory for all trials that run at once."""
 
 WORKERS_MAX = 256
 
 
 class Pool:
-    """Runs specs of one incident. A context manager; between two calls of :meth:`run` its processes stay as they are.
+    """Runs specs of one incident. A context manager; its processes wait between two calls of :meth:`run`.
 
     Args:
         source: a bundle or a run folder.
-        workers: how many trials run at once.
-        moved: ``OLD=NEW`` where the script's files lie elsewhere now.
+        workers: the number of trials that run at once.
+        moved: ``OLD=NEW`` if the script's files moved.
         engine: ``local`` or ``ray``.
-        trial_s_max: bound of one trial, in seconds.
-        memory_bytes_max: bound of one trial; by default a share of the machine's memory.
-        keep: whether finished outcomes are kept beside the incident, and read from there.
+        trial_s_max: time limit of one trial in seconds.
+        memory_bytes_max: memory limit of one trial; by default a share of the machine's memory.
+        keep: store finished outcomes next to the incident, and read them from there.
 
     Raises:
-        UsageError: on construction: the script is gone, the engine is not there.
+        UsageError: on construction, if the script is gone or the engine is not available.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class Pool:
     def run(
         self, specs: Sequence[Spec], *, budget_s: float | None = None, tell: Tell | None = None
     ) -> Iterator[Outcome]:
-        """Each outcome as it is there: those that were finished before first. The order is that of being finished.
+        """Yields each outcome when it is available: stored ones first, then in order of completion.
 
-        After ``budget_s`` seconds no trial is begun any more; ``tell`` gets a line about each.
+        After ``budget_s`` seconds no trial starts. ``tell`` gets one line for each.
         """
         self._tell = tell or _nothing
         until = None if budget_s is None else time.monotonic() + budget_s
@@ -127,7 +126,7 @@ class Pool:
         yield from self._run_here(todo, until)
 
     def close(self) -> None:
-        """End every process. Idempotent."""
+        """Ends every process. Idempotent."""
         for worker in self._workers:
             worker.close()
         self._server.close()
@@ -135,10 +134,10 @@ class Pool:
             self._ray.close()
         self._scratch.cleanup()
 
-    # -- what workers use ------------------------------------------------------------------------------------------
+    # -- for workers -----------------------------------------------------------------------------------------------
 
     def connect(self, key: str, spec: Spec, log: Path) -> Line:
-        """A connection to a newly launched script that is on its way to where ``spec`` begins."""
+        """A connection to a newly launched script on its way to the start of ``spec``."""
         return self._server.connect(
             {
                 "source": str(self._source),
@@ -151,11 +150,11 @@ class Pool:
         )
 
     def launch_key(self, spec: Spec) -> str:
-        """What two specs must have in common to be run from one launch of the script."""
+        """Specs with equal keys can share one launch of the script."""
         return launch_key(spec, self._server.early_kinds())
 
     def next_spec(self, key: str | None, until: float | None) -> tuple[Spec, int] | None:
-        """The next spec, one for the launched script that a worker holds before others; None where there is none."""
+        """The next spec, preferably one for the script that the worker holds; None if there is none."""
         with self._lock:
             if not self._waiting:
                 return None
@@ -180,7 +179,7 @@ class Pool:
     def memory_bytes_max(self) -> int:
         return self._memory_bytes_max
 
-    # -- here ------------------------------------------------------------------------------------------------------
+    # -- internal --------------------------------------------------------------------------------------------------
 
     def _run_here(self, todo: Sequence[Spec], until: float | None) -> Iterator[Outcome]:
         with self._lock:
@@ -215,7 +214,7 @@ class Pool:
             yield Outcome(spec, False, NO_TIME_LEFT)
 
     def _keep(self, outcome: Outcome) -> None:
-        """Only what the trial itself says is kept: that a process was killed or the time was up is true of today."""
+        """Stores only results of the trial itself. A kill or a timeout depends on the machine."""
         if self._finished is None or not (outcome.ran or outcome.seconds > 0):
             return
         try:
@@ -227,13 +226,12 @@ class Pool:
 
 
 class RemotePool:
-    """What runs on a machine of a Ray cluster: a pool of one process."""
+    """The remote side on a Ray cluster: a pool of one process."""
 
     def __init__(self, source: str, moved: str) -> None:
         self._pool = Pool(Path(source), workers=1, moved=moved, keep=False)
 
     def run(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The outcome of one spec, as JSON."""
         (outcome,) = self._pool.run([Spec.from_json(spec)])
         return outcome.to_json()
 
@@ -241,7 +239,7 @@ class RemotePool:
 def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
     """The launch that a spec needs: changes of ``early_kinds`` act in it before the script builds its model."""
     early = [change.to_json() for change in spec.changes if change.kind in early_kinds]
-    own = spec.key if spec.begin is None else ""  # from the script's own beginning nothing can be shared
+    own = spec.key if spec.begin is None else ""  # trials from the script's start cannot share a launch
     return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
 
 
@@ -259,4 +257,4 @@ def _memory_share(workers: int) -> int:
 
 
 def _nothing(text: str) -> None:
-    """Nobody listens."""
+    """The default ``tell``: prints nothing."""

@@ -1,4 +1,4 @@
-"""A copy of this process that measures one number and ends."""
+"""Forks a copy of this process that measures one number and ends."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COPY_S_MAX = 60.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What a copy answered: its number, None where it gave none or took longer than ``COPY_S_MAX``."""
+    """The answer of a copy: its number, None if it gave none or took longer than ``COPY_S_MAX`` seconds."""
 
     number: float | None
 
 
 class ProcessCopy:
-    """The copy's side: where it answers."""
+    """The copy's side of the pipe."""
 
     def __init__(self, answer: int) -> None:
         self._answer = answer
@@ -35,14 +35,14 @@ class ProcessCopy:
         self.leave("")
 
     def leave(self, why: str) -> NoReturn:
-        """End the copy without a trace."""
+        """Ends the copy without exit code."""
         if why:
             print(f"steadytrain: {why}", file=sys.stderr, flush=True)
         os._exit(0)
 
 
 def measure_in_copy() -> ProcessCopy | Measured:
-    """Fork. The copy gets a :class:`ProcessCopy` to answer with; the process waits for that answer."""
+    """Forks. The copy gets a :class:`ProcessCopy` for its answer; the parent waits for it."""
     sys.stdout.flush()
     sys.stderr.flush()
     reads, writes = os.pipe()
@@ -60,7 +60,7 @@ def measure_in_copy() -> ProcessCopy | Measured:
 
 
 def _read_all(descriptor: int, wait_s: float) -> bytes | None:
-    """What is written until the other end closes; None where that takes too long."""
+    """Reads until the other end closes; None on timeout."""
     text = b""
     until = time.monotonic() + wait_s
     while True:

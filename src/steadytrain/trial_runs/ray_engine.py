@@ -1,8 +1,8 @@
-"""The same specs on a Ray cluster: an actor a worker, each with a pool of one process on its own machine.
+"""Runs specs on a Ray cluster: one actor for each worker, with a pool of one process on its own machine.
 
-Ray brings a spec to a machine and its outcome back; what happens there is what happens locally (``pool.py``), with the
-same bounds. The machines need the same Python environment and the same paths: the incident and the script are read
-where they lie. An actor whose machine or process is lost is made again, and its trial run again once.
+Ray transports specs and outcomes. Each trial runs as it does locally (``pool.py``), with the same bounds. The machines
+need the same Python environment and the same paths, because they read the incident and the script. An actor that is
+lost is restarted, and its trial retried once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ LOOK_S = 0.5
 class RayEngine:
     """Actors on the cluster that ``ray.init`` finds (``RAY_ADDRESS``), or on a local one that it starts.
 
-    Each is a ``worker``, made of ``source`` and ``moved``; its ``run`` takes a spec and gives an outcome, both as JSON.
+    Each actor is a ``worker``, constructed from ``source`` and ``moved``. Its ``run`` maps a spec to an outcome, both
+    as
+    JSON.
 
     Raises:
-        UsageError: on construction: Ray is not installed.
+        UsageError: on construction, if Ray is not installed.
     """
 
     def __init__(self, worker: type, source: Path, moved: str, workers: int) -> None:
@@ -43,7 +45,7 @@ class RayEngine:
         self._idle = [actor.remote(str(source), moved) for _ in range(count)]
 
     def run(self, specs: Sequence[Spec], until: float | None) -> Iterator[Outcome]:
-        """Each outcome as it is there; none is begun after ``until`` (of ``time.monotonic``)."""
+        """Yields each outcome when it is available. No trial starts after ``until`` (``time.monotonic``)."""
         ray = self._ray
         waiting = list(specs)
         running: dict[Any, tuple[Any, Spec]] = {}

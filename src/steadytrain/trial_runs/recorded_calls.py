@@ -1,4 +1,4 @@
-"""The recorded arguments of a call of the model, in place of the script's own."""
+"""Replaces the arguments of a model call with the recorded ones."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def is_recorded_call(step: RecordedStep, number: int, call: MicroBatch) -> bool:
 def recorded_arguments(
     step: RecordedStep, number: int, args: Any, kwargs: Any, *, loss_inside: bool, note: Callable[[str], None]
 ) -> tuple[Any, Any] | None:
-    """The arguments of call ``number`` as they were recorded, None where the script's own have to do.
+    """The recorded arguments of call ``number``; None if the script's own must be used.
 
     Args:
-        loss_inside: the model itself gives the loss. Otherwise the script's targets go with the inputs that it has
-            made, not with those of the tape.
-        note: takes what could not be fed.
+        loss_inside: the model itself returns the loss. Otherwise the script's targets belong to its own inputs, not to
+            those of the tape.
+        note: gets a text about what could not be fed.
     """
     inputs = step.value(step.calls[number]["inputs"])
     merged = Merging()
@@ -44,6 +44,6 @@ def recorded_arguments(
 
 
 def loss_is_of_model(seen: StepInProgress) -> bool:
-    """Whether the model itself gave every loss, so that its arguments are all that a loss is made of."""
+    """Whether the model itself returned every loss, so that its arguments determine the loss."""
     outputs = {node for call in seen.micro_batches for node in call.scalar_outputs}
     return bool(seen.losses) and all(outputs.intersection(term.nodes) for term in seen.losses)

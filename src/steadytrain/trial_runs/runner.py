@@ -1,14 +1,14 @@
-"""Follow a schedule of recorded steps inside a launched script, with changes applied.
+"""Runs a schedule of recorded steps inside a launched script, with changes applied.
 
-The ordinary replay is the schedule 54, 55, ...; here recorded steps come in any order, some without their update, with
-probes between them. As in a replay (``replay/engine.py``), the script makes steps of its own first, then the snapshot
-takes the place of its state, loaders and the model get what was recorded, and forward, loss, backward and update are
-the script's own.
+The ordinary replay is the schedule 54, 55, ... Here recorded steps come in any order, some without their update, with
+probes in between. As in a replay (``replay/engine.py``), the script first computes its own steps. Then the snapshot
+overwrites its state, and loaders and model get the recorded data. Forward, loss, backward and update remain the
+script's own.
 
-A probe runs in a copy of the process: forked after an update, it goes round the loop once with the probe's batch and
-ends at its gate. So probes move no counter, no generator and no state of the script, and cost little more than their
-forward and backward. Where a process cannot be copied (a GPU) the probe is a round of the loop whose update is refused.
-What lets a process be shared stands in ``stage.py``, which gives the :class:`Job`.
+A probe runs in a copy of the process: forked after an update, it runs the loop once with the probe's batch and ends at
+its gate. So probes change no counter, generator or state of the script, and cost little more than forward and backward.
+If a process cannot be copied (a GPU), the probe is a loop turn with a refused update. ``stage.py`` shares processes and
+supplies the :class:`Job`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class TrialRun(StepObserver):
     """Runs one job after the script's own steps.
 
     Args:
-        recording: the tape, empty where there is none.
-        begin: the step of the snapshot to begin with, None for the script's own beginning.
-        own_steps: steps that the script makes by itself before.
-        stage: called in the last of these, after its first forward; gives the job, maybe in a copy of the process.
-        copies: whether a probe may run in a copy of the process.
+        recording: the tape, empty if there is none.
+        begin: the step of the starting snapshot; None for the start of the script.
+        own_steps: the number of steps that the script computes itself before.
+        stage: called in the last own step, after its first forward. Returns the job, possibly in a fork of the process.
+        copies: whether a probe may run in a fork of the process.
     """
 
     replays = True
@@ -94,14 +94,14 @@ class TrialRun(StepObserver):
 
     @property
     def probing(self) -> bool:
-        """Whether this process is the copy that runs a probe."""
+        """Whether this process is the fork that runs a probe."""
         return self._copy is not None
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:
         if self._own_steps_wanted != 1 and not self.probing:
-            return MISSING  # the script's own loader goes on, and its epochs end where they did: see fetched
+            return MISSING  # the script's own loader continues, so its epochs end as recorded: see fetched
         if not torch.is_grad_enabled():
             return MISSING
         if self.job is None:
@@ -130,10 +130,10 @@ class TrialRun(StepObserver):
         return self.job is not None and any(change.own_batches for change in self.job.changes)
 
     def _next_batch(self, dataset: int) -> Any:
-        """The recorded batch that belongs here, changed where a change changes batches."""
+        """The recorded batch for this fetch, with changes applied."""
         if self._own_batches or self.job is None:
             return MISSING
-        batch = self._fed.next(dataset, keep_last=self.probing)  # a loader that reads ahead goes on reading
+        batch = self._fed.next(dataset, keep_last=self.probing)  # a prefetching loader continues to request batches
         if batch is None or batch.value is MISSING:
             return MISSING
         value = batch.value
@@ -202,7 +202,7 @@ class TrialRun(StepObserver):
         if not self._loss_inside and any(change.inputs_alone for change in self.job.changes):
             self._shown.note(OWN_TARGETS)
         if self._call == 0:
-            self._step_begins(None)  # no call of a module marked the beginning of the step
+            self._step_begins(None)  # no module call marked the start of the step
         if seen.evaluations > 1:
             self._cannot("the optimizer evaluates its closure several times, which no tape holds")
         loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
@@ -232,7 +232,8 @@ class TrialRun(StepObserver):
             self._shown.update_begins(stream.parameters)
 
     def _due(self) -> RecordedStep | None:
-        """The recorded step of this place: where other batches are fed, the schedule goes on as it did."""
+        """The recorded step at this position: if other batches are fed, the learning-rate schedule still follows the
+        run."""
         if self._begin is None or self.job is None:
             return None
         before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
@@ -306,7 +307,7 @@ class TrialRun(StepObserver):
             self._cannot(str(error))
 
     def _entry_over(self) -> None:
-        """The update was applied, skipped or refused: the next entry's turn."""
+        """Moves on to the next entry after an update was applied, skipped or refused."""
         assert self.job is not None
         self._update_due = False
         self.process.undo_groups()
@@ -330,7 +331,7 @@ class TrialRun(StepObserver):
         self._at += 1
         while self._at < len(schedule) and schedule[self._at].role == "probe" and self._copies:
             if self._probe(schedule[self._at]):
-                return  # this is the copy now
+                return  # the fork
             self._at += 1
         if self._at >= len(schedule):
             self.finish()
@@ -358,20 +359,20 @@ class TrialRun(StepObserver):
         return None
 
     def _is_next(self, number: int | None) -> bool:
-        """Whether ``number`` follows the running step as in the recorded run, or no step of it does."""
+        """Whether ``number`` follows the current step as in the recorded run, or is None."""
         return number is None or (self._entry.step == number - 1) or self._random.evaluated_before(number)
 
     # -- probes ----------------------------------------------------------------------------------------------------
 
     def _probe(self, entry: Entry) -> bool:
-        """Measure ``entry`` in a copy of this process; True in the copy, which goes on to its gate and ends there."""
+        """Measures ``entry`` in a fork. Returns True in the fork, which continues to its gate and ends there."""
         copied = measure_in_copy()
         if isinstance(copied, Measured):
             self._shown.probes.append(ProbeSeen(self._at, entry.step, copied.number))
             return False
         self._copy = copied
         if torch.get_num_threads() > 1:
-            torch.set_num_threads(1)  # the threads of a pool are not in the copy
+            torch.set_num_threads(1)  # a fork has no pool threads
         self._enter(entry)
         if entry.step is not None:
             self._rounds_before = max(self._rounds_before, self._fed.fill_for_probe(entry.step))
@@ -387,7 +388,7 @@ class TrialRun(StepObserver):
         self.job.end(self._shown.failed(self.job.spec, why))
 
     def finish(self, ended: str | None = None) -> None:
-        """The schedule is through, a value is not finite, or (``ended``) the script's loop is over."""
+        """Reports the outcome after the schedule, a non-finite value, or (``ended``) the end of the script's loop."""
         assert self.job is not None
         if self._copy is not None:
             self._copy.leave("the loop was over before the probe's gate")

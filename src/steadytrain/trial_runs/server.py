@@ -1,7 +1,7 @@
-"""The process that trials are forked from: it has imported torch and started no thread.
+"""The process from which trials are forked. It has imported torch and started no thread.
 
-Run as ``python -m steadytrain.trial_runs.server SOCKET``. Each connection asks for one launch of the recorded script
-(``stage.py``) and gets a process of its own for it. It ends when its standard input does: then the pool is gone.
+Run as ``python -m steadytrain.trial_runs.server SOCKET``. Each connection requests one launch of the recorded script
+(``stage.py``) and gets its own process. The server ends when its standard input closes, that is, with the pool.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def main(path: str) -> int:
 
 
 def _preload() -> list[str]:
-    """Everything that every launch imports, so that it is there after a fork; none of it starts a thread.
+    """Imports everything that launches need, so that forks have it. None of it starts a thread.
 
-    Returns the kinds of changes that need a launch of their own.
+    Returns the kinds of changes that need their own launch.
     """
     import numpy.random
     import torch
@@ -70,12 +70,12 @@ def _preload() -> list[str]:
     early = [kind for kind, cls in change_kinds().items() if cls.is_early]
     del numpy, torch, steadytrain
     gc.collect()
-    gc.freeze()  # what is here stays as it is, and no scan for the script's model walks over it
+    gc.freeze()  # exempts the loaded objects from later garbage collection
     return early
 
 
 def _become_stage(connection: socket.socket) -> None:
-    os.setsid()  # so that all that comes of it can be ended together
+    os.setsid()  # so that all its children can be killed together
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     line = Line(connection)

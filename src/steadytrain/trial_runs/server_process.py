@@ -1,4 +1,4 @@
-"""The server process as the pool sees it: started when it is first needed, asked for launches, ended with the pool.
+"""The server process from the pool's side: started on first use, asked for launches, ended with the pool.
 
 Torch-free: the process itself (``server``) imports torch.
 """
@@ -23,7 +23,7 @@ LOG_LINES_SHOWN = 2
 
 
 class ServerProcess:
-    """Starts again where it was lost. ``scratch`` is a folder for its socket and its log."""
+    """Restarts a server that was lost. ``scratch`` is the folder for its socket and log."""
 
     def __init__(self, scratch: Path) -> None:
         self._socket, self._log = scratch / "server", scratch / "server.txt"
@@ -32,7 +32,7 @@ class ServerProcess:
         self._early: frozenset[str] | None = None
 
     def early_kinds(self) -> frozenset[str]:
-        """The changes that act before the script builds its model and its loaders.
+        """The kinds of changes that act before the script builds its model and loaders.
 
         Raises:
             UsageError: the process did not start.
@@ -58,7 +58,7 @@ class ServerProcess:
         return line
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """Ends the process. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -73,7 +73,7 @@ class ServerProcess:
             process.wait()
 
     def _start(self) -> frozenset[str]:
-        """Start the process; it says which changes are early when it is ready."""
+        """Starts the process. Its first line lists the early kinds."""
         self._socket.unlink(missing_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -92,7 +92,7 @@ class ServerProcess:
 
 
 def tail_of(log: Path) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, joined by " | "."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:

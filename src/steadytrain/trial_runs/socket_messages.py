@@ -1,4 +1,4 @@
-"""Lines of JSON over a socket: how the pool and the processes that run trials talk. Torch-free."""
+"""JSON lines over a socket, between the pool and the processes that run trials. Torch-free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MESSAGE_BYTES_MAX = 64 << 20
 
 
 class Line:
-    """One end of a connection. A message is one JSON document in one line."""
+    """One end of a connection. A message is a JSON document on one line."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -22,10 +22,10 @@ class Line:
         self.connection.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
 
     def receive(self, wait_s: float | None = None) -> dict[str, Any] | None:
-        """The next message, None where none came in time.
+        """The next message; None on timeout.
 
         Raises:
-            EOFError: the other end is gone.
+            EOFError: the other end is closed.
         """
         until = None if wait_s is None else time.monotonic() + wait_s
         while b"\n" not in self._text:

@@ -1,8 +1,9 @@
-"""A process that has brought the recorded script to where trials begin, and runs one trial or many from there.
+"""A process that brings the recorded script to where trials begin, and runs one or many trials from there.
 
-The script's imports, its set-up and its own steps are made once; then each trial is a copy of this process. That is
-only right where the process is one thread: with more (a pool of OpenMP, data loader workers, a GPU) it runs a single
-trial itself and ends. Either way a trial never runs twice in one process.
+The script's imports, set-up and own steps run once. Then each trial is a fork of this process. Forking requires a
+single
+thread. With more (an OpenMP pool, loader workers, a GPU) the process runs one trial itself and ends. Either way no
+process runs two trials.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ERROR_CHARACTERS_MAX = 400
 
 
 def serve(line: Line, asked: Mapping[str, Any]) -> NoReturn:
-    """Launch the recorded script as ``asked`` and run the specs that come over ``line``; the process ends here."""
+    """Launches the recorded script as ``asked`` and runs the specs that arrive over ``line``. Does not return."""
     try:
         _redirect(Path(asked["log"]))
         _Stage(line, asked).launch()
@@ -85,7 +86,7 @@ class _Stage:
         return self._run
 
     def _next_job(self) -> Any:
-        """The job of this process: of the copy that is made for it, or of the process itself."""
+        """The next job: in a fork if forking is possible, else in this process itself."""
         shared = self._begin is not None and self._is_one_thread()
         if shared:
             keep_files(self._scratch / f"kept-{os.getpid()}")
@@ -127,7 +128,7 @@ class _Stage:
         return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
 
     def _script_over(self, how: str, status: int | None, error: BaseException | None) -> None:
-        """The script ended before the trial did."""
+        """Reports that the script ended before the trial did."""
         run = self._run
         if run is not None and run.probing:
             leave()
@@ -160,7 +161,7 @@ def _has_gpu() -> bool:
 
 
 def _redirect(log: Path) -> None:
-    """What the script prints goes into a file, of which the end is shown when it fails."""
+    """Sends the script's output to a file. Its last lines are shown on failure."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, nothing), (1, descriptor), (2, descriptor)):

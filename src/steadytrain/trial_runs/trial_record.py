@@ -1,4 +1,4 @@
-"""What a trial has shown so far: its steps, its probes, whether it was exact, and notes."""
+"""The results of a trial so far: steps, probes, exactness and notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadytrain.replay.recorded_steps import RecordedStep
 from steadytrain.trial_runs.changes import LiveChange
 
 RATIO_ELEMENTS_MAX = 64_000_000
-"""Of larger models the ratio of update to weights is not measured: it takes a copy of them."""
+"""The update ratio needs a copy of the weights, so it is not measured for larger models."""
 
 
 class TrialRecord:
@@ -31,12 +31,12 @@ class TrialRecord:
             self._notes.append(note)
 
     def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
-        """A step that is trained, at its gate."""
+        """Records a trained step at its gate."""
         finite = not measured.is_incident
         self.steps.append(StepSeen(entry, loss, measured.record.scalars.get("gradient_norm"), finite))
 
     def compare(self, recorded: RecordedStep, measured: Measurement) -> None:
-        """Whether losses and gradient norms are those of the recorded step, to the last bit."""
+        """Compares losses and gradient norms with the recorded step, bit for bit."""
         same = [float(one).hex() for one in measured.losses] == recorded.document["losses"]
         same = same and norms_of(measured) == recorded.gradient_norms
         self._exact = same and self._exact is not False
@@ -46,7 +46,7 @@ class TrialRecord:
             self._before = [parameter.detach().clone() for parameter in parameters]
 
     def update_ended(self, parameters: Sequence[Tensor]) -> None:
-        """Put the ratio of update to weights (of L2 norms) into the last step."""
+        """Adds the update ratio (L2 norm of the update over that of the weights) to the last step."""
         if not self._before or not self.steps:
             return
         with torch.no_grad():
@@ -63,7 +63,7 @@ class TrialRecord:
         return Outcome(spec, False, why, notes=tuple(self._notes))
 
     def outcome(self, spec: Spec, changes: Sequence[LiveChange], ended: str | None) -> Outcome:
-        """``ended``: why the schedule did not come to its end, None where it did."""
+        """``ended`` says why the schedule did not finish; None if it did."""
         wanted = sum(entry.role == "train" for entry in spec.schedule)
         return Outcome(
             spec,

@@ -1,4 +1,4 @@
-"""Plan trials, run them and judge them: what ``steadytrain trial`` and ``steadytrain verify`` do. Torch-free."""
+"""Plans, runs and judges trials for ``steadytrain trial`` and ``steadytrain verify``. Torch-free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steadytrain.trial_runs import run_trials
 
 @dataclass(frozen=True)
 class How:
-    """How trials are run: processes at a time, seconds to spend, where the script's files are, on which engine."""
+    """How trials run: parallel processes, time limit in seconds, moved files, engine."""
 
     workers: int = 1
     budget_s: float | None = None
@@ -31,10 +31,10 @@ class How:
 def run_named(
     source: Path, case: Case, names: Sequence[str], how: How
 ) -> tuple[dict[str, Verdict], dict[str, list[Outcome]]]:
-    """Run the trials of these names beside the controls, and judge each.
+    """Runs the named trials and the controls, and judges each.
 
     Raises:
-        UsageError: no trial is called so.
+        UsageError: a name is unknown.
     """
     wanted = list(dict.fromkeys([*(one.name for one in always_run()), *names]))
     plans = {name: plan_of(trial(name), case) for name in wanted}
@@ -44,10 +44,10 @@ def run_named(
 
 
 def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int | None) -> Verified:
-    """A fix against the controls. ``intervention`` is the name of a trial or an intervention, and maybe ``=VALUE``.
+    """Compares a fix with the controls. ``intervention`` is a trial or intervention name, optionally with ``=VALUE``.
 
     Raises:
-        UsageError: there is no such intervention, or it does not apply.
+        UsageError: the intervention does not exist or does not apply.
     """
     name, _, text = intervention.partition("=")
     try:
@@ -65,7 +65,7 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
 
 
 def beta2_of(source: Path, case: Case) -> float | None:
-    """The decay of the optimizer's second moment, as the tape has it."""
+    """The decay of the optimizer's second moment, from the tape; None if unknown."""
     recording = find_recording(source)
     if not recording.chunks:
         return None
@@ -106,10 +106,10 @@ def _judged(
 
 
 def _trial_of(name: str) -> str:
-    """The trial of that name, or the one that an intervention of that name is tried by.
+    """The trial of that name, or the trial of the intervention of that name.
 
     Raises:
-        UsageError: there is neither, or a hand has to do it.
+        UsageError: neither exists, or the intervention must be made by hand.
     """
     from steadytrain.diagnosis.cause_catalog import causes, interventions_of
 
@@ -122,11 +122,11 @@ def _trial_of(name: str) -> str:
         if found is None or found not in known:
             raise UsageError(f"--with {name}: this one is made by hand, and no replay can try it")
         return found
-    return trial(name).name  # says what is near
+    return trial(name).name  # raises with the nearest names
 
 
 class _NoTensors(dict[str, Any]):
-    """Learning rates and the like that are tensors are not needed here."""
+    """Replaces tensors by None, because tensor hyper-parameters are not needed here."""
 
     def __missing__(self, key: str) -> None:
         return None

@@ -1,6 +1,6 @@
-"""One worker of the pool: at most one launched script that stands where trials begin, and the thread that feeds it.
+"""A worker of the pool: a thread that feeds at most one launched script, which waits where trials begin.
 
-Each trial is bounded in time and memory, and begun again once where its process was killed. Torch-free.
+Each trial is bounded in time and memory, and retried once if its process was killed. Torch-free.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from steadytrain.trial_runs.server_process import tail_of
 from steadytrain.trial_runs.socket_messages import Line
 
 LAUNCH_S_MAX = 900.0
-"""Time for the script to come to where trials begin: its imports, its set-up and its own steps."""
+"""Time limit in seconds for the script's imports, set-up and own steps."""
 
 LOOK_S = 0.2
 KILLED_MAX = 2
-"""A trial whose process was killed is begun so often."""
+"""A trial is given up after its process was killed this many times."""
 
 
 class Desk(Protocol):
-    """What a worker asks the pool for."""
+    """The pool as a worker sees it."""
 
     @property
     def scratch(self) -> Path: ...
@@ -49,7 +49,7 @@ class Desk(Protocol):
 
 
 class Worker:
-    """One launched script at most, and the thread that gives it specs."""
+    """Holds at most one launched script and sends it specs."""
 
     def __init__(self, desk: Desk, number: int) -> None:
         self._desk = desk
@@ -82,7 +82,7 @@ class Worker:
             done.put(error)
 
     def close(self) -> None:
-        """End the launched script and all that came of it."""
+        """Ends the launched script and everything that it started."""
         line, self._line, self._key = self._line, None, None
         if line is not None:
             if self._group:
@@ -92,7 +92,7 @@ class Worker:
         self._group = 0
 
     def _one(self, spec: Spec, stop: threading.Event) -> Outcome | None:
-        """Run one spec; None where its process was killed from outside."""
+        """Runs one spec; None if its process was killed from outside."""
         if self._key != self._desk.launch_key(spec) or self._line is None:
             self.close()
             why = self._launch(spec, stop)
@@ -114,7 +114,8 @@ class Worker:
         return Outcome(spec, False, why) if why else None
 
     def _launch(self, spec: Spec, stop: threading.Event) -> str | None:
-        """Bring the script to where ``spec`` begins; returns why not, "" where its process was killed."""
+        """Brings the script to the start of ``spec``. Returns None on success, "" if its process was killed, else the
+        reason."""
         self._launches += 1
         self._log = self._desk.scratch / f"log-{self._number}-{self._launches}.txt"
         key = self._desk.launch_key(spec)
@@ -137,7 +138,8 @@ class Worker:
         return f"the launched script took more than {LAUNCH_S_MAX:g} s to come to where trials begin"
 
     def _wait(self, stop: threading.Event) -> str | None:
-        """Until the trial is over; returns why it was ended, "" where its process is gone, None where all is well."""
+        """Waits for the end of the trial. Returns None on success, "" if its process is gone, else the reason of the
+        abort."""
         assert self._line is not None
         until = time.monotonic() + self._desk.trial_s_max
         running = 0
@@ -157,7 +159,7 @@ class Worker:
 
 
 def _resident_bytes(process: int) -> int:
-    """Memory of a process (Linux), 0 where it is not known."""
+    """The memory of a process in bytes (Linux); 0 if unknown."""
     try:
         with open(f"/proc/{process}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

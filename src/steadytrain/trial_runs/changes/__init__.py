@@ -1,10 +1,10 @@
-"""The changes that trials make to a launched script, in files by subject.
+"""The changes that trials apply to a launched script, in files by subject.
 
-A change judges nothing, and knows no other change.
+A change judges nothing and knows no other change.
 
-A change is a dataclass whose fields are its values. Its methods are called at these moments of a step; each reports by
-``touch`` that it changed something, and a trial whose changes touched nothing is reported as not run. A change is made
-for one process and may keep what it needs.
+A change is a dataclass; its fields are its values. Its methods are called at these moments of a step. A change reports
+each modification with ``touch``. A trial whose changes touched nothing is reported as not run. A change belongs to one
+process and may keep state.
 
 ::
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class LiveChange:
-    """The contract. Subclasses are final dataclasses; their docstring says what is different.
+    """The contract. Subclasses are final dataclasses; their docstring says what they change.
 
-    ``early`` changes act before the script builds its model and its loaders, so they need a launch of their own.
-    ``own_batches`` is True of one that lets the script's own batches and arguments through.
+    ``early`` changes act before the script builds its model and loaders, so they need their own launch. ``own_batches``
+    is
+    True if the script keeps its own batches and arguments.
     """
 
     is_early: ClassVar[bool] = False
@@ -41,39 +42,40 @@ class LiveChange:
 
     touched = 0
     nothing: ClassVar[str] = "nothing in this script is touched by it"
-    """Why a trial did not run, where the change touched nothing."""
+    """Why a trial did not run if the change touched nothing."""
 
     inputs_alone = False
-    """Set by one that gave the model other inputs, while no loader gave the script what belongs to them."""
+    """Set if the model got other inputs, but no loader returned the matching targets."""
 
     def check(self) -> None:
-        """Raises ValueError: a value means nothing."""
+        """Raises ValueError if a value is invalid."""
 
     def early(self, process: Launched) -> None:
-        """torch is there, the script has not begun."""
+        """Called after torch is imported, before the script starts."""
 
     def begin(self, process: Launched) -> None:
-        """The state to begin with is in its place; the first call of the model is about to be made."""
+        """Called once the initial state is restored, right before the first model call."""
 
     def step_begins(self, process: Launched) -> None:
-        """The first call of the model in an entry is about to be made."""
+        """Called right before the first model call of an entry."""
 
     def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
-        """A batch of a loader, on its way to the script; returns it, or another."""
+        """Gets a loader's batch on its way to the script. Returns it or a replacement."""
         return batch
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """The ``number``-th call of the model in an entry, its random state in place; may give other arguments."""
+        """Called before the ``number``-th model call of an entry, with its random state set. May return other
+        arguments."""
         return None
 
     def gate(self, process: Launched) -> None:
-        """The update is about to be applied; hyper-parameters are those of the recorded step."""
+        """Called right before the update, with the hyper-parameters of the recorded step."""
 
     def updated(self, process: Launched) -> None:
-        """The update was applied."""
+        """Called after the update."""
 
     def measured(self) -> dict[str, float]:
-        """What it measured over the trial, at its end."""
+        """The measurements over the trial, called at its end."""
         return {}
 
     def touch(self) -> None:
@@ -81,15 +83,14 @@ class LiveChange:
 
 
 def change_kinds() -> dict[str, type[LiveChange]]:
-    """Every change by its kind."""
     return dict(_kinds())
 
 
 def make(change: Change) -> LiveChange:
-    """The change with its values checked.
+    """Creates the change and checks its values.
 
     Raises:
-        UsageError: no such kind, a value is missing, unknown, of another type, or means nothing.
+        UsageError: the kind is unknown, or a value is missing, unknown, of another type or invalid.
     """
     kinds = _kinds()
     if change.kind not in kinds:
@@ -115,18 +116,19 @@ def make(change: Change) -> LiveChange:
 
 
 def is_one_of(name: str, wanted: Sequence[str]) -> bool:
-    """Whether a dotted name is one of ``wanted``, or ends in one: a survey names things from the module that was
-    called, which may lie in another."""
+    """Whether a dotted name equals or ends with one of ``wanted``. A survey's names start at the called module, which
+    may lie
+    inside another one.
+    """
     return any(name == one or name.endswith(f".{one}") for one in wanted)
 
 
 def modules_called(process: Launched, wanted: Sequence[str]) -> list[nn.Module]:
-    """The modules of these names."""
     return [module for module, name in process.modules().items() if is_one_of(name, wanted)]
 
 
 def at_least(name: str, value: float, bound: float) -> None:
-    """Raises ValueError: ``value`` is no finite number from ``bound`` on."""
+    """Raises ValueError unless ``value`` is finite and at least ``bound``."""
     if not (math.isfinite(value) and value >= bound):
         raise ValueError(f"{name} {value}: must be a number of at least {bound:g}")
 

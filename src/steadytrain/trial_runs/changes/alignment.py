@@ -1,5 +1,6 @@
-"""Labels one place later, an input column without its order, experts that share the tokens: changes that are measured
-by what they do, not by the script's own loss."""
+"""Changes that measure something other than the script's loss: shifted labels, a shuffled input column, a balanced
+router.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +19,18 @@ from steadytrain.trial_runs.launched_script import Launched
 
 SEED = 20_240_511
 LOOKED_UP_MAX = 8
-"""Tables that one call of a model asks with rows of ids: tokens, positions, kinds of tokens, a decoder's own."""
+"""Embedding look-ups of one model call to keep: tokens, positions, token types, a decoder's."""
 
 MEASURED_SHARE = 0.25
-"""Of the steps of a trial: over the last of them what is measured is averaged."""
+"""Share of a trial's steps, at its end, over which measurements are averaged."""
 
 
 @final
 @dataclass
 class ShiftLabels(LiveChange):
-    """The targets of a cross-entropy over tokens are the next tokens of the model's inputs.
+    """The targets of a token cross-entropy become the next tokens of the model's inputs.
 
-    Probes are always measured so. Training steps are only where ``train`` is true: without it the change is the control
-    of itself.
+    Probes always use them. Training steps use them only with ``train``; without it the change is its own control.
     """
 
     train: bool
@@ -81,8 +81,10 @@ class ShiftLabels(LiveChange):
 @final
 @dataclass
 class ShuffleColumn(LiveChange):
-    """The values of one ``column`` of the model's first table of inputs are dealt out to other rows of the batch, in
-    training steps and in probes."""
+    """The values of one ``column`` of the model's first input table are permuted over the batch rows, in training steps
+    and
+    in probes.
+    """
 
     column: int
     nothing = "the model is given no table of values that has this column"
@@ -112,10 +114,12 @@ class ShuffleColumn(LiveChange):
 @final
 @dataclass
 class BalanceRouter(LiveChange):
-    """The logits of ``routers`` get a bias for each expert that is moved against its load after every call: by
-    ``speed`` spreads of the logits for each fair share too much or too little. With speed 0 it only measures.
+    """The logits of ``routers`` get a bias for each expert. After every call the bias moves against the load: by
+    ``speed``
+    spreads of the logits for each fair share above or below. With speed 0 the change only measures.
 
-    ``load`` is the favourite's tokens over its fair share, mean over the last quarter of the steps (2408.15664).
+    ``load`` is the largest expert load over the fair share, averaged over the last quarter of the steps (arXiv
+    2408.15664).
     """
 
     routers: list[str]
@@ -131,7 +135,7 @@ class BalanceRouter(LiveChange):
             raise ValueError("routers: at least one name is wanted")
 
     def step_begins(self, process: Launched) -> None:
-        # A script that calls its modules one by one shows all of them only at its first update.
+        # If a script calls its modules one by one, all are known only at its first update.
         wanted = [module for module in modules_called(process, self.routers) if isinstance(module, nn.Linear)]
         held = weakref.ref(process)
         for module in wanted if not self._attached else ():
@@ -156,7 +160,7 @@ class BalanceRouter(LiveChange):
                 flat = result.detach().reshape(-1, experts).float()
                 load = torch.bincount(flat.argmax(-1), minlength=experts).float() / len(flat) * experts
                 self._loads.append(float(load.max()))
-                # Of one expert over the tokens: that is by how much a bias has to differ to change some choices.
+                # The spread of one expert's logits over the tokens: a bias of this size changes some choices.
                 spread = logits.detach().reshape(-1, experts).float().std(0).mean().nan_to_num(0.0)
                 self._biases[id(module)] = bias - self.speed * spread * (load - 1)
         return result

@@ -1,4 +1,4 @@
-"""Other batches: synthetic ones, smaller ones, a single micro-batch of an accumulated step."""
+"""Other batches: synthetic ones, smaller ones, one micro-batch of an accumulated step."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ SEED = 20_240_229
 @final
 @dataclass
 class SyntheticBatch(LiveChange):
-    """The batches of the recorded ``steps`` become random ones of the same shapes: numbers with the mean and spread of
-    the finite ones, integers between the least and the greatest that are there (labels stay where they are ignored)."""
+    """The batches of the recorded ``steps`` become random ones of the same shapes. Numbers have the median and spread
+    of the
+    finite ones; integers lie between the smallest and the largest present. Ignored labels stay.
+    """
 
     steps: list[int]
     nothing = "the steps are not fed in this trial"
@@ -53,7 +55,7 @@ class SyntheticBatch(LiveChange):
 @final
 @dataclass
 class SmallerBatch(LiveChange):
-    """Only the first 1/``divisor`` of the rows of each batch (at least one)."""
+    """Keeps only the first 1/``divisor`` of the rows of each batch, at least one."""
 
     divisor: int = 2
     own_batches = True
@@ -72,7 +74,7 @@ class SmallerBatch(LiveChange):
 @final
 @dataclass
 class AccumulationOne(LiveChange):
-    """Of a step of several micro-batches only the first counts, its gradient times their number."""
+    """Only the first of several micro-batches counts, with its gradient times their number."""
 
     nothing = "steps have a single micro-batch"
     _calls: int = field(default=0, init=False, repr=False)
@@ -119,9 +121,9 @@ class AccumulationMean(LiveChange):
 @final
 @dataclass
 class ScaleTargets(LiveChange):
-    """Targets of regression losses (of floating point) times ``factor``, and so are the model's answers to them.
+    """The floating-point targets of regression losses are multiplied by ``factor``.
 
-    The loss is that of ``answer`` against ``factor * target``: what a target within reach would be.
+    The loss compares ``answer`` with ``factor * target``, as if the target were within reach.
     """
 
     factor: float
@@ -147,7 +149,7 @@ def _synthetic(tensor: Tensor, generator: torch.Generator) -> Tensor:
     if tensor.is_floating_point():
         finite = tensor[torch.isfinite(tensor)].float()
         mean = float(finite.median()) if finite.numel() else 0.0
-        # Quartiles: one wild value must not be what the synthetic batch is made of.
+        # The median deviation, so that one outlier does not determine the synthetic batch.
         spread = float((finite - mean).abs().median()) * 1.4826 if finite.numel() else 1.0
         drawn = torch.randn(tensor.shape, generator=generator) * (spread or 1.0) + mean
         return drawn.to(tensor.dtype).to(tensor.device)

@@ -1,4 +1,4 @@
-"""Stand-ins for functions of the forward: softer attention, other losses, operations that have no singular point."""
+"""Replacements for functions of the forward: softer attention, other losses, operations without singular points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASSES = (functional.cross_entropy, functional.nll_loss)
 @final
 @dataclass
 class AttentionSoftcap(LiveChange):
-    """Attention scores s become cap * tanh(s / cap), masks left alone: they cannot grow beyond ``cap``."""
+    """Attention scores s become cap * tanh(s / cap), which bounds them by ``cap``. Masks stay."""
 
     cap: float
     nothing = "no attention is computed by torch's functions"
@@ -70,7 +70,7 @@ class AttentionSoftcap(LiveChange):
 @final
 @dataclass
 class SafeSoftmax(LiveChange):
-    """A softmax over nothing but minus infinity gives zeros, and zero gradients, in place of NaN."""
+    """A softmax over minus infinity only returns zeros with zero gradients instead of NaN."""
 
     nothing = "no softmax has a row that is masked as a whole"
 
@@ -105,8 +105,10 @@ class SafeSoftmax(LiveChange):
 @final
 @dataclass
 class SafeOperation(LiveChange):
-    """log, sqrt, rsqrt, division, reciprocal, acos, asin and norm keep ``margin`` from their singular points, exp from
-    its overflow."""
+    """log, sqrt, rsqrt, division, reciprocal, acos, asin and norm stay ``margin`` away from their singular points, and
+    exp
+    from its overflow.
+    """
 
     margin: float = 1e-6
     nothing = "no such operation comes near a singular point"
@@ -174,8 +176,6 @@ class SafeOperation(LiveChange):
 @final
 @dataclass
 class Float64Loss(LiveChange):
-    """Loss functions compute in float64."""
-
     nothing = "no loss function of torch is called"
 
     def begin(self, process: Launched) -> None:
@@ -195,7 +195,7 @@ class Float64Loss(LiveChange):
 @final
 @dataclass
 class ZLoss(LiveChange):
-    """``weight`` times the mean of (log of the sum of exp of the logits) squared is added to each cross-entropy."""
+    """Adds ``weight`` times the mean squared logsumexp of the logits to each cross-entropy."""
 
     weight: float = 1e-4
     nothing = "no cross-entropy of logits is computed by torch's function"
@@ -218,7 +218,7 @@ class ZLoss(LiveChange):
 @final
 @dataclass
 class LossTermZero(LiveChange):
-    """The ``number``-th loss function that a step calls (from 0) counts nothing."""
+    """The ``number``-th loss function of a step (from 0) contributes nothing."""
 
     number: int
     _entry: int = field(default=-1, init=False, repr=False)
@@ -236,7 +236,7 @@ class LossTermZero(LiveChange):
             if process.role != "train" or self._calls - 1 != self.number:
                 return loss
             self.touch()
-            return torch.zeros_like(loss).requires_grad_()  # no graph: what is not finite stays out of gradients
+            return torch.zeros_like(loss).requires_grad_()  # no graph: keeps non-finite values from gradients
 
         process.functions.replace(LOSSES, counted)
 
@@ -248,7 +248,7 @@ class LossTermZero(LiveChange):
 @final
 @dataclass
 class LossFromLogits(LiveChange):
-    """A cross-entropy that gets probabilities gets their logarithm, as logits (they are softmaxed only once)."""
+    """A cross-entropy that gets probabilities gets their logarithm as logits, so that the softmax applies once."""
 
     nothing = "no cross-entropy gets probabilities"
 
@@ -267,7 +267,7 @@ class LossFromLogits(LiveChange):
 @final
 @dataclass
 class MatchShapes(LiveChange):
-    """A loss of two tensors that would be broadcast against each other gets the target in the shape of the input."""
+    """If a loss would broadcast its two tensors, the target is reshaped to the shape of the input."""
 
     nothing = "no loss broadcasts its target"
 
@@ -285,7 +285,7 @@ class MatchShapes(LiveChange):
 @final
 @dataclass
 class IgnoreLabel(LiveChange):
-    """Targets that are ``label`` (the pad token) do not count in a cross-entropy."""
+    """A cross-entropy ignores targets equal to ``label`` (the pad token)."""
 
     label: int
     nothing = "no target has this label"
@@ -304,7 +304,7 @@ class IgnoreLabel(LiveChange):
 @final
 @dataclass
 class LeakyUnits(LiveChange):
-    """ReLU passes on a hundredth of negative values, so that a dead unit gets a gradient again."""
+    """ReLU passes on ``slope`` times negative values, so that dead units get gradients again."""
 
     slope: float = 0.01
     nothing = "no ReLU is called"

@@ -1,4 +1,4 @@
-"""Other hyper-parameters of the optimizer, for the updates of a trial only."""
+"""Other hyper-parameters of the optimizer, only for the updates of a trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadytrain.trial_runs.launched_script import Launched
 @final
 @dataclass
 class LearningRate(LiveChange):
-    """The learning rate of every group times ``factor`` (0: no update at all)."""
+    """Multiplies the learning rate of every group by ``factor`` (0: no update)."""
 
     factor: float
     nothing = "the optimizer has no learning rate"
@@ -33,7 +33,7 @@ class LearningRate(LiveChange):
 @final
 @dataclass
 class FixedLearningRate(LiveChange):
-    """The learning rate of the first group is ``value``, those of the others keep their relation to it."""
+    """Sets the learning rate of the first group to ``value``. The other groups keep their ratio to it."""
 
     value: float
     nothing = "the learning rate is that all the time"
@@ -54,8 +54,10 @@ class FixedLearningRate(LiveChange):
 @final
 @dataclass
 class RampLearningRate(LiveChange):
-    """The learning rate rises from 1/``steps`` of itself to itself over the first ``steps`` updates of the trial, and
-    again after the script has loaded a state of the optimizer."""
+    """The learning rate rises linearly from 1/``steps`` of its value to the full value over the first ``steps``
+    updates, and
+    again after the script loads an optimizer state.
+    """
 
     steps: int
 
@@ -82,7 +84,7 @@ class RampLearningRate(LiveChange):
 @final
 @dataclass
 class Beta2(LiveChange):
-    """The decay of the second moment is ``value`` (where it was higher)."""
+    """Sets the decay of the second moment to ``value`` where it was higher."""
 
     value: float
     nothing = "the optimizer has no second moment, or one that forgets as fast"
@@ -105,7 +107,7 @@ class Beta2(LiveChange):
 @final
 @dataclass
 class Epsilon(LiveChange):
-    """The optimizer's epsilon times ``factor``."""
+    """Multiplies the optimizer's epsilon by ``factor``."""
 
     factor: float
     nothing = "the optimizer has no epsilon"
@@ -123,7 +125,7 @@ class Epsilon(LiveChange):
 @final
 @dataclass
 class WeightDecay(LiveChange):
-    """The weight decay of every group times ``factor`` (0: none)."""
+    """Multiplies the weight decay of every group by ``factor`` (0: none)."""
 
     factor: float
     nothing = "there is no weight decay"

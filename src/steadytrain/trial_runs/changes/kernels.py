@@ -1,4 +1,4 @@
-"""The same mathematics by other code: without compilation, without fused attention, on one thread, with one worker."""
+"""The same mathematics with other code: no compilation, no fused attention, one thread, no loader workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Eager(LiveChange):
 @final
 @dataclass
 class MathAttention(LiveChange):
-    """``scaled_dot_product_attention`` by matrix products and a softmax, never by a fused kernel."""
+    """``scaled_dot_product_attention`` uses matrix products and a softmax, never a fused kernel."""
 
     nothing = "no fused attention is called"
 
@@ -48,7 +48,7 @@ class MathAttention(LiveChange):
 @final
 @dataclass
 class OneThread(LiveChange):
-    """Operations run on one thread of the CPU."""
+    """CPU operations run on one thread."""
 
     nothing = "it runs on one thread already"
 
@@ -61,7 +61,7 @@ class OneThread(LiveChange):
 @final
 @dataclass
 class OneWorker(LiveChange):
-    """Data loaders fetch in the training process, one batch after the other."""
+    """Data loaders fetch in the training process, one batch at a time."""
 
     is_early = True
     own_batches = True

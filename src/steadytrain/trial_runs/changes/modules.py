@@ -1,4 +1,4 @@
-"""Modules in another mode, another normalization, other weights to begin with."""
+"""Modules in another mode, with another normalization, or with other initial weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steadytrain.trial_runs.launched_script import Launched
 @final
 @dataclass
 class Mode(LiveChange):
-    """The model is in ``mode`` (``train`` or ``eval``) in every step, whatever the script set."""
+    """The model is in ``mode`` (``train`` or ``eval``) at every step, whatever the script set."""
 
     mode: str
     nothing = "the model is in that mode in every step"
@@ -36,7 +36,7 @@ class Mode(LiveChange):
 @final
 @dataclass
 class LayerNorm(LiveChange):
-    """Batch normalization becomes a normalization of each row by itself, with the same scale and shift."""
+    """Batch normalization becomes normalization of each sample, with the same scale and shift."""
 
     nothing = "there is no batch normalization"
 
@@ -59,7 +59,7 @@ class LayerNorm(LiveChange):
 @final
 @dataclass
 class Reinitialize(LiveChange):
-    """Weights are drawn anew, by what each module of torch does itself, once, at the beginning; moments are cleared."""
+    """Draws the weights anew once at the start, by each module's ``reset_parameters``. Moments are cleared."""
 
     seed: int = 0
     nothing = "no module has weights that it can draw itself"
@@ -77,7 +77,7 @@ class Reinitialize(LiveChange):
                 if callable(reset):
                     reset()
                     if isinstance(module, nn.Embedding):
-                        module.weight.mul_(0.02)  # as language models do it; torch draws with a deviation of 1
+                        module.weight.mul_(0.02)  # as in language models; torch draws with a standard deviation of 1
                     self.touch()
         torch.set_rng_state(before)
         for optimizer in process.optimizers:
@@ -90,7 +90,7 @@ class Reinitialize(LiveChange):
 @final
 @dataclass
 class Retie(LiveChange):
-    """``pairs`` of parameters, given as alternating names, share the values of the first again."""
+    """The parameters in each of ``pairs`` (alternating names) share the values of the first one again."""
 
     pairs: list[str]
     nothing = "these parameters are tied, or there are none of these names"

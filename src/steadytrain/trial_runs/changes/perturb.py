@@ -1,4 +1,4 @@
-"""Perturbations that a sound conclusion survives: one ulp, another seed."""
+"""Perturbations that must not change a sound conclusion: one ulp, another seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEED_STRIDE = 1_000_003
 @final
 @dataclass
 class OneUlp(LiveChange):
-    """The first element of each weight is the next number that its format has, once, at the beginning."""
+    """Once at the start, the first element of each weight moves to the next representable number."""
 
     @torch.no_grad()
     def begin(self, process: Launched) -> None:
@@ -33,7 +33,7 @@ class OneUlp(LiveChange):
 @final
 @dataclass
 class OtherSeed(LiveChange):
-    """Random numbers inside the model's forward (dropout, noise) are others; the batches stay."""
+    """Random numbers in the model's forward (dropout, noise) differ; the batches stay."""
 
     seed: int
 
@@ -55,7 +55,7 @@ class OtherSeed(LiveChange):
 @final
 @dataclass
 class SeedEverything(LiveChange):
-    """Seeds that the script sets are others: initial weights, order of data, dropout."""
+    """Changes the seeds that the script sets: initial weights, data order, dropout."""
 
     is_early = True
     seed: int
@@ -77,7 +77,7 @@ class SeedEverything(LiveChange):
 @final
 @dataclass
 class Deterministic(LiveChange):
-    """Operations that have a deterministic form use it (``torch.use_deterministic_algorithms``)."""
+    """Operations use their deterministic form if they have one (``torch.use_deterministic_algorithms``)."""
 
     is_early = True
 

@@ -1,4 +1,4 @@
-"""Positions and frequencies in float32, in a model of 16 bits or not."""
+"""Positions and frequencies in float32, also in 16-bit models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALVES = (torch.float16, torch.bfloat16)
 NAMED = re.compile(
     r"(^|_)(pos|position|positions|place|places|freq|freqs|inv_freq|rope|rotary|sin|cos|sinusoid)(_|s|$)"
 )
-"""What people call tables of positions, their frequencies, sines and cosines."""
+"""Common names of buffers with positions, frequencies, sines and cosines."""
 
 TABLES_MAX = 256
 
@@ -27,9 +27,9 @@ TABLES_MAX = 256
 @final
 @dataclass
 class Float32Positions(LiveChange):
-    """``torch.arange`` in 16 bits is one in float32, and buffers of positions hold what they were registered with.
+    """``torch.arange`` in 16 bits becomes float32, and position buffers keep the values of their registration.
 
-    What a snapshot has in their place is overwritten. Modules and attention that have 16 bits get their inputs in them.
+    They overwrite a snapshot's values. Modules and attention with 16 bits still get 16-bit inputs.
     """
 
     is_early = True
@@ -76,7 +76,7 @@ class Float32Positions(LiveChange):
 
 
 def _in_one_format(original: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Queries and keys that were turned by a table in float32 beside values of 16 bits."""
+    """Casts queries and keys, which a float32 table may have widened, to the dtype of 16-bit values."""
     if value.dtype in HALVES:
         query, key = query.to(value.dtype), key.to(value.dtype)
     return original(query, key, value, *args, **kwargs)

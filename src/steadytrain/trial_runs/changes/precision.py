@@ -1,4 +1,4 @@
-"""Other number formats: float32 for everything or for some modules, bfloat16 in place of float16."""
+"""Other number formats: float32 for everything or for some modules, bfloat16 instead of float16."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALVES = (torch.float16, torch.bfloat16)
 @final
 @dataclass
 class Float32(LiveChange):
-    """No autocast; weights, moments and inputs in 16 bits become float32 with the same values."""
+    """Autocast is off. 16-bit weights, moments and inputs become float32 with the same values."""
 
     nothing = "everything is computed in float32 already"
 
@@ -36,7 +36,7 @@ class Float32(LiveChange):
 @final
 @dataclass
 class Bfloat16ForFloat16(LiveChange):
-    """Autocast to float16 becomes one to bfloat16, and so do weights, moments and inputs in float16."""
+    """float16 autocast becomes bfloat16, and so do float16 weights, moments and inputs."""
 
     nothing = "nothing is computed in float16"
 
@@ -57,8 +57,10 @@ class Bfloat16ForFloat16(LiveChange):
 @final
 @dataclass
 class Float32Island(LiveChange):
-    """The modules named in ``modules`` (``*`` for anything) compute in float32: no autocast in them, inputs and weights
-    in 16 bits are widened, their outputs are narrowed again where the weights were in 16 bits."""
+    """The modules that match ``modules`` (``*`` is a wildcard) compute in float32: without autocast, with 16-bit inputs
+    and
+    weights widened. Outputs are narrowed again if the weights were 16-bit.
+    """
 
     modules: list[str]
     nothing = "these modules compute in float32 already"
@@ -100,9 +102,9 @@ class Float32Island(LiveChange):
 @final
 @dataclass
 class MasterWeights(LiveChange):
-    """The optimizer keeps weights and moments in float32; the model sees them rounded to their own 16 bits.
+    """The optimizer keeps weights and moments in float32; the model gets them rounded to their 16 bits.
 
-    What each update loses by rounding is carried over to the next one, so that none is lost for good.
+    The rounding error of each update carries over to the next one, so that none is lost.
     """
 
     nothing = "no weight is kept in 16 bits"
@@ -141,7 +143,7 @@ class MasterWeights(LiveChange):
 
 
 def _on_autocast(change: LiveChange, decide: Any) -> None:
-    """Let ``decide`` see every autocast context as it is entered; False switches it off."""
+    """Calls ``decide`` with every autocast context at its entry; False switches the context off."""
     original = torch.autocast.__enter__
 
     def enter(self: Any) -> Any:
@@ -162,7 +164,7 @@ def _convert(
     *,
     within: nn.Module | None = None,
 ) -> None:
-    """Parameters, buffers and moments in one of ``formats`` become ``to``, in their place."""
+    """Converts parameters, buffers and moments in one of ``formats`` to ``to``, in place."""
     roots = process.roots if within is None else [within]
     tensors: dict[int, Tensor] = {id(one): one for root in roots for one in root.parameters()}
     if within is None:

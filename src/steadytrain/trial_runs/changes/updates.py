@@ -1,4 +1,4 @@
-"""What is done to gradients, moments and updates."""
+"""Changes to gradients, moments and updates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOMENTS = ("exp_avg", *SECOND_MOMENTS, "momentum_buffer", "grad_avg", "sum", "ac
 @final
 @dataclass
 class ClipGradients(LiveChange):
-    """The global norm of the gradients is clipped at ``max_norm``, after whatever the script does itself."""
+    """Clips the global gradient norm at ``max_norm``, after everything that the script does."""
 
     max_norm: float
     nothing = "no gradient norm was above the limit"
@@ -43,9 +43,9 @@ class ClipGradients(LiveChange):
 @final
 @dataclass
 class ClipUpdates(LiveChange):
-    """Each tensor's update is divided by the root mean square of (update / learning rate) where that is above 1.
+    """Divides each tensor's update by the root mean square of (update / learning rate) if that exceeds 1.
 
-    That is the update clipping of Adafactor and StableAdamW, here done to whatever the optimizer did.
+    This is the update clipping of Adafactor and StableAdamW, applied to any optimizer.
     """
 
     nothing = "no update was larger than the learning rate"
@@ -73,9 +73,9 @@ class ClipUpdates(LiveChange):
 @final
 @dataclass
 class ResetMoments(LiveChange):
-    """All moments of the optimizer are zero and its counters of steps as well, once, at the beginning.
+    """Once at the start, all moments and step counters of the optimizer become zero.
 
-    A state that the script loads later in the trial is cleared too: it is the one that may not belong to the weights.
+    A state that the script loads during the trial is cleared too, because it may not match the weights.
     """
 
     nothing = "the optimizer has no moments"
@@ -99,7 +99,7 @@ class ResetMoments(LiveChange):
 @final
 @dataclass
 class FreezeLayer(LiveChange):
-    """No update of the parameters in ``layers`` (names of modules or parameters, ``*`` for anything)."""
+    """No update of the parameters in ``layers`` (names of modules or parameters; ``*`` is a wildcard)."""
 
     layers: list[str]
 
@@ -119,7 +119,7 @@ class FreezeLayer(LiveChange):
 @final
 @dataclass
 class ShrinkGradients(LiveChange):
-    """The gradients of ``layers`` times ``factor``."""
+    """Multiplies the gradients of ``layers`` by ``factor``."""
 
     layers: list[str]
     factor: float
@@ -139,7 +139,7 @@ class ShrinkGradients(LiveChange):
 @final
 @dataclass
 class ZeroGradients(LiveChange):
-    """Gradients are cleared before the first forward of each step, whether the script does it or not."""
+    """Clears the gradients before the first forward of each step, whether or not the script does."""
 
     nothing = "gradients were clear at the beginning of each step"
 
@@ -153,7 +153,7 @@ class ZeroGradients(LiveChange):
 @final
 @dataclass
 class OptimizeAll(LiveChange):
-    """Every parameter of the model gets gradients and is updated: frozen ones are thawed, missing ones added."""
+    """Every parameter of the model gets gradients and updates: frozen ones are thawed, missing ones added."""
 
     nothing = "every parameter of the model is trained already"
 
@@ -177,7 +177,7 @@ class OptimizeAll(LiveChange):
 @final
 @dataclass
 class Thaw(LiveChange):
-    """Parameters of the optimizer that get no gradient because ``requires_grad`` is False get one."""
+    """Parameters of the optimizer with ``requires_grad`` False get a gradient."""
 
     nothing = "no parameter of the optimizer is frozen"
 
@@ -191,7 +191,8 @@ class Thaw(LiveChange):
 @final
 @dataclass
 class LossScale(LiveChange):
-    """The scale of every gradient scaler times ``factor`` (``value`` where that is given), once, at the beginning."""
+    """Once at the start, multiplies the scale of every gradient scaler by ``factor``, or sets it to ``value`` if
+    given."""
 
     factor: float = 1.0
     value: float = 0.0
@@ -213,8 +214,10 @@ class LossScale(LiveChange):
 @final
 @dataclass
 class UnscaleFirst(LiveChange):
-    """A norm that clips gradients is computed on unscaled ones: the script's own clipping while a loss scale is in them
-    is undone by clipping at ``max_norm`` after it."""
+    """Clipping uses unscaled gradients: the script's clipping of scaled ones is skipped, and the gradients are clipped
+    at
+    ``max_norm`` after unscaling.
+    """
 
     max_norm: float
     nothing = "the script does not clip while a loss scale is in its gradients"
@@ -250,7 +253,7 @@ class UnscaleFirst(LiveChange):
 
 
 def _still_scaled(process: Launched) -> bool:
-    """Whether a scaler has scaled the loss and not yet unscaled the gradients of this step."""
+    """Whether a scaler has scaled the loss, but not yet unscaled this step's gradients."""
     for scaler in process.scalers.values():
         states = SCALER_STATES.of(scaler)
         stages = [str(states[id(one)]["stage"]) for one in process.optimizers if id(one) in states]
@@ -260,7 +263,7 @@ def _still_scaled(process: Launched) -> bool:
 
 
 def _scale_in_gradients(process: Launched) -> float:
-    """A fused optimizer unscales inside of its step: its gradients still hold the scale at the gate."""
+    """The scale in the gradients at the gate. A fused optimizer unscales only inside its step."""
     for optimizer in process.optimizers:
         scale = getattr(optimizer, "grad_scale", None)
         if isinstance(scale, Tensor):

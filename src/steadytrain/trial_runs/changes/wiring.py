@@ -1,4 +1,4 @@
-"""What a wiring should have been, in place of what it is: plain autograd, a graph that is not cut, a causal mask."""
+"""Corrected wiring: plain autograd, a graph without cuts, a causal mask."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _TRIALS = str(Path(__file__).parents[1])
 @final
 @dataclass
 class ReferenceOperation(LiveChange):
-    """The operations called ``operations`` (classes of ``torch.autograd.Function``) run their own forward as ordinary
-    code, so that torch derives the backward and the one written by hand is not asked."""
+    """The classes of ``torch.autograd.Function`` named in ``operations`` run their forward as ordinary code, so that
+    torch
+    derives the backward instead of using the custom one.
+    """
 
     operations: list[str]
     nothing = "no operation of such a name is called"
@@ -66,7 +68,7 @@ class ReferenceOperation(LiveChange):
 
 
 class _Context:
-    """Takes what a forward keeps for its backward, and throws it away."""
+    """Accepts what a forward saves for its backward, and drops it."""
 
     needs_input_grad: tuple[bool, ...] = (True,) * 64
 
@@ -84,8 +86,9 @@ class _Context:
 @final
 @dataclass
 class Reattach(LiveChange):
-    """``detach`` and ``.data`` at ``lines`` (``train.py:17``) give the tensor itself, and ``modules`` that are called
-    under ``no_grad`` run with gradients. At least one of ``parameters`` has to get a gradient by it."""
+    """``detach`` and ``.data`` at ``lines`` (``train.py:17``) return the tensor itself, and ``modules`` called under
+    ``no_grad`` run with gradients. At least one of ``parameters`` must get a gradient.
+    """
 
     lines: list[str]
     modules: list[str] = field(default_factory=list)
@@ -134,8 +137,10 @@ class Reattach(LiveChange):
 @final
 @dataclass
 class CausalMask(LiveChange):
-    """Self-attention by torch's functions sees nothing after its own place. Probes are measured so as well: the loss
-    that remains is what the model has without looking ahead."""
+    """Self-attention by torch's functions sees nothing after its own position. Probes use the mask too: their loss is
+    what
+    the model achieves without looking ahead.
+    """
 
     nothing = "no attention by torch's functions is open to what comes after"
 
@@ -185,8 +190,10 @@ class CausalMask(LiveChange):
 @final
 @dataclass
 class QkClip(LiveChange):
-    """Queries and keys of each head are made smaller together where their largest product is above ``limit``: scores
-    times ``limit / largest``, the factor taken as a constant. Weights are left as they are."""
+    """Scales the queries and keys of each head down if their largest product exceeds ``limit``: scores are multiplied
+    by
+    ``limit / largest``, a constant for autograd. Weights stay.
+    """
 
     limit: float
     nothing = "no score of attention by torch's functions is above the limit"
@@ -199,7 +206,8 @@ class QkClip(LiveChange):
         process.functions.replace(SOFTMAX, self._softmax)
 
     def _factor(self, scores: Tensor) -> Tensor | None:
-        """By head (the last dimension but two), where there are heads; None where nothing is above the limit."""
+        """The factor for each head (the last dimension but two), if there are heads; None if nothing exceeds the
+        limit."""
         with torch.no_grad():
             sizes = scores.masked_fill(scores <= MASKED, 0.0).abs().float()
             heads = sizes.dim() - 3 if sizes.dim() > 3 else None
@@ -230,7 +238,7 @@ class QkClip(LiveChange):
 
 
 def _line_of_script() -> str | None:
-    """``train.py:17`` of the script's call that a stand-in stands for; None where steadytrain made it."""
+    """The script line (``train.py:17``) of the replaced call; None if steadytrain made the call."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -243,7 +251,7 @@ def _line_of_script() -> str | None:
 
 
 def _own_functions() -> list[Any]:
-    """Operations with a backward by hand that torch did not bring along."""
+    """Subclasses of ``torch.autograd.Function`` that torch does not define."""
     waiting: list[Any] = list(torch.autograd.Function.__subclasses__())
     found: list[Any] = []
     while waiting and len(found) < FUNCTIONS_MAX:
