@@ -2,7 +2,7 @@
 
 Checks that need a model are in ``checks.model``.
 
-``look_at`` (``data_pass``) reads a source once and hands its rows, some thousand at a time, to every check.
+``look_at`` (``data_pass``) reads a source once and passes its rows, in parts of some thousand, to every check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of Arrow: lists of whole numbers as arrays without a copy of each, the rest as Python values."""
+"""Rows of Arrow: lists of integers become arrays without a copy each, other values Python objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STREAM_MARK = b"\xff\xff\xff\xff"
 
 
 def pyarrow_for(path: Path) -> None:
-    """See that pyarrow is there.
+    """Check that pyarrow is installed.
 
     Raises:
         UsageError: it is not.
@@ -31,10 +31,10 @@ def pyarrow_for(path: Path) -> None:
 
 
 def rows_of_file(path: Path, tell: Tell) -> Iterator[list[Row]]:
-    """The rows of a file of Arrow, of either kind, some at a time.
+    """Yield the rows of an Arrow file, stream or Feather, in parts.
 
     Raises:
-        UsageError: it cannot be read, or pyarrow is not there.
+        UsageError: the file cannot be read, or pyarrow is missing.
     """
     pyarrow_for(path)
     import pyarrow

@@ -1,4 +1,4 @@
-"""Bytes of a file, packed or not, and its lines: a part at a time and never whole."""
+"""Read the bytes and lines of a file, compressed or not, in parts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from steadytrain.core.errors import UsageError
 HEAD_BYTES = 1 << 16
 BLOCK_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 26
-"""The rest of a longer line is passed over."""
+"""The rest of a longer line is skipped."""
 
 GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 ZIP = b"PK\x03\x04"
 
 
 def head_of(path: Path) -> bytes:
-    """The beginning of a file, unpacked.
+    """The decompressed beginning of a file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -44,10 +44,10 @@ def head_of(path: Path) -> bytes:
 
 
 def lines_of(path: Path, tell: Tell) -> Iterator[list[tuple[int, bytes]]]:
-    """The lines of a file with their numbers from 1, some megabytes at a time, without line ends.
+    """Yield the lines of a file with their numbers from 1, some megabytes at a time, without line ends.
 
     Raises:
-        UsageError: it cannot be read, or is packed and cut off.
+        UsageError: the file cannot be read, or is compressed and truncated.
     """
     number, rest, passed_over = 1, b"", False
     for block in blocks_of(path, tell):
@@ -68,10 +68,10 @@ def lines_of(path: Path, tell: Tell) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def blocks_of(path: Path, tell: Tell) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, some megabytes at a time.
+    """Yield the decompressed bytes of a file, some megabytes at a time.
 
     Raises:
-        UsageError: it cannot be read, or is packed and cut off.
+        UsageError: the file cannot be read, or is compressed and truncated.
     """
     try:
         size = path.stat().st_size
@@ -96,7 +96,7 @@ def _damage(path: Path, error: Exception) -> UsageError:
 
 @contextmanager
 def _unpacked(path: Path, head: bytes) -> Iterator[tuple[Any, IO[bytes] | None]]:
-    """The file as it is inside, and the packed one where it tells how far it was read."""
+    """The decompressed file, and the raw one if its position shows the progress."""
     if head.startswith(ZIP):
         raise UsageError(f"{path}: a zip archive; unpack it and name what is in it")
     if head.startswith(ZSTD):

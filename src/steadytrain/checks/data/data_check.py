@@ -1,4 +1,4 @@
-"""What a check of data is given, what it gives, and what a format of data is held to."""
+"""The contracts of a data check and of a data format: their inputs and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status: TypeAlias = Literal["pass", "warn", "fail", "not-run"]
 STATUSES: tuple[Status, ...] = ("fail", "warn", "not-run", "pass")
 
 IGNORED = -100
-"""The label that every loss of PyTorch leaves out by default."""
+"""The label that all PyTorch losses ignore by default."""
 
 EXAMPLES_MAX = 5
 """Rows that a finding shows: enough to see a pattern, few enough to read."""
@@ -28,14 +28,14 @@ EXAMPLES_MAX = 5
 EXCERPT_CHARACTERS_MAX = 160
 
 Tell: TypeAlias = Callable[[str, int, int], None]
-"""Told how far a file is read: its name, how much is done, how much there is (0: not known)."""
+"""Progress callback: the file's name, the bytes read, and its size (0: unknown)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as a format gives it. ``number`` counts from 0 over the whole source, ``place`` says where it stands.
+    """A row as its format yields it. ``number`` counts from 0 over the whole source, ``place`` names its position.
 
-    ``fields`` is None where the row could not be read; ``broken`` then says why. ``odd_bytes``: it was no UTF-8.
+    ``fields`` is None if the row could not be read; ``broken`` then says why. ``odd_bytes``: it was not UTF-8.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of different lengths behind each other: row *i* is ``values[offsets[i]:offsets[i + 1]]``."""
+    """Concatenated rows of different lengths: row *i* is ``values[offsets[i]:offsets[i + 1]]``."""
 
     values: IntArray
     offsets: IntArray
@@ -78,7 +78,7 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a field, all rows behind each other; ``owners`` are the places of the rows they belong to."""
+    """The numbers of a field, concatenated over all rows. ``owners`` holds the position of each number's row."""
 
     values: FloatArray
     owners: IntArray
@@ -86,10 +86,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows, as columns. A column that the source does not have is None (``features``: empty).
+    """Some rows, as columns. A column that the source lacks is None (``features``: empty).
 
-    ``texts``, ``tokens``, ``labels`` (one a token), ``attention``, ``classes`` (one a row) and ``features`` belong to
-    ``rows``, the rows that could be read. ``prompts`` is how many of a row's first tokens are not learned from.
+    ``texts``, ``tokens``, ``labels`` (one per token), ``attention``, ``classes`` (one per row) and ``features`` belong
+    to ``rows``, the readable rows. ``prompts`` is the number of tokens at the start of each row that do not count in
+    the loss.
     """
 
     every: Sequence[Row]
@@ -110,7 +111,7 @@ class Part:
         return value is not None and (what != "features" or bool(value))
 
     def example(self, place: int, why: str = "", *, tokens: IntArray | None = None) -> Example:
-        """The row at ``place`` of ``rows``, with its text or what ``tokens`` (by default its own) mean."""
+        """The row at ``place`` of ``rows``, with its text or the decoded ``tokens`` (by default its own)."""
         row = self.rows[place]
         if tokens is None and self.texts is not None:
             text = self.texts[place]
@@ -133,7 +134,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Example(JsonValue, keys="row place id:identity text why"):
-    """A row that shows what a finding means: its number, where it stands, its text (cut), its id where it has one."""
+    """A row that illustrates a finding: its number, its position, its text (cut), and its id if it has one."""
 
     row: int
     place: str
@@ -144,7 +145,7 @@ class Example(JsonValue, keys="row place id:identity text why"):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a check says of all that it saw."""
+    """A check's result over all rows."""
 
     status: Status
     message: str
@@ -154,7 +155,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Finding:
-    """A judgement with the name of its check, what it means and what to do."""
+    """A judgement with the name of its check, its meaning and the next step."""
 
     check: str
     judgement: Judgement
@@ -176,7 +177,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a check may know besides the rows. ``vocabulary`` is how many ids there are, ``length`` the context."""
+    """What a check knows besides the rows. ``vocabulary`` is the number of ids, ``length`` the context length."""
 
     tokenizer: Tokenizer | None = None
     vocabulary: int | None = None
@@ -187,38 +188,38 @@ OfLoader = Literal["no", "fault", "oddity", "order"]
 
 
 class DataCheck(ABC):
-    """The contract of a check of data. Subclasses are final; each pass makes a new one, which gathers what it needs.
+    """The contract of a data check. Subclasses are final; each pass makes a new instance, which gathers what it needs.
 
-    ``reads`` names the columns of a ``Part`` that it cannot do without; where a source has them not, the check is not
-    run. One that ``compares`` is first shown the split that ``--against`` names, where it is given. Memory is bounded,
-    whatever the number of rows. The docstring is the documentation: its first sentence, then ``Means`` and ``Next``.
+    ``reads`` names the columns of a ``Part`` that it requires; the check is skipped if the source lacks one. A check
+    that ``compares`` first sees the split of ``--against``, if given. Memory is bounded for any number of rows. The
+    docstring is the documentation: its first sentence, then ``Means`` and ``Next``.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
 
     of_loader: ClassVar[OfLoader] = "no"
-    """What a finding in the rows of a script's loader is to ``steadytrain preflight``: a ``fault``, only an ``oddity``
-    (small made-up tasks repeat rows by their nature), about their ``order`` (a fault where the loader does not
-    shuffle); ``no``: it does not look for it there."""
+    """How ``steadytrain preflight`` treats a finding in the rows of a script's loader: as a ``fault``; only as an
+    ``oddity`` (small synthetic tasks repeat rows by nature); as about their ``order`` (a fault if the loader does
+    not shuffle); ``no``: it skips this check there."""
 
     def __init__(self, circumstances: Circumstances) -> None:
         self.circumstances = circumstances
 
     def cannot(self) -> str | None:
-        """Why this check cannot say anything here, besides what it ``reads``; None where it can."""
+        """Why this check does not apply here, apart from columns in ``reads``; None if it does."""
         return None
 
     def compare_with(self, name: str, parts: Iterable[Part]) -> None:  # noqa: B027 (most checks compare nothing)
-        """Gather from the rows of another split of this name, before anything else."""
+        """Gather from the rows of the split called ``name``, before anything else."""
 
     @abstractmethod
     def look(self, part: Part) -> None:
-        """Gather from some rows. Every column that ``reads`` names is there."""
+        """Gather from a part. It has every column in ``reads``."""
 
     @abstractmethod
     def judge(self) -> Judgement:
-        """What all rows together show. Asked once, after the last part."""
+        """The result over all rows. Called once, after the last part."""
 
 
 DATA_CHECKS = Kind(
@@ -251,37 +252,37 @@ DATA_CHECK_PAGES = Pages(
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said of files that do not say it themselves."""
+    """The user's settings for files that do not describe themselves."""
 
     dtype: str | None = None
     length: int | None = None
 
 
 class DataFormat(ABC):
-    """The contract of a format. Subclasses are final and have no state.
+    """The contract of a data format. Subclasses are final and have no state.
 
-    ``suffixes`` are the ends of file names that are looked for in a folder of shards.
+    ``suffixes`` are the file name endings that a search in a folder of shards accepts.
     """
 
     kind: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     whole_folder: ClassVar[bool] = False
-    """Whether it reads folders as one, and not a file by itself."""
+    """Whether it reads a folder as one unit, and no single files."""
 
     @abstractmethod
     def claims(self, path: Path, head: bytes) -> bool:
-        """Whether ``path`` is of this format. ``head`` is the file's beginning, unpacked; empty for a folder."""
+        """Whether ``path`` has this format. ``head`` is the file's decompressed beginning, empty for a folder."""
 
     @abstractmethod
     def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
-        """The rows of one file, some at a time, numbered from 0.
+        """Yield the rows of one file in parts, numbered from 0.
 
         Raises:
-            UsageError: the file cannot be read at all. A row that cannot be read is a ``Row`` that says so.
+            UsageError: the file cannot be read at all. An unreadable row is a ``Row`` that says so.
         """
 
     def notes(self, path: Path) -> tuple[str, ...]:
-        """What was assumed about the file, in sentences."""
+        """Assumptions about the file, in sentences."""
         return ()
 
 
@@ -309,7 +310,7 @@ def graded(share: float, *, warn: float, fail: float) -> Status:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text in one line, with what does not print made visible."""
+    """The beginning of a text as one line, with non-printing characters made visible."""
     cut = text[: EXCERPT_CHARACTERS_MAX + 1]
     shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
     return shown if len(shown) <= EXCERPT_CHARACTERS_MAX else shown[: EXCERPT_CHARACTERS_MAX - 3] + "..."
@@ -320,7 +321,7 @@ def finite(value: float) -> float | None:
 
 
 class Examples:
-    """The first few rows that show something."""
+    """Collects the first few rows that show something."""
 
     def __init__(self) -> None:
         self.kept: list[Example] = []

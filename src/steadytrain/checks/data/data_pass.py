@@ -1,4 +1,4 @@
-"""One pass over a source: every check sees every row, some at a time, and judges at the end."""
+"""One pass over a source: every check sees every row, in parts, and judges at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import kebab
 
 PART_CHARACTERS_MAX = 1 << 20
-"""Text that is tokenized at once. A tokenizer needs some hundred bytes for each token while it works."""
+"""Characters that are tokenized at once. A tokenizer needs some hundred bytes per token while it works."""
 
 PART_ROWS_MAX = 2048
 
@@ -46,7 +46,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Report:
-    """What a pass found. ``whole``: all rows were seen. Findings are in order of weight, then by name."""
+    """The result of a pass. ``whole``: it saw all rows. Findings are sorted by severity, then by name."""
 
     source: Source
     roles: Roles
@@ -73,10 +73,10 @@ def look_at(
     against: Wanted | None = None,
     tell: Tell = lambda name, done, size: None,
 ) -> Report:
-    """Every check on what ``wanted`` names; ``against`` is a split that must share no row with it.
+    """Run every check on ``wanted``. ``against`` is a split that must not share rows with it.
 
     Raises:
-        UsageError: it cannot be read, or holds no row.
+        UsageError: the data cannot be read, or has no rows.
     """
     source = open_source(wanted)
     checks = [cls(circumstances) for cls in check_classes()]
@@ -95,10 +95,10 @@ def look_with(
     *,
     tell: Tell = lambda name, done, size: None,
 ) -> Report:
-    """The ``checks``, which saw nothing before, on the rows of ``source``.
+    """Run new ``checks`` on the rows of ``source``.
 
     Raises:
-        UsageError: there is no row.
+        UsageError: there are no rows.
     """
     rows_seen, tokens_seen, seen_columns = 0, 0, set[str]()
     roles_seen, broken = Roles(), 0
@@ -135,13 +135,13 @@ def look_with(
 
 
 def check_name(cls: type[DataCheck]) -> str:
-    """``RepeatedNgrams`` is ``repeated-ngrams``."""
+    """The check's name in kebab case: ``RepeatedNgrams`` is ``repeated-ngrams``."""
     return kebab(cls)
 
 
 @lru_cache(maxsize=1)
 def check_classes() -> tuple[type[DataCheck], ...]:
-    """Every check: ours, then those of other packages."""
+    """Every check: the shipped ones, then those of other packages."""
     return DATA_CHECKS.classes()
 
 
@@ -173,7 +173,7 @@ def _read(source: Source, wanted: Wanted, circumstances: Circumstances, tell: Te
 
 
 def _cut(rows: list[Row]) -> Iterator[list[Row]]:
-    """Rows in parts of bounded size."""
+    """Split rows into parts of bounded size."""
     held: list[Row] = []
     characters = 0
     for row in rows:

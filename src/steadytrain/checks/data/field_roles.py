@@ -1,4 +1,6 @@
-"""Which field of a row is what: text, tokens, labels, a class, numbers. Guessed from the first rows, or as told."""
+"""The role of each field of a row: text, tokens, labels, a class, numbers. Guessed from the first rows, or set by the
+user.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from steadytrain.core.errors import UsageError
 
 GUESSED_FROM_MAX = 256
 FEATURES_MAX = 256
-"""Numeric columns that are looked at; of more the first."""
+"""Number of numeric columns that are checked; further ones are ignored."""
 
 _TEXT = ("text", "content", "document", "sentence", "review", "body", "question", "source_text")
 _PROMPT = ("prompt", "instruction", "input", "question", "query")
@@ -27,7 +29,7 @@ _IDENTITY = ("id", "_id", "uuid", "idx", "index", "doc_id", "key")
 
 @dataclass(frozen=True)
 class Roles:
-    """Names of fields by what they are; None is not there."""
+    """Field names by role, None if there is no such field."""
 
     text: str | None = None
     prompt: str | None = None
@@ -51,7 +53,7 @@ class Roles:
 
 
 def roles_of(rows: Sequence[Row], *, text: str | None, labels: str | None) -> Roles:
-    """The roles of the fields of ``rows`` (the first are looked at); ``text`` and ``labels`` are what the user named.
+    """The roles of the fields, guessed from the first of ``rows``; ``text`` and ``labels`` are the user's choice.
 
     Raises:
         UsageError: a field that the user named is in none of these rows.
@@ -63,7 +65,7 @@ def roles_of(rows: Sequence[Row], *, text: str | None, labels: str | None) -> Ro
             raise UsageError(f"{option} {name}: no such field in the first rows; their fields are {known}")
     tokens = _first(samples, _TOKENS, _is_ids)
     messages = prompt = completion = None
-    if not (text or tokens):  # with tokens they are what is learned from; a text beside them says nothing more
+    if not (text or tokens):  # with tokens, a text beside them adds nothing
         messages, prompt, completion, text = _written(samples)
     token_labels = classes = None
     if labels is not None and _is_ids(samples[labels]):
@@ -96,7 +98,7 @@ def roles_of(rows: Sequence[Row], *, text: str | None, labels: str | None) -> Ro
 
 
 def _written(samples: Mapping[str, list[Any]]) -> tuple[str | None, str | None, str | None, str | None]:
-    """Messages, else prompt and completion, else text: the first of these that the rows have."""
+    """The fields with text: messages, else prompt and completion, else text, whichever the rows have."""
     messages = _first(samples, _MESSAGES, _is_messages)
     if messages:
         return messages, None, None, None
@@ -109,7 +111,7 @@ def _written(samples: Mapping[str, list[Any]]) -> tuple[str | None, str | None, 
 
 
 def _samples(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The values of each field, missing and null ones left out."""
+    """The values of each field, without missing and null ones."""
     samples: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in (row.fields or {}).items():
@@ -156,7 +158,7 @@ def _is_ids(values: Sequence[Any]) -> bool:
 
 
 def is_ids(value: Any) -> bool:
-    """Whether a value is a row of whole numbers."""
+    """Whether a value is a sequence of integers."""
     if isinstance(value, np.ndarray):
         return value.ndim == 1 and value.dtype.kind in "iu"
     return (

@@ -1,4 +1,4 @@
-"""Rows as columns: texts put together, tokenized, and cut to what checks need."""
+"""Convert rows to columns: texts assembled, tokenized, and reduced to what checks need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadytrain.checks.data.tokenizing import Tokenizer
 from steadytrain.core.model import FloatArray, IntArray
 
 WIDTH_MAX = 4096
-"""Of a wider feature (an image) this many numbers are looked at, spread over it."""
+"""A wider feature (an image) is sampled at this many evenly spaced positions."""
 
 _ASSISTANT = ("assistant", "gpt", "model", "bot")
 
@@ -50,7 +50,7 @@ def part_of(every: Sequence[Row], roles: Roles, tokenizer: Tokenizer | None) -> 
 
 
 def _texts_of(entry: Mapping[str, Any], roles: Roles) -> tuple[str, str]:
-    """What is given and what is learned of a row; a plain text is learned whole."""
+    """The prompt and the learned text of a row. A plain text is all learned."""
     if roles.messages is not None:
         return _of_messages(entry.get(roles.messages))
     if roles.completion is not None and roles.prompt is not None:
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
 
 
 def _of_messages(value: Any) -> tuple[str, str]:
-    """Contents of a conversation, up to the first answer and from there on."""
+    """The contents of a conversation before the first answer, and from there on."""
     given: list[str] = []
     learned: list[str] = []
     for message in value if isinstance(value, (list, tuple)) else ():
@@ -81,7 +81,7 @@ def _prompt_lengths(prompts: Sequence[str], tokenizer: Tokenizer) -> IntArray:
 
 
 def _ids(value: Any) -> Any:
-    """Whole numbers of a field; what is none counts as no tokens, and is told by the check of fields."""
+    """The integers of a field. Other values count as no tokens; another check reports them."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1) if value.dtype.kind in "iu" else ()
     if isinstance(value, (list, tuple)):
@@ -105,7 +105,7 @@ def _plain(fields: Sequence[Mapping[str, Any]], name: str | None) -> list[Any] |
 
 
 def _numbers(values: Sequence[Any]) -> Numbers:
-    """All numbers of a field behind each other; a row that has none is left out, so that it does not look like NaN."""
+    """All numbers of a field, concatenated. Rows without a number are left out, so that they do not look like NaN."""
     found = [(place, _cut(value)) for place, value in enumerate(values) if is_numeric(value)]
     found = [(place, array) for place, array in found if len(array)]
     if not found:
@@ -117,6 +117,6 @@ def _numbers(values: Sequence[Any]) -> Numbers:
 def _cut(value: Any) -> FloatArray:
     try:
         array = np.asarray(value, np.float64).reshape(-1)
-    except (TypeError, ValueError):  # a list with something else in it: the check of fields tells of it
+    except (TypeError, ValueError):  # a list with other values: another check reports it
         return np.zeros(0)
     return array if len(array) <= WIDTH_MAX else array[np.linspace(0, len(array) - 1, WIDTH_MAX).astype(np.int64)]

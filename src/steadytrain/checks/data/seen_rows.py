@@ -1,8 +1,8 @@
-"""Which rows were seen before: a table of digests whose size is fixed.
+"""Detect repeated rows with a fixed-size table of digests.
 
-64 bits of a digest stand for a row, with the number of the row that was first. Among *n* rows about n² / 2^65 pairs
-are taken for equal that are not: one in ten thousand passes over 60 million rows. A table that is full keeps no more;
-what found no place is counted, so that a report can say how much was not compared.
+A 64-bit digest stands for a row and is stored with the number of its first row. Among *n* rows, about n² / 2^65 pairs
+collide: one in ten thousand passes over 60 million rows. A full table stores no more digests and counts the rest, so
+that a report can say how much was not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steadytrain.checks.data.data_check import Part
 from steadytrain.core.model import IntArray
 
 SLOTS = 1 << 23
-"""128 MiB at the most, which the system gives as they are written; eight million different rows fit."""
+"""At most 128 MiB, which the system allocates as it is written. Eight million distinct rows fit."""
 
 PROBES_MAX = 32
 
@@ -24,13 +24,13 @@ Digests = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 def digests_of(contents: Sequence[bytes]) -> Digests:
-    """A digest for each, never 0."""
+    """A digest of each content, never 0."""
     joined = b"".join([hashlib.blake2b(content, digest_size=8).digest() for content in contents])
     return np.maximum(np.frombuffer(joined, np.uint64), np.uint64(1))
 
 
 class Seen:
-    """Digests and the rows that had them first."""
+    """Digests, each with the row that had it first."""
 
     def __init__(self, slots: int = SLOTS) -> None:
         assert slots & (slots - 1) == 0, "a power of two"
@@ -40,16 +40,16 @@ class Seen:
         self.without_place = 0
 
     def first_rows(self, digests: Digests, rows: IntArray) -> IntArray:
-        """For each row the one before it with the same digest, or -1. Remembers what is new."""
+        """For each row the earlier row with the same digest, or -1. Stores new digests."""
         unique, firsts, inverse = np.unique(digests, return_index=True, return_inverse=True)
         found = self._find(unique, rows[firsts], remember=True)
         known = found[inverse]
-        # Within these rows: all but the first of equal ones repeat it.
+        # Among these rows, all but the first of equal ones are repeats.
         repeats = (known < 0) & (np.arange(len(digests)) != firsts[inverse])
         return np.where(repeats, rows[firsts[inverse]], known)
 
     def lookup(self, digests: Digests) -> IntArray:
-        """For each the row that was remembered, or -1. Remembers nothing."""
+        """For each digest the stored row, or -1. Stores nothing."""
         return self._find(digests, np.full(len(digests), -1, np.int64), remember=False)
 
     def _find(self, digests: Digests, rows: IntArray, *, remember: bool) -> IntArray:
@@ -62,7 +62,7 @@ class Seen:
             same, empty = there == digests[open_], there == 0
             found[open_[same]] = self._rows[slots[same]]
             if remember and empty.any():
-                # Of several that want one slot the last writer has it; the others go on to the next.
+                # If several digests claim one slot, the last writer gets it; the others try the next slot.
                 self._digests[slots[empty]] = digests[open_[empty]]
                 won = empty & (self._digests[slots] == digests[open_])
                 self._rows[slots[won]] = rows[open_[won]]
@@ -77,7 +77,7 @@ class Seen:
 
 
 def row_contents(part: Part) -> list[bytes]:
-    """What makes a row what it is, as bytes: its text, else its tokens, else all of its fields but its own id."""
+    """The identity of each row as bytes: its text, else its tokens, else all fields except its id."""
     if part.texts is not None:
         extra = part.classes or [None] * len(part.texts)
         return [

@@ -1,4 +1,4 @@
-"""From what the user names to rows: a file, a folder of shards, or an object of a module."""
+"""Open what the user names as rows: a file, a folder of shards, or a Python object in a module."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FILES_MAX = 100_000
 DEPTH_MAX = 6
 ROWS_AT_ONCE = 256
 ENDLESS_ROWS_MAX = 100_000
-"""Rows of an iterable without a length, where the user names no limit: it may never end."""
+"""Rows that are read from an iterable without a length, if the user sets no limit: it may be endless."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to look at: a path or ``module:name``; ``limit`` rows at most; the fields that the user named."""
+    """The data to check: a path or ``module:name``, at most ``limit`` rows, and the fields that the user named."""
 
     what: str
     limit: int | None = None
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Source:
-    """Rows, some at a time, numbered over all files. ``rows`` can be asked once or, for files, again."""
+    """Rows in parts, numbered over all files. ``rows`` can be called once or, for files, repeatedly."""
 
     name: str
     kind: str
@@ -48,10 +48,10 @@ class Source:
 
 
 def open_source(wanted: Wanted) -> Source:
-    """What ``wanted`` names.
+    """Open the data that ``wanted`` names.
 
     Raises:
-        UsageError: there is no such thing, or it is of no known format.
+        UsageError: it does not exist, or has no known format.
     """
     path = Path(wanted.what).expanduser()
     if path.exists():
@@ -63,7 +63,7 @@ def open_source(wanted: Wanted) -> Source:
 
 
 def of_object(given: Any, *, name: str, limit: int | None = None) -> Source:
-    """Rows of any iterable, or of anything with a length and places (a dataset of torch).
+    """The rows of any iterable, or of any indexed collection with a length (a torch dataset).
 
     Raises:
         UsageError: it is neither.
@@ -94,7 +94,7 @@ def of_object(given: Any, *, name: str, limit: int | None = None) -> Source:
                 entry = next(walking)
             except StopIteration:
                 return
-            except Exception as error:  # the iterable's own code: it cannot be asked for more
+            except Exception as error:  # the iterable's own code failed, so it cannot continue
                 yield _Raised(f"{type(error).__name__}: {str(error)[:120]}; no rows after it")
                 return
             yield entry
@@ -116,7 +116,7 @@ def of_object(given: Any, *, name: str, limit: int | None = None) -> Source:
 
 @dataclass(frozen=True)
 class _Raised:
-    """A row that a dataset could not give."""
+    """A row for which the dataset raised an error."""
 
     why: str
 
@@ -129,13 +129,13 @@ def _given(data: Any, place: int) -> Any:
 
 
 def _is_loader(given: Any) -> bool:
-    """Whether what comes out are batches: it has a data set, and a size of batches or a sampler of them."""
+    """Whether it yields batches: it has a data set, and a batch size or a batch sampler."""
     sizes = (getattr(given, "batch_size", None), getattr(given, "batch_sampler", None))
     return hasattr(given, "dataset") and any(size is not None for size in sizes)
 
 
 def _unbatched(batch: Any) -> Iterator[Any]:
-    """The rows of a batch: a row of each of its values, which all have as many. What is no batch stays one row."""
+    """Yield the rows of a batch, if all its values have the same length. Anything else is one row."""
     if isinstance(batch, _Raised):
         yield batch
         return
@@ -157,7 +157,7 @@ def _row(number: int, entry: Any, name: str) -> Row:
 
 
 def fields_of(entry: Any) -> dict[str, Any]:
-    """An entry of a dataset as named fields, with tensors as arrays. A tuple's fields are called by their places."""
+    """An entry of a dataset as named fields, with tensors as arrays. Fields of a tuple are named by position."""
     if isinstance(entry, str):
         return {"text": entry}
     if isinstance(entry, Mapping):
@@ -172,7 +172,7 @@ def fields_of(entry: Any) -> dict[str, Any]:
 
 
 def _of_places(values: Sequence[Any]) -> dict[str, Any]:
-    """``(tokens, labels)`` and ``(features, class)`` by their usual names, where they look like it."""
+    """Usual names for ``(tokens, labels)`` and ``(features, class)`` if the values look like them."""
     names = [str(place) for place in range(len(values))]
     if len(values) == 2:
         first, second = values
@@ -189,12 +189,12 @@ def _of_places(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor as an array, without asking what library it is of; an array of one number as that number."""
+    """A tensor of any library as an array. An array with one element becomes a number."""
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         value = value.detach().cpu()
         try:
             value = value.numpy()
-        except TypeError:  # bfloat16 has no counterpart there
+        except TypeError:  # NumPy has no bfloat16
             value = value.float().numpy()
     if isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0:
         return value.item()
@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 def _length(given: Any) -> int | None:
     try:
         return len(given)
-    except Exception:  # __len__ may be there and raise anything
+    except Exception:  # a user's __len__ may raise anything
         return None
 
 
@@ -235,7 +235,7 @@ def _object(module_name: str, name: str) -> Any:
 
 @lru_cache(maxsize=1)
 def formats() -> tuple[DataFormat, ...]:
-    """Every format: ours, then those of other packages."""
+    """Every format: the shipped ones, then those of other packages."""
     return tuple(cls() for cls in DATA_FORMATS.classes())
 
 
@@ -279,14 +279,14 @@ def _claimed(path: Path) -> tuple[DataFormat, list[Path]]:
 
 
 def _format_of(path: Path, head: bytes) -> DataFormat | None:
-    """The format of a file. One that its name speaks for goes before one that its first bytes would allow."""
+    """The format of a file. A match by file name takes precedence over one by content."""
     claiming = [entry for entry in formats() if not entry.whole_folder and entry.claims(path, head)]
     named = [entry for entry in claiming if path.name.lower().endswith(entry.suffixes)]
     return next(iter((*named, *claiming)), None)
 
 
 def _shards(folder: Path) -> tuple[DataFormat, list[Path]]:
-    """All files of the format that most files below ``folder`` have, by name."""
+    """All files below ``folder``, sorted by name, in the format that most of them have."""
     by_kind: dict[str, list[Path]] = {}
     readings: dict[str, DataFormat] = {}
     suffixes = tuple(suffix for entry in formats() for suffix in entry.suffixes)

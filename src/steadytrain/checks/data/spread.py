@@ -1,4 +1,4 @@
-"""How numbers are spread, in a fixed number of bins."""
+"""Distribution of numbers in a fixed number of bins."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from steadytrain.core.model import FloatArray, IntArray
 
 BINS_PER_DOUBLING = 16
-"""A quantile is right to about 2 %."""
+"""Quantiles are accurate to about 2 %."""
 
 DOUBLINGS = 48
 
 
 class Spread:
-    """Counts of numbers from 1 up by their logarithm; smaller ones count as 0."""
+    """Counts numbers from 1 up on a logarithmic scale. Smaller ones count as 0."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(BINS_PER_DOUBLING * DOUBLINGS + 1, np.int64)
@@ -37,7 +37,7 @@ class Spread:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """The number that ``share`` of all do not exceed, to a bin's width."""
+        """The number that a ``share`` of all does not exceed, accurate to one bin."""
         place = int(np.searchsorted(np.cumsum(self._counts), share * self.count))
         if place == 0:
             return 0.0

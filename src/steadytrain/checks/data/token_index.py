@@ -1,4 +1,4 @@
-"""The index beside Megatron's tokens: which ``NAME.bin`` has a ``NAME.idx`` that says where its rows begin."""
+"""Find the index of Megatron token files: the ``NAME.idx`` beside ``NAME.bin`` with the start of each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MARK = b"MMIDIDX\x00\x00"
 
 
 def has_index(path: Path) -> bool:
-    """Whether the file of tokens at ``path`` has such an index beside it."""
+    """Whether the token file at ``path`` has such an index."""
     try:
         with path.with_suffix(".idx").open("rb") as file:
             return file.read(len(MARK)) == MARK

@@ -1,8 +1,7 @@
-"""A tokenizer of any library, as the few things that checks ask of it.
+"""A common interface for tokenizers of any library, reduced to what the checks need.
 
-``tokenizer_at`` reads one from disk and never from a network; ``tokenizer_of`` takes an object that a script already
-has. A ``tokenizer.json`` is read by ``tokenizers`` alone, which needs no torch; what has none goes through
-``transformers``.
+``tokenizer_at`` reads a tokenizer from disk and never from a network; ``tokenizer_of`` wraps an object from a script.
+``tokenizers`` reads a ``tokenizer.json`` without torch; other files go through ``transformers``.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "pad": ("<pad>", "[PAD]", "<|padding|>"),
     "unk": ("<unk>", "[UNK]"),
 }
-"""What a ``tokenizer.json`` without a configuration beside it may call them."""
+"""Usual names of the special tokens for a ``tokenizer.json`` without a configuration file."""
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """``encode`` gives ids with the special tokens that a call adds, ``bare`` without; ``decode`` leaves specials out.
+    """``encode`` returns ids with the special tokens that a call adds, ``bare`` without them; ``decode`` omits special
+    tokens.
 
-    ``shown`` decodes with specials. ``size`` is how many ids there are, added ones included. ``parts`` are digests of
-    what makes a tokenizer: its vocabulary, merges, special tokens and chat template, where it tells them.
+    ``shown`` decodes with special tokens. ``size`` is the number of ids, including added ones. ``parts`` holds digests
+    of the vocabulary, merges, special tokens and chat template, as far as they are accessible.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Tokenizer:
 
 
 def tokenizer_at(place: str) -> Tokenizer:
-    """The tokenizer at a path, or the one of that name among what Hugging Face has cached on this machine.
+    """The tokenizer at a path, or one of that name in this machine's Hugging Face cache.
 
     Raises:
         UsageError: there is none, or the library that reads it is not installed.
@@ -76,7 +76,7 @@ def tokenizer_at(place: str) -> Tokenizer:
         ) from None
     try:
         loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
-    except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for the same thing
+    except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for the same failure
         why = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise UsageError(
             f"--tokenizer {place}: not a tokenizer on this machine ({why}); nothing is downloaded, so fetch it first "
@@ -86,10 +86,10 @@ def tokenizer_at(place: str) -> Tokenizer:
 
 
 def tokenizer_of(given: Any, *, name: str | None = None) -> Tokenizer:
-    """The same of an object: one of ``transformers`` or ``tokenizers``, or anything with ``encode`` and ``decode``.
+    """Wrap a tokenizer object: of ``transformers`` or ``tokenizers``, or anything with ``encode`` and ``decode``.
 
     Raises:
-        UsageError: it can neither.
+        UsageError: the object has neither.
     """
     if type(given).__module__.partition(".")[0] == "tokenizers" and hasattr(given, "encode_batch"):
         return _of_tokenizers(given, {}, name=name or "tokenizer")
@@ -209,7 +209,7 @@ def _adds(
     encode: Callable[[Sequence[str]], list[IntArray]],
     bos: int | None,
 ) -> bool:
-    """Whether a call puts a beginning-of-sequence token before a text."""
+    """Whether a call prepends a beginning-of-sequence token."""
     if bos is None:
         return False
     with_special, without = encode(["a"])[0], bare(["a"])[0]

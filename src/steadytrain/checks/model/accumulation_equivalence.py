@@ -94,9 +94,9 @@ class AccumulationEquivalence(Check):
 
 
 def _uneven(subject: Subject, batch: Batch) -> tuple[Batch, Sequence[int], bool]:
-    """The batch with different numbers of targets in its halves, where the loss lets targets be left out.
+    """The batch with different numbers of targets in its halves, if the loss can ignore targets.
 
-    With it how many targets each row has, and whether the rows of the script differ in that by themselves.
+    Also returns the number of targets per row, and whether the script's rows already differ in it.
     """
     with torch.no_grad():
         look = subject.look(batch)

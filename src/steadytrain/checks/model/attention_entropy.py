@@ -1,4 +1,4 @@
-"""How widely attention looks, before anything was learned."""
+"""How widely attention is spread before training."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AttentionEntropy(Check):
 
 
 class _Attention(TorchFunctionMode):
-    """The entropy of the last query's weights in each call of attention, as a share of that of even weights."""
+    """Records the entropy of the last query's weights in each attention call, relative to uniform weights."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ from steadytrain.core.torch_private import COUNTERS, INDUCTOR_PATCH
 FLOOR = {torch.float32: 1e-5, torch.float64: 1e-12}
 FLOOR_LOW = 1e-2
 COMPILERS = ("aot_eager", "inductor")
-"""The first is quick, and finds what tracing and autograd make of the code; the second makes kernels."""
+"""The first is fast and tests tracing and autograd; the second also generates kernels."""
 
 
 @final
@@ -63,7 +63,7 @@ class BackendEquivalence(Check):
         if not calls:
             return not_run("no call of the model was seen")
         module, args, kwargs, _ = calls[0]
-        module.eval()  # dropout draws other numbers in each variant
+        module.eval()  # dropout would draw other numbers in each variant
         plain = _ran(module, module, args, kwargs)
         if not plain:
             return not_run("the model returns no tensor of floating-point numbers")
@@ -79,7 +79,7 @@ class BackendEquivalence(Check):
                 continue
             try:
                 differences[name] = _difference(plain, run(args, kwargs))
-            except Exception as error:  # compilers and kernels refuse in many ways
+            except Exception as error:  # compilers and kernels fail in many ways
                 failed_variants[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         noise = _against_float64(module, args, kwargs, plain)
         limit = self.times * max(noise or 0.0, _floor(module))
@@ -125,7 +125,9 @@ def _variants(module: nn.Module, *, uses_attention: bool) -> Iterator[tuple[str,
 
 
 def _compiles(module: nn.Module) -> bool:
-    """Whether the script compiles, or the model is on a GPU: C++ for a CPU takes minutes, and is used by few."""
+    """Whether the script compiles or the model is on a GPU. Compiling C++ for a CPU takes minutes and is rarely
+    used.
+    """
     return bool((COUNTERS.loaded() or {}).get("frames")) or any(p.is_cuda for p in module.parameters())
 
 
@@ -143,7 +145,7 @@ def _with_own_attention(module: nn.Module, args: Any, kwargs: Any) -> dict[str, 
 
 @contextlib.contextmanager
 def _compiled(module: nn.Module, compiler: str) -> Iterator[Any]:
-    """The module compiled, in this process only; what was compiled is forgotten afterwards."""
+    """The compiled module, in this process only. The compiled code is discarded afterwards."""
     before = bool(COUNTERS.now()["frames"])
     try:
         with INDUCTOR_PATCH(compile_threads=1):
@@ -151,11 +153,11 @@ def _compiled(module: nn.Module, compiler: str) -> Iterator[Any]:
     finally:
         torch.compiler.reset()
         if not before:
-            COUNTERS.now().clear()  # they say whether the script compiles
+            COUNTERS.now().clear()  # these counters show whether the script compiles
 
 
 def _ran(code: Any, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Outputs, and the gradients of a fixed mixture of them, by name."""
+    """Outputs, and the gradients of a fixed weighted sum of them, by name."""
     for parameter in module.parameters():
         parameter.grad = None
     found: dict[str, Tensor] = {}
@@ -179,7 +181,7 @@ def _ran(code: Any, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """The largest relative difference: of outputs each for itself, of gradients together."""
+    """The largest relative difference: each output alone, all gradients together."""
     largest = 0.0
     outputs = [name for name in one.keys() & other.keys() if name.startswith("output")]
     for names in ([name] for name in outputs):
@@ -194,7 +196,9 @@ def _relative(one: Mapping[str, Tensor], other: Mapping[str, Tensor], names: Seq
 
 
 def _against_float64(module: nn.Module, args: Any, kwargs: Any, plain: Mapping[str, Tensor]) -> float | None:
-    """How far plain code is from the same in float64; None where it cannot be run so. Values stay in float64."""
+    """Relative difference between plain code and float64, None if the code cannot run in float64. Values stay in
+    float64.
+    """
 
     def wider(tensor: Tensor) -> Tensor:
         return tensor.double() if tensor.is_floating_point() else tensor
@@ -204,7 +208,7 @@ def _against_float64(module: nn.Module, args: Any, kwargs: Any, plain: Mapping[s
             tensor.data = tensor.data.double()
     try:
         exact = _ran(module, module, changed_tree(tuple(args), wider), changed_tree(dict(kwargs), wider))
-    except Exception:  # code that names its own format
+    except Exception:  # code with a hard-coded dtype
         return None
     return _difference(exact, plain)
 

@@ -1,4 +1,4 @@
-"""Does a row of the batch see another?"""
+"""Does one row of the batch affect another?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a row alone get the output that it gets among others?"""
+"""Does a row get the same output alone as in a batch?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a language model see the token that it has to predict?"""
+"""Does a language model see the token that it must predict?"""
 
 from __future__ import annotations
 

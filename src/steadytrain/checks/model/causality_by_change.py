@@ -1,4 +1,4 @@
-"""The same question as causality, asked by changing tokens."""
+"""Test causality by changing tokens."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ class CausalityByChange(Check):
 
 
 def _may_be_tokens(name: str, tensor: Tensor) -> bool:
-    """Integers by rows and positions, of more than two kinds; no mask, no positions, nothing that is left out."""
+    """Whether an integer tensor [rows, positions] may hold tokens: more than two values, not a mask, positions or
+    types.
+    """
     if tensor.dim() != 2 or tensor.dtype not in (torch.int64, torch.int32) or tensor.shape[1] < 4:
         return False
     if any(word in name for word in ("mask", "position", "type")) or int(tensor.min()) < 0:
@@ -92,7 +94,7 @@ def _may_be_tokens(name: str, tensor: Tensor) -> bool:
 
 
 def _changed(tokens: Tensor, begin: int) -> Tensor:
-    """Other tokens from ``begin`` on, of those that the batch has."""
+    """Replace the tokens from ``begin`` on with others in the batch's range."""
     low, high = int(tokens.min()), int(tokens.max())
     changed = tokens.clone()
     changed[:, begin:] = low + (tokens[:, begin:] - low + 1 + (high - low) // 3) % (high - low + 1)
@@ -100,7 +102,7 @@ def _changed(tokens: Tensor, begin: int) -> Tensor:
 
 
 def _got_others(one: Look, two: Look) -> bool:
-    """Whether the model really got other tokens the second time."""
+    """Whether the model really received different tokens the second time."""
     first, second = ([t for t in tensors_of([c[1], dict(c[2])]) if t.dtype == torch.int64] for c in _calls(one, two))
     return any(a.shape == b.shape and not torch.equal(a, b) for a, b in zip(first, second, strict=False))
 

@@ -1,4 +1,4 @@
-"""Whether clipping does what it is for."""
+"""Whether gradient clipping is effective."""
 
 from __future__ import annotations
 

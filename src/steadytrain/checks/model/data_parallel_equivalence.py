@@ -1,4 +1,4 @@
-"""Whether two processes with half of the rows each take the step that one takes with all."""
+"""Whether two processes with half of the rows each take the same step as one with all rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DataParallelEquivalence(Check):
         assert batch.rows is not None
         rows = batch.rows - batch.rows % RANKS
         halves = [batch.taken(range(rank * rows // RANKS, (rank + 1) * rows // RANKS)) for rank in range(RANKS)]
-        subject.model.eval()  # dropout and statistics of the batch are other things
+        subject.model.eval()  # dropout and batch statistics are other matters
         whole = gradients(subject, batch.taken(range(rows)))
         if not all(bool(torch.isfinite(tensor).all()) for tensor in whole.values()):
             return not_run("the gradient of the first batch is not finite")
@@ -182,7 +182,7 @@ def _uses_cuda() -> bool:
 def _mixed(
     like: Mapping[str, Tensor], parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> dict[str, Tensor]:
-    """The weighted sum of gradients; one that a part lacks counts as zero."""
+    """The weighted sum of gradients. A gradient that a part lacks counts as zero."""
     mixed = {name: torch.zeros_like(tensor) for name, tensor in like.items()}
     for part, weight in zip(parts, weights, strict=True):
         for name in mixed.keys() & part.keys():
@@ -191,12 +191,12 @@ def _mixed(
 
 
 def _is_shared_out(batch: Batch) -> bool:
-    """Whether a trainer hands over how many targets the whole step has, over all of its processes."""
+    """Whether a trainer passes the number of targets in the whole step, over all its processes."""
     return any("num_items" in name for name in (*batch.values, *batch.kwargs, *batch.tensors()))
 
 
 def _targets(subject: Subject, batch: Batch) -> int | None:
-    """How many targets the loss counts in a batch; None where that was not seen."""
+    """Number of targets that the loss counts in a batch, None if unknown."""
     try:
         scores = scores_of(subject.look(batch), batch.rows)
     except CannotError:
@@ -205,10 +205,10 @@ def _targets(subject: Subject, batch: Batch) -> int | None:
 
 
 def _in_processes(subject: Subject, halves: list[Batch], whole: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """What each of two processes answers.
+    """The answers of two processes.
 
     Raises:
-        CannotError: one of them failed, or they did not end in time.
+        CannotError: one of them failed or timed out.
     """
     until = time.monotonic() + max(1.0, min(WAIT_S_MAX, subject.time_left()))
     with tempfile.TemporaryDirectory() as folder:
@@ -232,10 +232,10 @@ def _in_processes(subject: Subject, halves: list[Batch], whole: Mapping[str, Ten
 def _fork(
     subject: Subject, halves: list[Batch], whole: Mapping[str, Tensor], rank: int, meeting: Path, seconds: float
 ) -> tuple[int, int]:
-    """A copy of this process that answers on a pipe and does nothing else: its number, and the pipe."""
+    """Fork this process. The child only writes its answer to a pipe. Returns its process id and the pipe."""
     ours, theirs = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # threads of ours that wait hold no lock that the child needs
+        warnings.simplefilter("ignore")  # our waiting threads hold no lock that the child needs
         process = os.fork()
     if process:
         os.close(theirs)
@@ -246,9 +246,9 @@ def _fork(
             os.dup2(silent, stream)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        torch.set_num_threads(1)  # the threads of the parent are not there
+        torch.set_num_threads(1)  # the parent's threads do not exist here
         answer = _rank(subject, halves, whole, rank, meeting, seconds)
-    except BaseException as error:  # all ends here: nothing of the parent's may run twice
+    except BaseException as error:  # the child ends here: nothing of the parent's may run twice
         answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
     try:
         os.write(theirs, json.dumps(answer).encode())
@@ -270,7 +270,7 @@ def _rank(
     averaged = _averaged(gradients(subject, halves[rank]), whole)
     difference = distance(whole, averaged)
     subject.model.train()
-    torch.manual_seed(1000 + rank)  # as every rank draws its own dropout
+    torch.manual_seed(1000 + rank)  # every rank draws its own dropout
     optimizer = at_peak(subject)
     for _ in range(STEPS):
         own = gradients(subject, halves[rank])
@@ -301,7 +301,7 @@ def _digest(subject: Subject) -> str:
 
 
 def _read(pipe: int, until: float) -> str:
-    """All that a child wrote, '' where it was late."""
+    """Everything that a child wrote, "" if it timed out."""
     parts: list[bytes] = []
     while sum(map(len, parts)) < ANSWER_BYTES_MAX:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Units that are off for every example, before anything was learned."""
+"""Units that are off for every example before training."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DeadUnitsAtStart(Check):
 
 
 class _Rectified(TorchFunctionMode):
-    """The rectifiers of one forward in order: name, which units were on for some example, how many examples."""
+    """The rectifiers of one forward in order: name, which units were on for any example, number of examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _Rectified(TorchFunctionMode):
 
 
 def _units(values: Tensor) -> tuple[Tensor, int]:
-    """Which units were on for some example. Units are channels: dimension 1 of images, the last one otherwise."""
+    """Which units were on for any example. Units are channels: dimension 1 of images, otherwise the last dimension."""
     units = values.movedim(1, -1) if values.dim() >= 4 else values
     flat = units.reshape(-1, units.shape[-1])
     return (flat > 0).any(dim=0), len(flat)

@@ -1,4 +1,4 @@
-"""Whether copies to and between GPUs arrive as they were."""
+"""Whether copies to and between GPUs arrive unchanged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DeviceCopy(Check):
 
 
 def _compared(host: Tensor, device: Tensor, path: str) -> list[dict[str, Any]]:
-    """Empty where ``device`` holds what ``host`` does, each of several times."""
+    """Compare ``device`` with ``host`` several times. Returns an empty list if they are equal."""
     for _ in range(REPEATS):
         back = device.to("cpu")
         if not torch.equal(back, host):

@@ -1,4 +1,4 @@
-"""Does the model say the same twice in evaluation mode?"""
+"""Does the model give the same output twice in evaluation mode?"""
 
 from __future__ import annotations
 

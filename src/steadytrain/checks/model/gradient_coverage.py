@@ -1,4 +1,4 @@
-"""Which parameters learn, and which cannot."""
+"""Which parameters get gradients, and which cannot."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class GradientCoverage(Check):
         return passed(f"all {len(trained)} trained parameters get gradients; {numbers['frozen']} are frozen", **numbers)
 
     def _gradients(self, subject: Subject, trained: Mapping[str, Tensor]) -> tuple[set[str], set[str], bool]:
-        """The parameters that got a gradient in one of the batches, and those that got one that is not finite."""
+        """The parameters that got a gradient in any batch, those with a non-finite one, and whether every loss had a graph."""
         seen: set[str] = set()
         bad: set[str] = set()
         optimizer = torch.optim.Adam(list(trained.values()), lr=STEP_RATE)
@@ -139,7 +139,7 @@ def _times_held(subject: Subject) -> dict[int, int]:
 
 
 def _faults_of_values(model: nn.Module, named: Mapping[str, Tensor], weight_max: float) -> list[str]:
-    """Values that no initialisation gives, and adapters on weights that are all zero."""
+    """Values that no initialisation produces, and adapters on weights that are all zero."""
     sizes = {
         name: float(p.detach().abs().max()) if p.numel() and p.is_floating_point() else 0.0 for name, p in named.items()
     }
@@ -160,7 +160,7 @@ def _faults_of_values(model: nn.Module, named: Mapping[str, Tensor], weight_max:
 
 
 def _whole_children(model: nn.Module, names: Sequence[str]) -> list[str]:
-    """The direct children of ``model`` that ``names`` are all the parameters of; empty where they are parts."""
+    """The direct children of ``model`` whose parameters are exactly ``names``; empty if only parts match."""
     outside = set(names)
     whole, covered = [], set()
     for child, module in model.named_children():

@@ -1,4 +1,4 @@
-"""The first loss against what a guess costs."""
+"""Compare the first loss with that of a guess."""
 
 from __future__ import annotations
 

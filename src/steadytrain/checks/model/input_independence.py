@@ -1,4 +1,4 @@
-"""Does the model use its inputs, and does it see the labels without them?"""
+"""Does the model use its inputs, and does it get the labels without them?"""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class InputIndependence(Check):
 
 
 def _entropy_by_position(scores: Scores) -> float:
-    """The entropy of the targets at each position across the rows, over the positions that are counted."""
+    """The entropy of the targets at each position across rows, averaged over the counted positions."""
     total, count = 0.0, 0
     for at in range(scores.positions):
         kept = scores.targets[:, at][scores.counted[:, at]]

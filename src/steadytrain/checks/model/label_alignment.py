@@ -77,7 +77,7 @@ class LabelAlignment(Check):
         return _verdict(best, f"{shares[best]:.0%} of the targets are the token at shift {best}", numbers)
 
     def _by_training(self, subject: Subject, look: Look) -> Outcome:
-        """The shift that the model's own scores fit, after some steps on one batch."""
+        """The shift that the model's scores fit after some steps on one batch."""
         batch = few_rows(subject.batches[0], 4)
         ids = next(iter(token_ids(batch).values()))
         if _token_scores(look, subject.batches[0].rows) is None:
@@ -117,6 +117,6 @@ def _agreement(scores: Scores, ids: Tensor, shift: int) -> float:
 
 
 def _token_scores(look: Look, rows: int | None) -> Tensor | None:
-    """Scores [rows, positions, classes] among the model's outputs."""
+    """The scores [rows, positions, classes] among the model's outputs, None if there are none."""
     found = [t for t in tensors_of([look.output]) if t.dim() == 3 and t.is_floating_point() and len(t) == rows]
     return max(found, key=lambda tensor: tensor.shape[-1]) if found else None

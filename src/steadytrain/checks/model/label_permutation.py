@@ -1,4 +1,4 @@
-"""Does the model do well on labels that mean nothing?"""
+"""Does the model do well on meaningless labels?"""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LabelPermutation(Check):
             rows = rows_or_refuse(batches[0], 8)
             batches = [batches[0].taken(range(rows // 2)), batches[0].taken(range(rows // 2, rows))]
         looks = [subject.look(batch) for batch in batches]
-        # Moved by another number of rows each time: what is learned by heart is of no use in the next step.
+        # A different shift each time, so that memorized labels do not help in the next step.
         moved = [_moved(b, look, by) for by in SHIFTS for b, look in zip(batches[:-1], looks[:-1], strict=True)]
         moved.append(_moved(batches[-1], looks[-1], 1))
         found = fit(subject, moved[:-1], steps=self.steps_max, seconds=subject.time_left())
@@ -104,7 +104,7 @@ class LabelPermutation(Check):
 
 
 def _moved(batch: Batch, look: Look, by: int) -> Batch:
-    """The batch with each label ``by`` rows further on."""
+    """The batch with each label shifted by ``by`` rows."""
     call = class_call(look) or (look.loss_calls[-1] if look.loss_calls else None)
     if call is None or not isinstance(call.targets, Tensor):
         raise CannotError("the targets were not seen: no call of a known loss function")
@@ -121,7 +121,9 @@ def _moved(batch: Batch, look: Look, by: int) -> Batch:
 
 
 def _right(look: Look, rows: int | None) -> tuple[float, float, int] | None:
-    """The share of correct predictions, that of the most frequent target, and their number; None without classes."""
+    """The share of correct predictions, that of the most frequent target, and the number of targets; None without
+    classes.
+    """
     scores = scores_of(look, rows)
     if scores is None or not bool(scores.counted.any()):
         return None

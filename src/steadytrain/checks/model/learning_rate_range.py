@@ -1,4 +1,4 @@
-"""How high a learning rate the model bears, against the one that is planned."""
+"""The highest learning rate that the model tolerates, compared with the planned one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS_MAX = 120
 STEPS_MIN = 40
 LOWEST = 1e-7
 SMOOTH = 0.8
-"""Weight of what came before in the smoothed loss: about five steps."""
+"""Weight of earlier values in the smoothed loss: about five steps."""
 
 
 @final
@@ -51,7 +51,7 @@ class LearningRateRange(Check):
         peak, batches = peak_rate(subject), few_rows(subject)
         begins = subject.time_left()
         optimizer = at_peak(subject)
-        # Warmed gently: a planned rate that is far too high must not ruin the model before the test.
+        # Start gently, so that a planned rate that is far too high does not ruin the model before the test.
         warm = train(subject, optimizer, in_turn(batches, WARM_STEPS), rates=[0.1 * peak] * WARM_STEPS)
         step_s = (begins - subject.time_left()) / max(len(warm), 1)
         steps = min(STEPS_MAX, int(subject.time_left() / step_s)) if step_s > 0.0 else STEPS_MAX
@@ -90,7 +90,7 @@ class LearningRateRange(Check):
         return passed(told, **numbers)
 
     def _rises(self, losses: Sequence[float]) -> int | None:
-        """The step from which on the smoothed loss is above its lowest by more than the rise."""
+        """The step from which on the smoothed loss exceeds its minimum by more than the threshold."""
         smooth, lowest = losses[0], losses[0]
         for step, loss in enumerate(losses):
             if not math.isfinite(loss):

@@ -1,4 +1,4 @@
-"""Duplicates, repeated n-grams and order of the data that the loader gives, and who reads what."""
+"""Duplicates, repeated n-grams and order of the loader's data, and which process reads what."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ class LoaderData(Check):
             return [f"{told}, though the data set has {length}"], []
         if length is None and subject.loader is not None:
             return [], [told]
-        return [], []  # all data in every step, or batches handed over by code
+        return [], []  # all data in every step, or batches from code
 
 
 def _repeated(batches: Sequence[Batch]) -> tuple[int, int]:
-    """Rows of the batches that an earlier batch held, and all rows; 0 if rows cannot be identified."""
+    """Rows that an earlier batch already held, and all rows; 0 if rows cannot be identified."""
     seen: set[bytes] = set()
     repeated = rows = 0
     for batch in batches:
@@ -151,7 +151,7 @@ def _findings(
 
 
 def _undivided(loader: Any) -> list[str]:
-    """Whether every process of several reads the same rows: the loader has no sampler that knows of the others."""
+    """Whether each of several processes reads the same rows, because the loader's sampler does not divide them."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     kinds = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler)
     if count < 2 or type(loader) is not torch.utils.data.DataLoader or type(loader.sampler) not in kinds:
@@ -162,7 +162,7 @@ def _undivided(loader: Any) -> list[str]:
 
 
 def _shuffles(loader: Any) -> bool | None:
-    """Whether the loader draws rows in a random order; None where its sampler does not say."""
+    """Whether the loader shuffles rows, None if its sampler does not show it."""
     sampler = getattr(loader, "sampler", None)
     if sampler is None:
         return None

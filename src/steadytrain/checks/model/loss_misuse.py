@@ -1,4 +1,4 @@
-"""Is the loss function given what it takes?"""
+"""Does the loss function get the inputs that it expects?"""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _remarks(call: LossCall) -> list[str]:
 
 
 def _is_table(call: LossCall) -> bool:
-    """Whether shapes that differ were spread over each other, to more values than either has."""
+    """Whether different shapes were broadcast to more values than either has."""
     targets = call.targets
     if not isinstance(targets, Tensor) or targets.shape == call.scores.shape:
         return False
@@ -129,7 +129,7 @@ def _reaches_zero(scores: Tensor) -> bool:
 
 
 def _is(loss: Tensor, result: object) -> bool:
-    """Whether the loss is that result, up to a constant of accumulation."""
+    """Whether the loss equals that result."""
     if not isinstance(result, Tensor) or result.numel() != 1:
         return False
     one, other = float(loss.detach()), float(result.detach())

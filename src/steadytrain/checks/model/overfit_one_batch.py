@@ -1,4 +1,4 @@
-"""Can the model learn a handful of rows by heart?"""
+"""Can the model memorize a few rows?"""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ class OverfitOneBatch(Check):
 
 
 def _trained_share(subject: Subject) -> float:
-    """The share of the model's values that is trained."""
+    """The share of the model's values that the script trains."""
     everything = sum(parameter.numel() for parameter in subject.model.parameters())
     return sum(parameter.numel() for parameter in trained_parameters(subject)) / max(everything, 1)

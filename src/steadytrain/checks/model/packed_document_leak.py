@@ -1,4 +1,4 @@
-"""Do documents that are packed into one row see each other?"""
+"""Do documents that are packed into one row affect each other?"""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PackedDocumentLeak(Check):
 
 
 def _packed(subject: Subject) -> tuple[Batch, int, int] | None:
-    """A batch, a row of it, and a position inside where a document begins."""
+    """A batch, one of its rows, and a position inside it at which a document begins."""
     for batch in subject.batches:
         small = few_rows(batch, 2)
         for positions in _positions(small):

@@ -1,4 +1,4 @@
-"""Does padding change what is said of the tokens that are no padding?"""
+"""Does padding change the output at real tokens?"""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PaddingInvariance(Check):
 
 
 def _row(mask: Tensor) -> tuple[int, Tensor, str]:
-    """A row with padding, the places of its tokens, and the side of the padding: ``left``, ``right`` or ``none``."""
+    """A row with padding, the positions of its tokens, and the side of the padding: ``left``, ``right`` or ``none``."""
     for row in range(len(mask)):
         kept = torch.nonzero(mask[row]).flatten()
         if 0 < len(kept) < mask.shape[1]:
@@ -100,7 +100,7 @@ def _row(mask: Tensor) -> tuple[int, Tensor, str]:
 
 
 def _cut(kwargs: Mapping[str, Any], ids: Tensor, row: int, kept: Tensor) -> dict[str, Any]:
-    """The arguments of one row, at some positions."""
+    """The arguments for one row, at some positions."""
     cut = {}
     for name, value in kwargs.items():
         if isinstance(value, Tensor) and value.dim() >= 2 and value.shape[:2] == ids.shape:
@@ -113,7 +113,7 @@ def _cut(kwargs: Mapping[str, Any], ids: Tensor, row: int, kept: Tensor) -> dict
 
 
 def _longer(kwargs: Mapping[str, Any], filler: int) -> dict[str, Any]:
-    """The arguments of a row with padding on the right."""
+    """The arguments for a row, padded on the right."""
     longer = dict(kwargs)
     shape = kwargs["input_ids"].shape
     for name, value in kwargs.items():

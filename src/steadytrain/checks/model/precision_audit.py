@@ -1,4 +1,4 @@
-"""Number formats of weights, gradients, state and loss, and whether updates are lost in them."""
+"""Number formats of weights, gradients, state and loss, and whether rounding loses updates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PrecisionAudit(Check):
     def _updates(
         self, subject: Subject, trained: dict[str, Tensor], numbers: dict[str, Any]
     ) -> tuple[list[str], list[str]]:
-        """A step at the highest learning rate, in the formats that weights and state have."""
+        """Test a step at the highest learning rate, in the dtypes of weights and state."""
         low = {name: p for name, p in trained.items() if p.dtype in LOW}
         epsilons = _epsilons(subject, low)
         if not low:
@@ -135,7 +135,7 @@ def _scaler(subject: Subject, trained: dict[str, Tensor]) -> list[str]:
 
 
 def _tables(model: nn.Module) -> list[str]:
-    """Tables of positions in half precision: neighbours that have become the same number."""
+    """Position tables in half precision whose neighbouring values have become equal."""
     found = []
     for name, buffer in model.named_buffers():
         if buffer.dtype not in LOW or not any(word in name.lower() for word in _TABLES):
@@ -150,7 +150,7 @@ def _tables(model: nn.Module) -> list[str]:
 
 
 def _made_in_other(subject: Subject, autocast: set[torch.dtype]) -> list[str]:
-    """Float16 for a model whose weights come from bfloat16."""
+    """Float16 used for a model whose weights come from bfloat16."""
     config = getattr(subject.model, "config", None)
     told = getattr(config, "dtype", None) or vars(config).get("torch_dtype") if config is not None else None
     came = str(told).removeprefix("torch.") == "bfloat16"
@@ -166,7 +166,7 @@ def _state_dtypes(optimizer: torch.optim.Optimizer) -> list[str]:
 
 
 def _has_master_copy(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the optimizer keeps weights in float32 beside those in half precision."""
+    """Whether the optimizer keeps a float32 copy of half-precision weights."""
     return any(
         "master" in str(name).lower() or "fp32" in str(name).lower()
         for state in optimizer.state.values()
@@ -176,7 +176,7 @@ def _has_master_copy(optimizer: torch.optim.Optimizer) -> bool:
 
 @contextlib.contextmanager
 def _autocast_seen(model: nn.Module, found: set[torch.dtype]) -> Iterator[None]:
-    """Notes the autocast under which the model is called."""
+    """Record the autocast dtypes under which the model is called."""
 
     def begins(module: nn.Module, args: Any, kwargs: Any) -> None:
         for device in ("cuda", "cpu"):
@@ -193,7 +193,7 @@ def _autocast_seen(model: nn.Module, found: set[torch.dtype]) -> Iterator[None]:
 
 
 class _Softmax(TorchFunctionMode):
-    """Counts softmaxes whose result is in float16."""
+    """Counts softmaxes with a float16 result."""
 
     def __init__(self) -> None:
         super().__init__()

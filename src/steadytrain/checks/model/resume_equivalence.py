@@ -1,4 +1,4 @@
-"""Whether a run goes on from what is saved as if it had not stopped."""
+"""Whether a run continues from its saved state as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ResumeEquivalence(Check):
         went_on = train(subject, optimizer, batches[steps:], all_or_none=True)
         expected = _values(model)
 
-        # All of it once more, without stopping: what differs here is no fault of saving.
+        # Repeat without stopping: a difference here does not come from saving.
         start.restore()
         again = train(subject, at_peak(subject), batches, all_or_none=True)[steps:]
         noise = distance(expected, _values(model))
@@ -103,7 +103,7 @@ def _load(
     try:
         model.load_state_dict(copy.deepcopy(saved[0]))
         optimizer.load_state_dict(copy.deepcopy(saved[1]))
-    except Exception as error:  # a state_dict of the user's own
+    except Exception as error:  # a user's own state_dict
         said = " ".join(str(error).split())[:160]
         raise CannotError(f"what was saved cannot be loaded: {type(error).__name__}: {said}") from None
 
@@ -141,4 +141,4 @@ _SETTINGS = frozenset(
         ),
     }
 )
-"""Plain numbers of torch's own modules, which nothing changes."""
+"""Plain-number settings of torch's own modules, which nothing changes."""

@@ -1,4 +1,4 @@
-"""Whether the learning-rate schedule fits the steps that will happen."""
+"""Whether the learning-rate schedule matches the planned steps."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SchedulerAudit(Check):
 
 
 def _stepping(stepped: int, taken: int, accumulation: int) -> tuple[list[str], list[str]]:
-    """What the counts say: ``taken`` optimizer steps began, of which the last has not been done."""
+    """Faults that the counts show. ``taken`` optimizer steps began; the last one is unfinished."""
     done = taken - 1
     if done < STEPS_MIN - 1 or stepped == 0:
         return [], []
@@ -110,7 +110,7 @@ def _stepping(stepped: int, taken: int, accumulation: int) -> tuple[list[str], l
 
 
 def _length(scheduler: Any, depth: int) -> int | None:
-    """The steps after which a schedule ends; None without a known end."""
+    """The length of a schedule in steps, None if unknown."""
     for name in ("total_steps", "T_max", "total_iters"):
         value = getattr(scheduler, name, None)
         if isinstance(value, (int, float)) and value > 0:
@@ -130,7 +130,7 @@ def _length(scheduler: Any, depth: int) -> int | None:
 
 
 def _processes(subject: Subject) -> int:
-    """How many steps Accelerate takes of the schedule for each optimizer step."""
+    """Number of schedule steps that Accelerate takes for each optimizer step."""
     held = vars(subject.owner).values() if hasattr(subject.owner, "__dict__") else ()
     for value in [*subject.observed.get("variables", {}).values(), *held]:
         if type(value).__name__ == "AcceleratedScheduler" and not getattr(value, "split_batches", False):

@@ -1,4 +1,4 @@
-"""How much the seed decides."""
+"""How strongly the result depends on the seed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SeedVariance(Check):
         bad = [loss for loss in finals if not loss <= limit]
         if bad:
             return failed(f"{len(bad)} of {len(finals)} seeds fail: they end at {told}", **numbers)
-        # Measured by what was learned: a loss near zero varies by more than its own size in every healthy run.
+        # Relative to what was learned, because a loss near zero varies by more than its own size in every healthy run.
         scale = max(first - best, best, 1e-9)
         spread = statistics.pstdev(finals) / scale
         numbers["spread_share"] = spread
@@ -107,10 +107,10 @@ class SeedVariance(Check):
 
 
 def _initialise_anew(model: nn.Module) -> bool:
-    """Initialise with another seed if every module with weights can; returns whether it did."""
+    """Initialise with another seed if every module with weights supports it. Returns whether it did."""
     own = [m for m in model.modules() if any(p is not None for p in PARAMETERS.of(m).values())]
     if any(not callable(getattr(module, "reset_parameters", None)) for module in own) or hasattr(model, "config"):
-        return False  # weights that were loaded, or made by other code, stay
+        return False  # loaded weights, or weights from other code, stay
     tied = [id(p) for m in own for p in PARAMETERS.of(m).values() if p is not None]
     if len(tied) != len(set(tied)):
         return False

@@ -1,4 +1,4 @@
-"""Whether later rows are far longer than the first, or than the model can take."""
+"""Whether later rows are far longer than the first ones, or too long for the model."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _lengths(batch: Batch, ids: Tensor) -> list[int]:
 
 
 def _length(row: Mapping[str, Any]) -> int | None:
-    """Tokens of a row of the data, where it is tokenized already."""
+    """Number of tokens in a data row, None if it is not tokenized."""
     value = row.get("input_ids")
     if isinstance(value, torch.Tensor):
         value = value.reshape(-1)
@@ -101,7 +101,7 @@ def _length(row: Mapping[str, Any]) -> int | None:
 def _positions(subject: Subject) -> int | None:
     config = getattr(subject.model, "config", None)
     if config is not None and getattr(config, "relative_attention_num_buckets", None):
-        return None  # positions relative to each other have no end
+        return None  # relative positions have no limit
     for name in _POSITIONS:
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:

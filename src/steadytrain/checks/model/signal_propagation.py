@@ -1,4 +1,4 @@
-"""How large activations and gradients are, from the first layer to the last."""
+"""The size of activations and gradients from the first layer to the last."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SignalPropagation(Check):
 
 
 def _blocks(model: nn.Module) -> dict[str, nn.Module]:
-    """The repeated blocks of the longest list of them, or else the layers with weights, but for the last."""
+    """The blocks of the longest module list, or else all layers with weights except the last."""
     lists = [
         (name, module)
         for name, module in model.named_modules()
@@ -146,5 +146,5 @@ def _ratio(one: float, other: float) -> float:
 
 
 def _apart(ratio: float) -> float:
-    """How far a ratio is from 1, as a factor of at least 1."""
+    """Distance of a ratio from 1, as a factor of at least 1."""
     return math.inf if ratio == 0.0 else max(ratio, 1.0 / ratio)

@@ -1,4 +1,4 @@
-"""Are input and output embeddings one tensor where they are meant to be?"""
+"""Do input and output embeddings share one tensor if they should?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tokens and labels of the first batches say."""
+"""Inspect the tokens and labels of the first batches."""
 
 from __future__ import annotations
 
@@ -158,14 +158,14 @@ class _Seen:
             return 0
         pads = (tokens.labels == self.special.pad) & counted
         if self.special.pad in self.special.eos:
-            # Of a run of them the first is the end, and the others are padding.
+            # The first of a run is the end; the others are padding.
             pads[:, 1:] &= tokens.labels[:, :-1] == self.special.pad
             pads[:, 0] = False
         return int(pads.sum())
 
     def _ends_and_beginnings(self, ids: Tensor, padding: Tensor) -> None:
         real_ends = is_any(ids, self.special.eos) & ~padding
-        # A text that begins with the end of another has no end of its own.
+        # An end token at the start of a row belongs to the text before it.
         self.ends_in_ids += int(real_ends[:, 1:].sum())
         bos = self.special.bos
         places = torch.arange(ids.shape[1], device=ids.device)
@@ -193,7 +193,7 @@ class _Seen:
 
 
 def _examples(subject: Subject, tokens: Tokens, count: int) -> list[dict[str, Any]]:
-    """Rows as text, whole and the part of them that counts; those without any first."""
+    """Rows as text: the whole row and its counted part, those without counted tokens first."""
     counted = tokens.labels != IGNORED
     order: Sequence[int] = torch.argsort(counted.sum(dim=1), stable=True).tolist()
     found = []

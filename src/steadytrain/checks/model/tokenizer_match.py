@@ -31,7 +31,7 @@ SAMPLES = (
     "x = {'a': [1, 2.5], \"b\": None}",
     "It's 7:45 o'clock; isn't it?",
 )
-"""Strings of plain ASCII that any tokenizer of English has to bring back, whatever it does to their case and spaces."""
+"""Plain ASCII strings that any English tokenizer must restore, apart from case and spaces."""
 
 
 @final
@@ -100,7 +100,7 @@ class TokenizerMatch(Check):
 
 
 def _strings(subject: Subject, tokenizer: Tokenizer) -> Iterator[str]:
-    """Strings to try: our own, and rows of the first batches as the tokenizer reads them."""
+    """Strings to test: fixed samples, and rows of the first batches as the tokenizer decodes them."""
     from steadytrain.checks.data.checks.tokenizer_round_trip import CHARACTERS_MAX
 
     count = 0
@@ -113,7 +113,7 @@ def _strings(subject: Subject, tokenizer: Tokenizer) -> Iterator[str]:
                     return
                 inside = [value for value in row[:IDS_MAX].tolist() if 0 <= value < max(tokenizer.size, 1)]
                 text = tokenizer.decode(inside)[:CHARACTERS_MAX]
-                # Ids cut in the middle of a letter of several bytes give a replacement character.
+                # Ids cut inside a multi-byte character decode to a replacement character.
                 text = text.replace("\ufffd", "")
                 if text.strip():
                     count += 1
@@ -139,7 +139,7 @@ def _embedding_rows(subject: Subject) -> int | None:
 
 
 def _stored(subject: Subject, tokenizer: Tokenizer) -> tuple[str | None, list[str]]:
-    """The folder that the weights came from, and which parts of the tokenizer in it differ."""
+    """The folder of the loaded weights, and the tokenizer parts that differ from those in it."""
     config = getattr(subject.model, "config", None) or getattr(
         getattr(subject.model, "base_model", None), "config", None
     )
@@ -155,7 +155,7 @@ def _stored(subject: Subject, tokenizer: Tokenizer) -> tuple[str | None, list[st
 
 
 def _special_ids(subject: Subject, tokenizer: Tokenizer) -> list[str]:
-    """Special ids of which tokenizer and model's configuration say different things."""
+    """Special ids on which the tokenizer and the model's configuration disagree."""
     config = getattr(subject.model, "config", None)
     told = getattr(config, "eos_token_id", None)
     ends = told if isinstance(told, (list, tuple)) else [told]

@@ -1,4 +1,4 @@
-"""What the first steps do at the learning rate that they have."""
+"""The effect of the first steps at their scheduled learning rates."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class WarmUp(Check):
 
 
 def _rates(subject: Subject) -> list[float]:
-    """The learning rates that the script's first steps had, and the last of them from there on."""
+    """The learning rates of the script's first steps; the last one repeats after them."""
     steps: Sequence[Mapping[str, Any]] = subject.observed.get("steps", ())
     seen = [float(step["learning_rate"]) for step in steps if step["learning_rate"] is not None]
     if not seen:

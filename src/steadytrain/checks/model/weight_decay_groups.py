@@ -1,4 +1,4 @@
-"""Which parameters decay, and how fast."""
+"""Which parameters decay, and how strongly."""
 
 from __future__ import annotations
 

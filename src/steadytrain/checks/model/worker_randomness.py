@@ -68,7 +68,7 @@ class WorkerRandomness(Check):
 
 
 def _generators(dataset: Any) -> dict[str, Any]:
-    """Generators of random numbers that the data set holds, by path."""
+    """Random generators that the data set holds, by path."""
     found: dict[str, Any] = {}
     seen: set[int] = set()
     stack: list[tuple[str, Any, int]] = [("dataset", dataset, 0)]
@@ -95,9 +95,9 @@ def _inside(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _drawn_from(dataset: Any, own: Mapping[str, Any]) -> list[str] | None:
-    """Which generators of its own the data set draws from when a row is asked for; None where none can be asked for.
+    """Which of its own generators the data set uses to produce a row, None if no row can be requested.
 
-    What was drawn is put back.
+    Restores the generators afterwards.
     """
     if not own:
         return []
@@ -138,21 +138,21 @@ def _restore(generator: Any, state: Any) -> None:
 
 
 def _seeds_alike(function: Any) -> list[str]:
-    """Generators that a ``worker_init_fn`` leaves in the same state for two workers that began differently."""
+    """Generators that a ``worker_init_fn`` leaves in the same state for two workers that started differently."""
     if function is None:
         return []
     kept = RandomStates.take()
     states = []
     try:
         for worker in (0, 1):
-            # As the loader seeds them before it calls the function.
+            # The loader seeds them like this before it calls the function.
             torch.manual_seed(1000 + worker)
             random.seed(1000 + worker)
             np.random.seed(1000 + worker)
             function(worker)
             numpy_state = np.random.get_state(legacy=False)
             states.append((torch.get_rng_state().tolist(), repr(numpy_state), random.getstate()))
-    except Exception:  # it may ask for what only a worker has
+    except Exception:  # it may need something that only a worker has
         return []
     finally:
         kept.restore()

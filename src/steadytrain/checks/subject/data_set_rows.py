@@ -1,4 +1,4 @@
-"""Rows of the script's data set, a few of them, by place: never by running its loader, which may draw and wait."""
+"""A few rows of the script's data set, by index. Never runs its loader, which may draw random numbers or block."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from steadytrain.checks.data.sources import fields_of
 from steadytrain.checks.subject.model_check import Subject
 
 SECONDS_SHARE = 0.5
-"""Of the check's time: a data set that reads images from a slow disk gives fewer rows."""
+"""Share of the check's time. A data set that reads images from a slow disk yields fewer rows."""
 
 
 def is_indexed(dataset: Any) -> bool:
-    """Whether rows can be asked for by place, which changes nothing in most data sets."""
+    """Whether rows can be read by index, which changes nothing in most data sets."""
     if dataset is None or isinstance(dataset, Mapping) or not hasattr(dataset, "__getitem__"):
         return False
     try:
@@ -43,7 +43,7 @@ def spread_places(subject: Subject, count: int) -> list[int]:
 
 
 def rows_at(subject: Subject, places: list[int]) -> list[Mapping[str, Any]]:
-    """The rows at these places, until half of the check's time is over; one that raises ends it."""
+    """The rows at these indices, until half of the check's time is used or a row raises."""
     begin = subject.time_left()
     rows: list[Mapping[str, Any]] = []
     for place in places:
@@ -51,6 +51,6 @@ def rows_at(subject: Subject, places: list[int]) -> list[Mapping[str, Any]]:
             break
         try:
             rows.append(fields_of(subject.dataset[place]))
-        except Exception:  # the data set's own code; the script meets the same error by itself
+        except Exception:  # the data set's own code; the script meets the same error itself
             break
     return rows

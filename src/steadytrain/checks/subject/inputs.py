@@ -1,4 +1,4 @@
-"""Inputs of a model as something that can be differentiated, or exchanged, whatever they are: token ids or numbers."""
+"""Make model inputs differentiable or replace them, for token ids and for numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGET_WORDS = ("label", "target", "mask")
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A look whose inputs by rows are leaves of the graph, and an output by rows."""
+    """A look whose inputs are leaves of the graph, with an output whose first dimension is the rows."""
 
     look: Look
     leaves: Sequence[Tensor]
@@ -28,9 +28,9 @@ class Traced:
 
 @contextlib.contextmanager
 def changed_inputs(subject: Subject, batch: Batch, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Whatever numbers go into the model go through ``change``: embedded tokens, and floating-point arguments.
+    """Pass all numeric inputs of the model through ``change``: embedded tokens, and floating-point arguments.
 
-    Arguments that are called labels, targets or masks stay as they are.
+    Arguments named labels, targets or masks stay unchanged.
     """
     rows = batch.rows
 
@@ -46,7 +46,7 @@ def changed_inputs(subject: Subject, batch: Batch, change: Callable[[Tensor], Te
             name: value if any(word in name for word in TARGET_WORDS) else changed_tree(value, one)
             for name, value in kwargs.items()
         }
-        # Where the model gets token ids by position, what follows them are its targets and masks.
+        # If the model gets token ids by position, the arguments after them are targets and masks.
         with_ids = any(not t.is_floating_point() and t.dim() > 1 for t in tensors_of(list(args[:1])))
         return (args if with_ids else (changed_tree(args[0], one), *args[1:]) if args else args), named
 
@@ -80,7 +80,7 @@ def traced(subject: Subject, batch: Batch) -> Traced:
 
 
 def output_by_rows(look: Look, batch: Batch) -> Tensor:
-    """The scores of the loss, or the largest output of the model, whose first dimension are the rows.
+    """The scores of the loss, or the model's largest output, whose first dimension is the rows.
 
     Raises:
         CannotError: there is none: the model returns one number, and its loss function was not seen.
@@ -97,17 +97,17 @@ def output_by_rows(look: Look, batch: Batch) -> Tensor:
 
 
 def plain_output(output: Any) -> Any:
-    """An output in containers that can be walked: of a data class its fields."""
+    """An output in containers that can be traversed: the fields of a dataclass."""
     if hasattr(output, "__dataclass_fields__") and not isinstance(output, dict):
         return [getattr(output, name) for name in output.__dataclass_fields__]
     return output
 
 
 def rows_or_refuse(batch: Batch, at_least: int) -> int:
-    """How many rows the batch has.
+    """The number of rows in the batch.
 
     Raises:
-        CannotError: fewer than ``at_least``, or not known.
+        CannotError: it is below ``at_least``, or unknown.
     """
     if batch.rows is None:
         raise CannotError("it is not known what a row of the batch is")
@@ -117,9 +117,9 @@ def rows_or_refuse(batch: Batch, at_least: int) -> int:
 
 
 def time_may_come_first(subject: Subject, batch: Batch) -> bool:
-    """Whether the first dimension may be time: a layer takes [time, rows, ...], and the targets do not say otherwise.
+    """Whether the first dimension may be time: a layer takes [time, rows, ...], and the targets do not contradict it.
 
-    Targets that are the next tokens along the second dimension, or one for each row, say that the first is rows.
+    Next-token targets along the second dimension, or one target per row, show that the first dimension is the rows.
     """
     if not any(getattr(module, "batch_first", None) is False for module in subject.model.modules()):
         return False
@@ -133,7 +133,7 @@ def time_may_come_first(subject: Subject, batch: Batch) -> bool:
 
 
 def random_weights(like: Tensor, seed: int = 7) -> Tensor:
-    """Fixed random numbers of the shape of ``like``: a sum weighted by them lets nothing cancel."""
+    """Fixed random numbers in the shape of ``like``. In a sum with these weights nothing cancels."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.device, like.dtype)
 

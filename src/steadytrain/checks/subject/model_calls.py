@@ -1,4 +1,4 @@
-"""Call the model by itself, as the script called it: same arguments, nothing of the loss code."""
+"""Call the model alone as the script called it: with the same arguments, without the loss code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = tuple[nn.Module, tuple[Any, ...], Mapping[str, Any]]
 
 
 def calls_of(subject: Subject, batch: Batch) -> list[Call]:
-    """The calls of root modules in the script's loss code, to be made again.
+    """The calls of root modules in the script's loss code, which can be repeated.
 
     Raises:
         CannotError: no module was called.
@@ -29,7 +29,7 @@ def calls_of(subject: Subject, batch: Batch) -> list[Call]:
 
 
 def last_call(subject: Subject, batch: Batch) -> Call:
-    """The last of them."""
+    """The last of :func:`calls_of`."""
     return calls_of(subject, batch)[-1]
 
 
@@ -48,7 +48,7 @@ def difference(one: Sequence[Tensor], other: Sequence[Tensor]) -> tuple[float, f
     """The largest difference between two lists of outputs, and the largest value.
 
     Raises:
-        CannotError: they are not of the same shapes.
+        CannotError: their shapes differ.
     """
     if len(one) != len(other) or any(a.shape != b.shape for a, b in zip(one, other, strict=True)):
         raise CannotError("the model's outputs differ in number or shape from one call to the next")

@@ -1,13 +1,13 @@
-"""What a check gets, and what it answers.
+"""The contract of a model check: what it gets, and what it returns.
 
 ::
 
     script ──► first steps ──► Subject ──► Check.inspect ──► Outcome
                                (copies)
 
-A :class:`Subject` is the script's own model, whose weights and buffers are copies while a check runs: a check may train
-it, switch its modes and change its values as it likes, and the runner (``preflight_runs``) puts everything back and
-verifies it. Here is no torch at import time: documentation and outcomes are read without it.
+A :class:`Subject` is the script's own model, with copies as weights and buffers while a check runs. A check may train
+it, switch its modes and change its values freely; the runner (``preflight_runs``) restores and verifies everything.
+This module imports no torch, so that documentation and outcomes can be read without it.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 Status = Literal["pass", "warn", "fail", "not-run"]
 STATUSES: tuple[Status, ...] = ("pass", "warn", "fail", "not-run")
 Cost = Literal["free", "seconds", "minutes"]
-"""``free``: looks at what is there, at most a forward; ``seconds``: some forwards and backwards; ``minutes``: short
-trainings, or new processes. ``--fast`` leaves out what costs minutes and has no quicker form."""
+"""``free``: inspects existing objects, at most a forward; ``seconds``: some forwards and backwards; ``minutes``: short
+trainings, or new processes. ``--fast`` omits checks that cost minutes and have no quicker form."""
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "classification", "regression", "unknown"]
 DEPTH_MAX = 8
 
 
 class CannotError(Exception):
-    """A check cannot be run on this subject; the text says why. The runner makes ``not run: why`` of it."""
+    """A check cannot run on this subject; the text says why. The runner reports it as ``not run: why``."""
 
 
 @dataclass(frozen=True)
 class Outcome(JsonValue):
-    """What a check found.
+    """The result of a check.
 
     Args:
-        status: ``fail``: a fault that was shown; ``warn``: unusual, look at it; ``not-run``: it could not, or does not
-            apply (``message`` says why).
+        status: ``fail``: a proven fault; ``warn``: unusual, look at it; ``not-run``: it could not run or does not apply
+            (``message`` says why).
         message: one sentence with the finding, for this subject.
-        numbers: what was measured, by name: JSON values.
-        meaning: what that means; empty: the ``Means`` of the check's docstring.
-        next: what to do; empty: the first entry of its ``Next``.
+        numbers: the measurements by name, as JSON values.
+        meaning: what the finding means; "": the ``Means`` of the check's docstring.
+        next: what to do; "": the first entry of its ``Next``.
     """
 
     status: Status
@@ -77,10 +77,10 @@ def not_run(why: str, **numbers: Any) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class LossCall:
-    """A call of one of torch's loss functions: ``function`` is its name (``cross_entropy``).
+    """A call of one of torch's loss functions. ``function`` is its name (``cross_entropy``).
 
-    ``scores`` and ``targets`` are what it was given, ``options`` its other arguments by name, ``made_by`` names the
-    torch function that made ``scores`` (``softmax``), '' where that is not known.
+    ``scores`` and ``targets`` are its inputs, ``options`` its other arguments by name. ``made_by`` names the torch
+    function that made ``scores`` (``softmax``), "" if unknown.
     """
 
     function: str
@@ -93,10 +93,10 @@ class LossCall:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One forward of the script, up to its loss: what was seen on the way.
+    """One forward of the script up to its loss, as observed.
 
-    ``loss`` is what backward would start from, with its graph. ``calls`` are the calls of the script's root modules:
-    (module, args, kwargs, output). ``loss_calls`` are those of torch's loss functions, in order.
+    ``loss`` is the tensor that backward starts from, with its graph. ``calls`` are the calls of the script's root
+    modules: (module, args, kwargs, output). ``loss_calls`` are those of torch's loss functions, in order.
     """
 
     loss: Tensor
@@ -105,25 +105,25 @@ class Look:
 
     @property
     def output(self) -> Any:
-        """What the last call of a root module returned."""
+        """The return value of the last call of a root module."""
         return self.calls[-1][3] if self.calls else None
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One micro-batch, as the script had it.
+    """One micro-batch of the script.
 
     Args:
-        step: the optimizer step that it belongs to, from 1.
-        values: what the loss is computed from, by name: variables of the script's own lines (``x``, ``y``, ``batch``),
-            the arguments of a model that returns its loss (``input_ids``, ``labels``; positional ones as ``args[0]``),
-            or what ``training_step`` got. Trees of lists, tuples, mappings and tensors.
-        args: what the model was called with. The tensors are the same objects as in ``values``, where they go in as
-            they are.
-        kwargs: the same, by name.
-        rows: how many examples, the first dimension of what the model got; None where that is not known.
-        raw: what the data loader gave for it, None where there is no loader.
-        way: how its loss is computed; the runner's own.
+        step: its optimizer step, from 1.
+        values: the inputs of the loss code, by name: variables of the script's own lines (``x``, ``y``, ``batch``), the
+            arguments of a model that returns its loss (``input_ids``, ``labels``; positional ones as ``args[0]``), or
+            those of ``training_step``. Trees of lists, tuples, mappings and tensors.
+        args: the model's positional arguments. Tensors that are passed on unchanged are the same objects as in
+            ``values``.
+        kwargs: the model's keyword arguments.
+        rows: the number of examples, from the first dimension of the model's input; None if unknown.
+        raw: the data loader's output for it, None without a loader.
+        way: how its loss is computed, for the runner only.
     """
 
     step: int
@@ -135,9 +135,9 @@ class Batch:
     way: Any = field(default=None, repr=False)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """Each tensor replaced, the same tensor by the same result in ``values``, ``args`` and ``kwargs``.
+        """Replace each tensor. The same tensor gets the same result in ``values``, ``args`` and ``kwargs``.
 
-        ``rows`` is taken from what becomes of the model's first tensor.
+        ``rows`` follows the model's first tensor.
         """
         known: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -154,10 +154,10 @@ class Batch:
         return replace(self, values=values, args=args, kwargs=kwargs, rows=rows)
 
     def taken(self, rows: Sequence[int]) -> Batch:
-        """Only these rows, in this order; what has no rows stays as it is.
+        """Only these rows, in this order. Values without rows stay unchanged.
 
         Raises:
-            CannotError: it is not known what a row is, or there is none.
+            CannotError: the rows are unknown, or there are none.
         """
         count = self.rows
         if count is None or not any(len(t) == count for t in tensors_of(dict(self.values)) if t.dim() > 0):
@@ -185,27 +185,27 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a preflight is made of. Its parts are the script's own; values that a check changes are put back.
+    """The material of a preflight. Its parts are the script's own; the runner restores values that a check changes.
 
     Args:
-        model: the module that holds what the optimizers train. A check finds the weights of before the first update.
+        model: the module with what the optimizers train. A check sees the weights from before the first update.
         batches: the micro-batches of the script's first steps, oldest first; at least one.
         look_at: runs the script's own code from the model's call to backward on a batch; see :meth:`look`.
-        why_no_loss: why ``look_at`` cannot be, '' where it can.
-        loss_source: in words, what code that is.
-        task: what is learned, as far as it can be told.
+        why_no_loss: why there is no ``look_at``, "" if there is one.
+        loss_source: a text that says which code that is.
+        task: what the model learns, if known.
         optimizers: the script's own; a check reads them and steps none (:meth:`new_optimizer`).
         schedulers: learning-rate schedulers found.
-        scaler: the gradient scaler, where one is in use.
+        scaler: the gradient scaler, if one is in use.
         tokenizer: found in the script's variables, or given.
-        loader: the data loader that the script reads its training batches from, or None.
+        loader: the script's loader of training batches, or None.
         dataset: its data set, or None.
-        clip_norm: the norm that the script clips gradients to, None where it does not.
-        accumulation: micro-batches for each optimizer step.
-        planned_steps: how many optimizer steps the script plans, where it says so.
-        observed: what was seen in the script's first steps, by name; ``docs/preflight.md`` lists them.
+        clip_norm: the norm to which the script clips gradients, None if it does not.
+        accumulation: micro-batches per optimizer step.
+        planned_steps: the number of optimizer steps that the script plans, if known.
+        observed: what was seen in the script's first steps, by name; ``docs/preflight.md`` lists it.
         owner: the trainer or LightningModule whose code computes the loss, None for a plain loop.
-        thorough: ``--full``: take the time for more steps, more rows.
+        thorough: ``--full``: take time for more steps and rows.
         time_left: seconds that this check may still take.
     """
 
@@ -230,10 +230,11 @@ class Subject:
     time_left: Callable[[], float] = lambda: 60.0
 
     def look(self, batch: Batch) -> Look:
-        """Run the script's loss code on ``batch``: the model as it is now (weights, mode), the global random state.
+        """Run the script's loss code on ``batch``, with the model's current weights and mode and the global random
+        state.
 
         Raises:
-            CannotError: the loss code cannot be run again, or not on this batch.
+            CannotError: the loss code cannot run again, or not on this batch.
         """
         if self.look_at is None:
             raise CannotError(self.why_no_loss or "the code that computes the loss cannot be run again")
@@ -248,10 +249,11 @@ class Subject:
         return self.look(batch).loss
 
     def new_optimizer(self, **changes: Any) -> torch.optim.Optimizer:
-        """The script's first optimizer over, of the same class and settings: fresh state, groups with ``changes``.
+        """A new optimizer of the class and settings of the script's first one, with fresh state and ``changes`` in its
+        groups.
 
         Raises:
-            CannotError: there is none, or its class cannot be made from its groups.
+            CannotError: there is none, or its class cannot be built from its groups.
         """
         if not self.optimizers:
             raise CannotError("no optimizer was found")
@@ -277,9 +279,9 @@ class Subject:
 class Check(ABC):
     """The contract of a check. Subclasses are final; their fields are thresholds, with ``about`` in their metadata.
 
-    ``quick`` tells that a check which costs minutes has a form for ``--fast`` (``subject.thorough`` is False then).
-    One that is ``first`` runs before others that cost alike: it says most where the time is short.
-    ``cost`` and ``source`` (paper, issue, or measurement behind the rule) are shown by ``steadytrain explain``.
+    ``quick`` says that a check that costs minutes has a form for ``--fast`` (``subject.thorough`` is then False). A
+    check that is ``first`` runs before others of the same cost, because it is most informative if time is short.
+    ``steadytrain explain`` shows ``cost`` and ``source`` (the paper, issue, or measurement behind the rule).
     """
 
     cost: ClassVar[Cost] = "seconds"
@@ -289,7 +291,7 @@ class Check(ABC):
 
     @abstractmethod
     def inspect(self, subject: Subject) -> Outcome:
-        """Look at ``subject``. A check that does not apply answers ``not_run``, or raises :class:`CannotError`."""
+        """Inspect ``subject``. A check that does not apply returns ``not_run``, or raises :class:`CannotError`."""
 
 
 CHECKS = Kind("check", Check, "steadytrain.checks.model", "steadytrain.checks", heavy=True)
@@ -324,7 +326,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def changed_tree(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:
-    """``value`` with each tensor replaced. Mappings that are no dict (a tokenizer's encoding) keep their class."""
+    """``value`` with each tensor replaced. Mappings other than dict (a tokenizer's encoding) keep their class."""
     if _is_tensor(value):
         return change(value)
     if depth >= DEPTH_MAX:

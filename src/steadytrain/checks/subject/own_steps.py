@@ -1,7 +1,7 @@
-"""Short trainings for checks: steps of the script's own optimizer on copies, and a point to go back to.
+"""Short trainings for checks: steps of the script's own optimizer on copies, and restore points.
 
-The runner has put copies in the place of the script's values, so a check may step as it likes. Where it needs the same
-beginning twice, it takes a :class:`Point`. Not here: what a training means.
+The runner has replaced the script's values with copies, so a check may step freely. To start twice from the same state
+it takes a :class:`Point`. Not here: what a training shows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN = (int, float, str, bool, type(None))
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Values of a model at one moment: parameters, buffers, plain attributes of its modules, and random states."""
+    """The state of a model at one moment: parameters, buffers, plain attributes of its modules, and random states."""
 
     tensors: Sequence[tuple[Tensor, Tensor]]
     buffers: Sequence[tuple[nn.Module, str, Tensor, Tensor]]
@@ -51,13 +51,13 @@ class Point:
         return Point(tensors, buffers, attributes, RandomStates.take())
 
     def restore(self) -> None:
-        """Everything as it was, and no gradients."""
+        """Restore everything, and clear gradients."""
         with torch.no_grad():
             for tensor, value in self.tensors:
                 tensor.copy_(value)
                 tensor.grad = None
             for module, name, buffer, value in self.buffers:
-                BUFFERS.of(module)[name] = buffer.copy_(value)  # a forward may have put another tensor there
+                BUFFERS.of(module)[name] = buffer.copy_(value)  # a forward may have replaced the buffer
         self.restore_attributes()
         self.random_states.restore()
 
@@ -101,14 +101,15 @@ def train(
     rates: Iterable[float] | None = None,
     all_or_none: bool = False,
 ) -> list[float]:
-    """A step for each batch, clipped as the script clips: the losses before each update. Ends at one not finite.
+    """Take a step per batch, clipped like the script's. Returns the losses before each update; ends at a non-finite
+    one.
 
     Args:
-        rates: the learning rate of each step, for the group with the largest; the others keep their proportion.
-        all_or_none: fewer steps would tell nothing, so the check is given up when its time is over.
+        rates: the learning rate of each step for the group with the largest; other groups keep their proportion.
+        all_or_none: fewer steps would show nothing, so raise when the time is over.
 
     Raises:
-        CannotError: its time is over.
+        CannotError: the time is over, with ``all_or_none``.
     """
     losses: list[float] = []
     groups = optimizer.param_groups
@@ -138,7 +139,7 @@ def train(
 
 
 def few_rows(subject: Subject) -> list[Batch]:
-    """The batches with some of their rows, where these can be told: a step costs a part of the script's own."""
+    """The batches reduced to some rows if rows are known, so that a step costs a fraction of the script's own."""
     most = ROWS_MAX["full" if subject.thorough else "fast"]
     return [_cut(batch, most) for batch in subject.batches]
 
@@ -153,12 +154,12 @@ def _cut(batch: Batch, most: int) -> Batch:
 
 
 def in_turn(batches: Sequence[Batch], steps: int) -> list[Batch]:
-    """``steps`` batches, over and over from the first."""
+    """``steps`` batches, cycling from the first."""
     return [batches[step % len(batches)] for step in range(steps)]
 
 
 def gradients(subject: Subject, batch: Batch) -> dict[str, Tensor]:
-    """The gradient of each trained parameter on a batch, by name; those that get none are left out."""
+    """The gradient of each trained parameter on a batch, by name. Omits parameters without one."""
     named = dict(subject.model.named_parameters())
     for parameter in named.values():
         parameter.grad = None
@@ -170,7 +171,7 @@ def gradients(subject: Subject, batch: Batch) -> dict[str, Tensor]:
 
 
 def peak_rate(subject: Subject) -> float:
-    """The highest learning rate that the optimizer's settings name: where a schedule began low, its ``initial_lr``.
+    """The highest learning rate in the optimizer's settings; for a schedule that starts low this is ``initial_lr``.
 
     Raises:
         CannotError: there is no optimizer, or its learning rate is 0.
@@ -188,7 +189,7 @@ def peak_rate(subject: Subject) -> float:
 
 
 def at_peak(subject: Subject) -> torch.optim.Optimizer:
-    """A new optimizer of the script's kind, each group at its highest rate."""
+    """A new optimizer of the script's kind, with each group at its highest rate."""
     optimizer = subject.new_optimizer()
     for group, own in zip(optimizer.param_groups, subject.optimizers[0].param_groups, strict=True):
         group["lr"] = max(float(own.get("initial_lr", 0.0)), float(own.get("lr", 0.0)))
@@ -196,7 +197,7 @@ def at_peak(subject: Subject) -> torch.optim.Optimizer:
 
 
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """The norm of the difference over the norm of ``one``, over all tensors of both, in float64."""
+    """The norm of the difference over the norm of ``one``, over all common tensors, in float64."""
     difference = total = 0.0
     for name in one.keys() & other.keys():
         a, b = one[name].detach().double(), other[name].detach().double()

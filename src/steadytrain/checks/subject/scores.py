@@ -1,6 +1,6 @@
-"""What a loss was computed from, in one form: scores [rows, positions, classes] and targets [rows, positions].
+"""The inputs of a loss in one form: scores [rows, positions, classes] and targets [rows, positions].
 
-Taken from the calls of torch's loss functions that a :class:`Look` saw. Not here: losses written by hand.
+They come from the calls of torch's loss functions in a :class:`Look`. Not here: hand-written losses.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8)
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Logits (or log-probabilities) of classes, [rows, positions, classes] with their graph, and what is right.
+    """Class logits (or log-probabilities), [rows, positions, classes] with their graph, and their targets.
 
-    ``targets`` [rows, positions] hold classes; ``counted`` says which of them the loss function counts.
+    ``targets`` [rows, positions] holds classes; ``counted`` marks those that the loss function counts.
     """
 
     logits: Tensor
@@ -40,14 +40,14 @@ class Scores:
 
 
 def class_call(look: Look) -> LossCall | None:
-    """The last call of a loss over classes with integer targets; None where there is none."""
+    """The last call of a classification loss with integer targets, None if there is none."""
     calls = [call for call in look.loss_calls if call.function in ("cross_entropy", "nll_loss")]
     integer = [call for call in calls if isinstance(call.targets, Tensor) and call.targets.dtype in _INTEGERS]
     return integer[-1] if integer else None
 
 
 def scores_of(look: Look, rows: int | None) -> Scores | None:
-    """The scores of the last loss over classes, by rows of the batch; None where they cannot be told."""
+    """The scores of the last classification loss, by rows of the batch; None if their layout is unknown."""
     call = class_call(look)
     if call is None:
         return None
@@ -71,10 +71,10 @@ def scores_of(look: Look, rows: int | None) -> Scores | None:
 
 
 def guess_loss(look: Look) -> tuple[float, str] | None:
-    """What the loss would be for a model that knows nothing of the inputs, and how that was computed.
+    """The loss of a model that knows nothing about the inputs, and how it was computed.
 
-    For classes ln C (Karpathy 2019), for one logit per class ln 2, for a squared error the mean of the squared
-    targets: an untrained network gives about 0.
+    For classes ln C (Karpathy 2019), for one logit per class ln 2, for a squared error the mean of the squared targets:
+    an untrained network outputs about 0.
     """
     for call in reversed(look.loss_calls):
         targets, scores = call.targets, call.scores
@@ -94,9 +94,9 @@ def guess_loss(look: Look) -> tuple[float, str] | None:
 
 
 def whole_step(batch: Batch, look: Look) -> float:
-    """What the loss is multiplied with to be the mean over its own targets.
+    """The factor that turns the loss into the mean over its own targets.
 
-    1, but for models that divide by the number of targets of all micro-batches of a step (``num_items_in_batch``).
+    It is 1 unless the model divides by the number of targets in all micro-batches of a step (``num_items_in_batch``).
     """
     call, items = class_call(look), batch.kwargs.get("num_items_in_batch")
     if call is None or items is None:
@@ -106,7 +106,7 @@ def whole_step(batch: Batch, look: Look) -> float:
 
 
 def best_constant_loss(call: LossCall) -> float | None:
-    """What the best guess that ignores the inputs costs on these targets: their entropy, or their variance."""
+    """The loss of the best guess that ignores the inputs: the targets' entropy or variance. None if unknown."""
     targets = call.targets
     if not isinstance(targets, Tensor) or not targets.numel():
         return None
@@ -122,14 +122,14 @@ def best_constant_loss(call: LossCall) -> float | None:
 
 
 def entropy(classes: Tensor) -> float:
-    """Entropy in nats of how often each class comes."""
+    """Entropy of the class frequencies, in nats."""
     counts = torch.unique(classes, return_counts=True)[1].double()
     shares = counts / counts.sum()
     return float(-(shares * shares.log()).sum())
 
 
 def lowest_loss(call: LossCall) -> float:
-    """The least that this loss can come to: above 0 with smoothed labels, or with targets that are probabilities."""
+    """The minimum of this loss: above 0 with label smoothing, or with probabilities as targets."""
     smoothing = float(call.options.get("label_smoothing") or 0.0)
     if call.function == "cross_entropy" and isinstance(call.targets, Tensor) and call.targets.is_floating_point():
         wanted = call.targets.detach().double().clamp_min(1e-12)
@@ -145,5 +145,5 @@ def lowest_loss(call: LossCall) -> float:
 
 
 def row_sizes(counted: Tensor) -> Sequence[int]:
-    """How many targets of each row the loss counts."""
+    """The number of targets of each row that the loss counts."""
     return [int(count) for count in counted.sum(dim=1)]

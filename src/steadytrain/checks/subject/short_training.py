@@ -1,4 +1,4 @@
-"""Short trainings on copies: one batch, or a few, with an optimizer of our own and without dropout."""
+"""Short trainings on copies: one or a few batches, with an optimizer of our own and without dropout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
 
 RATES = (3e-3, 1e-2, 3e-4)
-"""Learning rates of Adam that are tried; the best of the first steps goes on."""
+"""Learning rates of Adam to try; the one with the best first steps continues."""
 
 TRIAL_STEPS = 12
 NORM_MAX = 1.0
@@ -22,7 +22,7 @@ NORM_MAX = 1.0
 
 @dataclass(frozen=True)
 class Fit:
-    """The losses before each step, the learning rate that went on, and whether the time was over before the end."""
+    """The losses before each step, the learning rate that was chosen, and whether time ran out."""
 
     losses: tuple[float, ...]
     rate: float
@@ -34,7 +34,7 @@ class Fit:
 
     @property
     def last(self) -> float:
-        """The lowest of the last three: a single step may jump."""
+        """The lowest of the last three losses, because a single step may jump."""
         return min(self.losses[-3:])
 
     @property
@@ -45,7 +45,7 @@ class Fit:
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Dropout off, all else in the mode that it has; the workbench puts the modes back."""
+    """Switch dropout off. All other modules keep their mode; the workbench restores the modes."""
     for module in model.modules():
         if "Dropout" in type(module).__name__ or "DropPath" in type(module).__name__:
             module.eval()
@@ -59,7 +59,7 @@ def without_dropout(model: nn.Module) -> None:
 
 
 def trained_parameters(subject: Subject) -> list[Tensor]:
-    """What the script trains: parameters of its optimizers, or all that want gradients where there is none."""
+    """The trained parameters: those of the script's optimizers, or without one all that require gradients."""
     held = list(subject.trainable().values()) if subject.optimizers else list(subject.model.parameters())
     found = [parameter for parameter in held if parameter.requires_grad]
     if not found:
@@ -77,16 +77,16 @@ def fit(
     rates: Sequence[float] = RATES,
     around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> Fit:
-    """Train on ``batches`` in turn. Each rate of ``rates`` gets a few steps from the beginning, the best goes on.
+    """Train on ``batches`` in turn. Each of ``rates`` gets a few steps from the start, and the best one continues.
 
     Args:
-        subject: its weights are trained as they are, and left trained.
-        batches: in this order, again and again.
-        steps: at most so many with the rate that goes on.
-        seconds: at most, for all.
-        stop_below: ends when the loss is below.
-        rates: of Adam.
-        around: entered around each forward.
+        subject: its weights are the start, and stay trained.
+        batches: used in this order, cyclically.
+        steps: most steps with the chosen rate.
+        seconds: time limit for everything.
+        stop_below: stop when the loss is below this.
+        rates: learning rates of Adam.
+        around: context manager around each forward.
     """
     parameters = trained_parameters(subject)
     deadline = time.monotonic() + seconds
@@ -141,7 +141,7 @@ def _descend(
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """All modules in evaluation mode, and afterwards as they were."""
+    """Put all modules into evaluation mode, and restore their modes afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -152,7 +152,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def few_rows(batch: Batch, rows_max: int) -> Batch:
-    """The first rows of a batch; the batch itself where its rows cannot be told."""
+    """The first rows of a batch, or the whole batch if its rows are unknown."""
     if batch.rows is None or batch.rows <= rows_max:
         return batch
     try:

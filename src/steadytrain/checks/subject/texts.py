@@ -1,4 +1,4 @@
-"""Token ids of a batch with the labels, masks and special tokens that belong to them."""
+"""The token ids of a batch with their labels, masks and special tokens."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Special:
 class Tokens:
     """One batch: ``ids`` [rows, positions], ``mask`` of the same shape or None, ``labels`` [rows, positions].
 
-    ``labels`` are as the loss counts them: ``IGNORED`` where it does not. ``aligned``: ``labels[:, t]`` belongs to the
-    token ``ids[:, t]`` and its mask, before any shift that the model makes itself.
+    ``labels`` hold ``IGNORED`` where the loss does not count. ``aligned``: ``labels[:, t]`` belongs to the token
+    ``ids[:, t]`` and its mask, before any shift inside the model.
     """
 
     ids: Tensor
@@ -43,10 +43,10 @@ class Tokens:
 
 
 def tokens_of(subject: Subject, batch: Batch) -> Tokens:
-    """The tokens and labels of a batch of text.
+    """The tokens and labels of a text batch.
 
     Raises:
-        CannotError: the model learns no tokens, or its labels cannot be told.
+        CannotError: the model does not learn tokens, or its labels are unknown.
     """
     if not learns_tokens(subject, batch):
         raise CannotError(f"the model learns no tokens (task: {subject.task})")
@@ -68,7 +68,7 @@ def tokens_of(subject: Subject, batch: Batch) -> Tokens:
 
 
 def learns_tokens(subject: Subject, batch: Batch) -> bool:
-    """Whether tokens are learned: by the task, or where a loss of the trainer's own hides it, by labels beside ids."""
+    """Whether the model learns tokens: by its task, or by labels beside ids if a trainer's own loss hides the task."""
     if subject.task in TEXT_TASKS:
         return True
     if subject.task != "unknown":
@@ -79,24 +79,26 @@ def learns_tokens(subject: Subject, batch: Batch) -> bool:
 
 
 def special_of(subject: Subject) -> Special:
-    """Special ids that the tokenizer tells, else those of the model's configuration."""
+    """Special ids from the tokenizer, else from the model's configuration."""
     config = getattr(subject.model, "config", None)
     sources = [source for source in (subject.tokenizer, config) if source is not None]
     return Special(_id(sources, "bos"), _ids(sources, "eos"), _id(sources, "pad"))
 
 
 def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Text of some ids, on one line; numbers where there is no tokenizer."""
+    """The text of some ids on one line, or the ids if there is no tokenizer."""
     if tokenizer is None:
         return " ".join(map(str, ids))
     try:
         return " ".join(str(tokenizer.decode(list(ids))).split())
-    except Exception as error:  # the tokenizer is a stranger
+    except Exception as error:  # foreign code
         return f"not decoded: {type(error).__name__}"
 
 
 def _is_aligned(ids: Tensor, labels: Tensor) -> bool:
-    """Whether a label is the token at its own place: most labels that count are, unless they were shifted before."""
+    """Whether a label is the token at its own position: true for most counted labels unless they were shifted
+    before.
+    """
     counted = labels != IGNORED
     total = int(counted.sum())
     return total > 0 and int(((labels == ids) & counted).sum()) > 0.5 * total
@@ -128,7 +130,7 @@ def _ids(sources: Sequence[Any], what: str) -> frozenset[int]:
 
 
 def is_any(values: Tensor, ids: frozenset[int]) -> Tensor:
-    """Where ``values`` are one of ``ids``."""
+    """A mask of the ``values`` that are in ``ids``."""
     found = torch.zeros_like(values, dtype=torch.bool)
     for one in ids:
         found |= values == one

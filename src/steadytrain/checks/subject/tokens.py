@@ -1,4 +1,4 @@
-"""Token ids: which embedding reads them, and a forward whose embedded inputs can be differentiated or exchanged."""
+"""Token ids: the embedding that reads them, and a forward whose embedded inputs can be differentiated or replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadytrain.checks.subject.model_check import Batch, CannotError, Look, Sub
 
 @dataclass(eq=False)
 class Embedded:
-    """One look at a batch: the ids that went into embeddings, and the vectors that came out as leaves of the graph."""
+    """A look at a batch: the ids that entered embeddings, and the resulting vectors as leaves of the graph."""
 
     ids: list[Tensor] = field(default_factory=list)
     modules: list[nn.Embedding] = field(default_factory=list)
@@ -38,7 +38,7 @@ def token_ids(batch: Batch) -> dict[str, Tensor]:
 def embedding_calls(
     model: nn.Module, change: Callable[[nn.Embedding, Tensor, Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """``change(module, ids, vectors)`` sees each call of an embedding by token ids, and may give other vectors."""
+    """``change(module, ids, vectors)`` sees each call of an embedding with token ids, and may return other vectors."""
 
     def ends(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         ids = args[0] if args else kwargs.get("input")
@@ -58,7 +58,7 @@ def main_embedding(subject: Subject, batch: Batch) -> tuple[nn.Embedding, Tensor
     """The embedding that reads the model's token ids, and these ids [rows, positions].
 
     Raises:
-        CannotError: no embedding is called with token ids of the batch's rows: the model has no text.
+        CannotError: no embedding is called with token ids of the batch's rows, so the model has no text.
     """
     found: list[tuple[nn.Embedding, Tensor]] = []
 
@@ -72,12 +72,12 @@ def main_embedding(subject: Subject, batch: Batch) -> tuple[nn.Embedding, Tensor
         raise CannotError("the model reads no token ids: no embedding is called with rows of them")
     wanted = token_ids(batch)
     named = [one for one in found if any(_same(one[1], ids) for ids in wanted.values())]
-    # Positions and types of tokens are embedded too; the vocabulary is the largest table.
+    # Positions and token types are embedded, too; the vocabulary is the largest table.
     return max(named or found, key=lambda one: one[0].num_embeddings)
 
 
 def look_with_leaves(subject: Subject, batch: Batch, wanted: nn.Embedding) -> Embedded:
-    """A look whose vectors of ``wanted`` are leaves of the graph."""
+    """A look in which the vectors of ``wanted`` are leaves of the graph."""
     seen = Embedded()
 
     def leaf(module: nn.Embedding, ids: Tensor, vectors: Tensor) -> Tensor | None:

@@ -7,10 +7,10 @@ from typing import ClassVar, final
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Judgement, Part
 
 LOW = 1.6
-"""Tokenizers of 32,000 tokens and more have 2.5 to 5 bytes a token on what they were made for."""
+"""Tokenizers with 32,000 tokens or more have 2.5 to 5 bytes per token on text that they were made for."""
 
 SMALL_VOCABULARY = 4096
-"""Tokenizers of letters or bytes, and very small ones, have about one by their nature."""
+"""Tokenizers of letters or bytes, and very small ones, have about one byte per token by design."""
 
 TOKENS_MIN = 1000
 

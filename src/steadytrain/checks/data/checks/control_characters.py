@@ -10,7 +10,7 @@ from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example
 WARN_SHARE, FAIL_SHARE = 0.001, 0.05
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-"""Control characters but for tab, line and page breaks, escape (colours in logs); lone surrogates; noncharacters."""
+"""Control characters except tab, line and page breaks and escape (colours in logs); lone surrogates; noncharacters."""
 
 
 @final
@@ -35,7 +35,7 @@ class ControlCharacters(DataCheck):
     def look(self, part: Part) -> None:
         assert part.texts is not None
         self._rows += len(part.texts)
-        # Printable text, which most is, has none: that is found out faster than by a search.
+        # Most text is printable and has none, and ``isprintable`` is faster than a search.
         hits = [place for place, text in enumerate(part.texts) if not text.isprintable() and _CONTROL.search(text)]
         self._hit += len(hits)
         self._examples.add(part, hits, "control characters")

@@ -45,7 +45,8 @@ class DoubleBos(DataCheck):
         starts = np.flatnonzero(tokens.values[:-1] == tokenizer.bos)
         pairs = starts[tokens.values[starts + 1] == tokenizer.bos]
         owners = np.searchsorted(tokens.offsets, pairs, side="right") - 1
-        # Only what follows padding at most is a beginning: documents may be joined by such a token, in use as an end.
+        # Only a token at the start, or after padding, is a beginning: documents may be joined by the same token, used
+        # as an end.
         first = tokens.offsets[owners]
         leading = [
             owner

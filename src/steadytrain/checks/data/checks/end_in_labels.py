@@ -9,7 +9,7 @@ import numpy as np
 from steadytrain.checks.data.data_check import IGNORED, Circumstances, DataCheck, Examples, Judgement, Part
 
 FULL_LENGTH_SHARE = 0.9
-"""Rows that are nearly all of one length are blocks cut out of a long text: most of them end in the middle."""
+"""If this share of the rows has one length, they are blocks cut from a long text, and most end in the middle."""
 
 
 @final

@@ -10,7 +10,7 @@ from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example
 PER_CHARACTERS_MIN = 0.002
 ESCAPES_MIN = 5
 WARN_SHARE, FAIL_SHARE = 0.02, 0.3
-"""Code and talk about code hold escapes; a third of all rows with many of them is text that was escaped twice."""
+"""Code and text about code contain escapes. If a third of all rows have many, the text was escaped twice."""
 
 _ESCAPES = re.compile(r"\\[nrt\"]|\\u[0-9a-fA-F]{4}|&(?:amp|lt|gt|quot|nbsp|#39|#x27);")
 

@@ -10,7 +10,7 @@ from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example
 from steadytrain.checks.data.seen_rows import Seen, digests_of, row_contents
 
 WARN_SHARE, FAIL_SHARE = 0.01, 0.3
-"""Chosen: a few repeats are in all data (boilerplate, short answers); a third of it was put together twice."""
+"""Chosen: all data has a few repeats (boilerplate, short answers); at a third of the rows it was merged twice."""
 
 
 @final
@@ -39,7 +39,7 @@ class ExactDuplicates(DataCheck):
         contents = row_contents(part)
         if not contents:
             return
-        # Empty rows are all alike; they have a check of their own.
+        # All empty rows are equal; another check covers them.
         places = np.array([place for place, content in enumerate(contents) if content], np.int64)
         if not len(places):
             return

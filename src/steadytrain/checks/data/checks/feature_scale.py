@@ -12,13 +12,13 @@ from steadytrain.core.model import FloatArray
 
 ROWS_MIN = 50
 LARGE = 1000.0
-"""A typical size that no usual learning rate and initialisation is made for."""
+"""A typical size that no usual learning rate and initialisation suits."""
 
 TIMES_MAX = 1000.0
-"""Ratio of scales: the model learns the large columns long before the small ones."""
+"""Ratio of scales from which on the model learns the large columns long before the small ones."""
 
 OFFSET_MAX = 100.0
-"""A mean so many deviations from zero: what varies is lost in what does not."""
+"""Distance of the mean from zero in deviations. Beyond it the variation is lost in the offset."""
 
 SHOWN_MAX = 5
 

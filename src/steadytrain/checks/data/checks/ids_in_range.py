@@ -9,7 +9,7 @@ import numpy as np
 from steadytrain.checks.data.data_check import IGNORED, Circumstances, DataCheck, Examples, Judgement, Part
 
 ZERO_SHARE_OF_WIDER = 0.45
-"""Tokens of 32 bits read as 16 are a token and a zero in turns."""
+"""32-bit tokens read as 16-bit ones alternate between a token and a zero."""
 
 
 @final

@@ -38,7 +38,7 @@ class LeakedRows(DataCheck):
         self._examples = Examples()
 
     def compare_with(self, name: str, parts: Iterable[Part]) -> None:
-        """Keep digests of the rows of the split."""
+        """Store digests of the split's rows."""
         self._split, self._name = Seen(), name
         for part in parts:
             contents = _contents(part)

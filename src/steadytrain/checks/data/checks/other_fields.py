@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Example, Examples, Judgement, Part
 
 SIGNATURES_MAX = 256
-"""Distinct sets of fields that are counted; rows with further sets count as other."""
+"""Number of distinct field sets that are counted. Rows with further sets count as other."""
 
 
 @final
@@ -88,7 +88,7 @@ def _kind(value: Any) -> str:
 def _difference(usual: dict[str, str], other: dict[str, str]) -> str:
     for name in usual.keys() & other.keys():
         if usual[name] != other[name]:
-            # Null where others have a value is a value that is missing, not one of another type.
+            # Null where other rows have a value is a missing value, not another type.
             word = "null" if "null" in (usual[name], other[name]) else "type"
             return f"{word} of {name!r}: {other[name]}, where others have {usual[name]}"
     lost, added = sorted(usual.keys() - other.keys()), sorted(other.keys() - usual.keys())

@@ -45,7 +45,7 @@ class PadInLabels(DataCheck):
             if attention is not None and np.array_equal(attention.offsets, labels.offsets):
                 pads &= attention.values == 0
             else:
-                # Of a run of them the first ends the sequence, and the others are padding.
+                # The first of a run ends the sequence; the others are padding.
                 pads[1:] &= labels.values[:-1] == tokenizer.pad
                 pads[labels.offsets[:-1][labels.lengths > 0]] = False
         self._labels += len(labels.values)

@@ -22,13 +22,13 @@ from steadytrain.core.model import IntArray
 
 LENGTH_MAX = 13
 REPEATS_MIN = 32
-"""OLMo 2 (2501.00656) masks spans in which 1 to 13 tokens are repeated 32 times or more: they made its loss spike."""
+"""OLMo 2 (2501.00656) masks spans that repeat 1 to 13 tokens 32 times or more: they caused loss spikes."""
 
 WARN_SHARE = 0.001
-"""Of the rows. Chosen: web text has such rows by the thousandth; with more, every other batch holds one."""
+"""Share of rows. Chosen: web text has about one such row in a thousand; with more, every other batch has one."""
 
 FAIL_SHARE = 0.02
-"""Of the tokens. Chosen: a row of dashes in a long text is little, tables of zeros and text in a loop are much."""
+"""Share of tokens. Chosen: a row of dashes in a long text is little; tables of zeros and looping text are much."""
 
 EXCERPT_TOKENS = 64
 
@@ -94,14 +94,14 @@ class RepeatedNgrams(DataCheck):
 
 
 def repeats(rows: Ragged) -> dict[int, tuple[int, int, int]]:
-    """Rows with a repeated n-gram: by place, where the first begins, its length in tokens, and how often it comes."""
+    """Rows with a repeated n-gram, by position: the start of the first one, its length in tokens, and its count."""
     found: dict[int, tuple[int, int, int]] = {}
     values = rows.values
     owner = np.repeat(np.arange(len(rows)), rows.lengths)
     for length in range(1, LENGTH_MAX + 1):
         run = length * (REPEATS_MIN - 1)
-        # A run of that many equal pairs holds every place of this stride at least once: so only these places are
-        # checked first.
+        # A run of that many equal pairs covers every position of this stride at least once, so the search checks only
+        # these first.
         probes = np.arange(length, len(values), run)
         hits = probes[(values[probes] == values[probes - length]) & (owner[probes] == owner[probes - length])]
         for probe in hits.tolist():
@@ -116,9 +116,9 @@ def repeats(rows: Ragged) -> dict[int, tuple[int, int, int]]:
 
 
 def _run_around(values: IntArray, low: int, high: int, probe: int, length: int) -> tuple[int, int] | None:
-    """Begin of the span around ``probe`` that repeats itself after ``length``, and its pairs; None where too short."""
+    """Start and number of pairs of the span around ``probe`` that repeats with period ``length``; None if too short."""
     run = length * (REPEATS_MIN - 1)
-    # Most hits are chance (the same word twice): a short look on both sides settles them.
+    # Most hits are chance (the same word twice), so a short check on both sides settles them.
     near_low, near_high = max(low + length, probe - run), min(high, probe + run)
     if _run_in(values, near_low, near_high, probe, length)[1] < run:
         return None

@@ -13,13 +13,13 @@ from steadytrain.checks.data.data_check import Circumstances, DataCheck, Judgeme
 ROWS_MIN = 100
 KINDS_MAX = 10_000
 CHANGES_SHARE_MAX = 0.5
-"""Neighbours that differ less than half as often as in a shuffled order are sorted, or come in runs."""
+"""Rows are sorted, or come in runs, if neighbours differ less than half as often as in a shuffled order."""
 
 CERTAIN = 6.0
-"""Standard errors: so far from chance that among thousands of data sets none is named by mistake."""
+"""Standard errors from chance. At this distance, a check of thousands of data sets has no false alarm."""
 
 LENGTH_CORRELATION_MIN = 0.5
-"""Of neighbours' lengths; shuffled rows have none."""
+"""Correlation of neighbouring lengths. Shuffled rows have none."""
 
 
 @final
@@ -96,7 +96,7 @@ class _Changes:
             self.counts[value] += 1
 
     def against_shuffled(self) -> tuple[float, float]:
-        """Changes as a share of those in a shuffled order, and how many standard errors they are fewer."""
+        """Changes as a share of those in a shuffled order, and the deficit in standard errors."""
         equal = sum((count / self.rows) ** 2 for count in self.counts.values())
         expected = (self.rows - 1) * (1.0 - equal)
         error = math.sqrt(max(expected * equal, 1.0))
@@ -104,7 +104,7 @@ class _Changes:
 
 
 class _Neighbours:
-    """Correlation of a number with the one before it, from sums."""
+    """Correlation of successive numbers, from running sums."""
 
     def __init__(self) -> None:
         self.count = 0

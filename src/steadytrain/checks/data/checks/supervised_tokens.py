@@ -9,7 +9,9 @@ import numpy as np
 from steadytrain.checks.data.data_check import IGNORED, Circumstances, DataCheck, Examples, Judgement, Part
 
 FAIL_SHARE = 0.05
-"""One row of twenty without a target: a batch of four holds nothing else once in 160,000, and the mean is off."""
+"""If one row in twenty has no target, a batch of four has only such rows once in 160,000 batches, and the mean is
+biased.
+"""
 
 
 @final

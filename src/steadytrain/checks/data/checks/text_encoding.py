@@ -19,7 +19,7 @@ from steadytrain.checks.data.data_check import (
 WARN_SHARE, FAIL_SHARE = 0.0005, 0.01
 
 _TWICE = re.compile(r"Ã[\x80-\xbf©¨¼¶¤±§¡]|â€[\u2122\u0153\u009d\u201c\u201d™œ¢¦]|Â[\xa0«»°£]|ðŸ")
-"""UTF-8 that was read as Latin-1 or Windows-1252: accented letters begin with Ã, quotation marks with â€."""
+"""UTF-8 decoded as Latin-1 or Windows-1252: accented letters begin with Ã, quotation marks with â€."""
 
 
 @final

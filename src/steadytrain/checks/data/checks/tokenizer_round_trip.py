@@ -19,7 +19,7 @@ from steadytrain.checks.data.data_check import (
 STRINGS_MAX = 1000
 CHARACTERS_MAX = 2000
 EVERY = 7
-"""Of the rows every seventh, so that the strings come from more than the first block."""
+"""Samples every seventh row, so that the strings come from more than the first block."""
 
 WARN_SHARE, FAIL_SHARE = 0.01, 0.1
 

@@ -9,7 +9,7 @@ import numpy as np
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Examples, Judgement, Part
 
 WARN_SHARE = 0.1
-"""Of the tokens; chosen: below it cutting is usual, above it a longer context or packing is worth its cost."""
+"""Share of the tokens. Chosen: below it cutting is usual, above it a longer context or packing is worth its cost."""
 
 
 @final

@@ -57,7 +57,7 @@ class DatasetFolder(DataFormat):
 
 
 def _by_indices(files: Sequence[Path], indices: Sequence[Path], tell: Tell) -> Iterator[list[Row]]:
-    """Rows in the order of an index, out of mapped files: a shuffled or filtered dataset."""
+    """Yield rows in the order of an index, from memory-mapped files: a shuffled or filtered dataset."""
     import pyarrow
 
     try:

@@ -1,4 +1,4 @@
-"""CSV and TSV with a line of names, plain or packed."""
+"""CSV and TSV with a header line, plain or compressed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadytrain.core.errors import UsageError
 
 SUFFIXES = tuple(f"{name}{packed}" for name in (".csv", ".tsv") for packed in ("", ".gz", ".bz2", ".xz", ".zst"))
 QUOTED_LINES_MAX = 10_000
-"""A cell in quotes may go over so many lines; one that is never closed costs no more than that."""
+"""Most lines of a quoted cell. A cell that is never closed costs no more than this."""
 
 
 @final
@@ -39,7 +39,7 @@ class DelimitedRows(DataFormat):
                     continue
                 begin = begin if held else place
                 held.append(line)
-                # An odd number of quotes: a cell goes on in the next line.
+                # An odd number of quotes: a cell continues in the next line.
                 if sum(part.count(b'"') for part in held) % 2 and len(held) < QUOTED_LINES_MAX:
                     continue
                 if names is None:
@@ -77,7 +77,7 @@ def _cells(held: Sequence[bytes], separator: str, odd: list[bool]) -> list[str]:
 
 
 def _value(cell: str) -> str | int | float | None:
-    """A cell as the number it is; empty ones are missing."""
+    """A cell as a number if it is one; None for an empty cell."""
     if not cell:
         return None
     if cell[0] in "+-.0123456789nNiI":

@@ -1,4 +1,4 @@
-"""One JSON document that is a list of objects, as many instruction data sets are; an object at a time, never whole."""
+"""One JSON document that is a list of objects, common for instruction data. Read one object at a time."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class JsonList(DataFormat):
                 try:
                     value, place = _DECODER.raw_decode(text, place)
                 except (ValueError, RecursionError):
-                    break  # most often cut off: what is missing comes with the next block
+                    break  # usually truncated: the rest comes with the next block
                 if text[place : place + 1] == "" and not isinstance(value, (dict, list, str)):
-                    break  # a number may go on
+                    break  # a number may continue
                 rows.append(_row(number, f"{path.name}[{number}]", value))
                 number += 1
             text = text[place:]

@@ -1,4 +1,4 @@
-"""Parquet, a row group's worth at a time."""
+"""Parquet, read one row group at a time."""
 
 from __future__ import annotations
 

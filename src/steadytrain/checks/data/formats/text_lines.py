@@ -1,4 +1,4 @@
-"""Plain text: a row a line, without the empty ones."""
+"""Plain text: one row per line, without empty lines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tokens in one long file: raw ``.bin`` with or without a short header, and ``.npy``.
 
-A row is ``--length`` tokens, as a loader would cut them. An ``.npy`` of two axes has rows of its own.
+A row is ``--length`` tokens, as a loader would cut them. A two-dimensional ``.npy`` has its own rows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from steadytrain.checks.data.token_index import has_index
 from steadytrain.core.errors import UsageError
 
 LENGTH = 1024
-"""Tokens in a row where the user names no length: any number would do, this is a usual context."""
+"""Tokens per row if the user names no length. Any number would do; this is a usual context length."""
 
 ROWS_AT_ONCE = 512
 NUMBERS_AT_ONCE = 1 << 20
 DTYPES = ("uint8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 _HEADERS = {20240520: "uint16", 20240801: "uint32"}
-"""Magic numbers of llm.c's token files (256 numbers of 32 bits, then tokens), and how wide the tokens are."""
+"""Magic numbers of llm.c's token files (256 32-bit numbers, then tokens), and the width of the tokens."""
 
 _HEADER_BYTES = 1024
 
