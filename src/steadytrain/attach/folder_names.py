@@ -1,4 +1,4 @@
-"""The folder of a run: its name, made at the start so that two runs never share one, and given back when empty."""
+"""The folder of a run: created at the start so that two runs never share one, and removed if it stays empty."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from steadytrain.core.errors import UsageError
 
 _made: dict[Path, tuple[Path, ...]] = {}
-"""Folders that this process has made for the name of a run, each run's own first."""
+"""Folders that this process created for run names, each run's own first."""
 
 
 def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
-    """A folder of that name that no other run has, made here; a torchrun worker shares the one of its launcher."""
+    """Create a folder with that name that no other run uses. A torchrun worker shares its launcher's folder."""
     if runs_dir.exists() and not runs_dir.is_dir():
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
     if "LOCAL_RANK" in os.environ:
@@ -24,12 +24,12 @@ def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
     for number in itertools.count(1):
         path = runs_dir / (name if number == 1 else f"{name}-{number}")
         try:
-            path.mkdir(parents=True)  # only one of two that begin at the same time makes it
+            path.mkdir(parents=True)  # if two runs start at the same time, only one of them creates it
         except FileExistsError:
             if named:
                 raise UsageError(f"{path}: this run exists already; give another --name") from None
         except OSError:
-            break  # nothing can be written here: that is told when there is something to write
+            break  # not writable: reported when there is something to write
         else:
             _made[path] = (path, runs_dir) if is_new else (path,)
             break
@@ -37,7 +37,7 @@ def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
 
 
 def give_back(run_dir: Path) -> None:
-    """Where nothing was recorded the folder that was made for its name is taken away; one with anything in it stays."""
+    """Remove the folders created for the run's name if they are empty."""
     made = _made.pop(run_dir, ())
     with contextlib.suppress(OSError):
         for folder in made:
@@ -45,7 +45,7 @@ def give_back(run_dir: Path) -> None:
 
 
 def start_stamp() -> str:
-    """Time of the start; torchrun's workers take their launcher's, so that they agree on the name."""
+    """The start time. Workers of torchrun use their launcher's, so that they agree on the name."""
     started = time.time()
     if "LOCAL_RANK" in os.environ:
         try:

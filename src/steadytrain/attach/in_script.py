@@ -1,4 +1,4 @@
-"""``steadytrain.watch``: a watch that is begun from inside a script or a notebook."""
+"""``steadytrain.watch``: start a watch from inside a script or a notebook."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _begun(
     asked: Options,
     step_batches: StepBatches | None,
 ) -> Watch:
-    """A watch of its own; one that does nothing where this torch cannot be watched."""
+    """Start a new watch, or one that does nothing if this torch cannot be watched."""
     script = sys.argv[0] or "python"
     run = begin_run(script, Path(script).stem or "run", [*sys.argv], asked, is_module=False)
     try:
@@ -112,10 +112,10 @@ def _begun(
 
 
 def _agree(own: Attached, asked: Options, given: tuple[str, ...], *, other_step: bool) -> None:
-    """The open watch keeps its options, whatever another call asks for.
+    """Check another call against the open watch, which keeps its options.
 
     Raises:
-        UsageError: what was given differs from what the open watch has, which this script itself began.
+        UsageError: the options differ, and this script itself started the open watch.
     """
     pairs = asked.differing(own.run.options, given)
     wanted = [f"{name} {here!r}" for name, (here, _) in pairs.items()] + ["another step_fn"] * other_step
@@ -170,12 +170,12 @@ class Watch:
 
     @property
     def memory_bytes(self) -> int:
-        """What steadytrain holds in memory: recorded batches and the history of steps."""
+        """Memory that steadytrain uses for recorded batches and the history of steps, in bytes."""
         return self._watcher.memory_bytes
 
     @property
     def steps(self) -> dict[str, int]:
-        """Steps so far, by stream: one for each optimizer, or for several that step together."""
+        """Number of steps so far, by stream. A stream is one optimizer, or several that step together."""
         return {stream.name: stream.step for stream in self._watcher.streams}
 
     def set_fact(self, name: str, value: object) -> None:
@@ -215,10 +215,10 @@ class Watch:
         return self._updates.update(learning_rate, loss, gradients)
 
     def close(self) -> None:
-        """End the watch. A watch that ``steadytrain run`` began continues.
+        """End the watch. A watch that ``steadytrain run`` started continues.
 
         Raises:
-            RunStopped: an update was refused and the loop ended before the error could be raised in it.
+            RunStopped: an update was refused, and the loop ended before the error could be raised in it.
         """
         if not self._borrowed:
             raised_before = self._watcher.stopped
@@ -242,7 +242,7 @@ class Watch:
 
 
 class _Unwatched(Watch):
-    """Stands for a watch that could not begin: the script goes on as if it had not asked for one."""
+    """Replaces a watch that could not start, so that the script continues as if it had not asked for one."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir

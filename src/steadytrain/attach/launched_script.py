@@ -1,4 +1,6 @@
-"""A script under ``steadytrain run``, and the processes that it starts. It decides itself when torch is imported."""
+"""Run a script under ``steadytrain run``, and attach to the processes that it starts. The script decides when torch is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
 
 _START_FOLDER = Path(__file__).parent / "start"
-"""Its ``sitecustomize`` arms the processes that a watched script starts."""
+"""Its ``sitecustomize`` attaches to the processes that a watched script starts."""
 
 
 UNHEALTHY_STATUS = 1
@@ -38,11 +40,11 @@ def run_target(
     guest: Callable[[Watcher], None] | None = None,
     fail_on: Severity | None = None,
 ) -> int:
-    """Run ``target`` under watch; returns the exit status: the script's, or 70 when an update was refused.
+    """Run ``target`` under watch. Returns the exit status: the script's, or 70 if an update was refused.
 
     Args:
-        guest: called with the watcher once that stands; may let something follow the steps beside it.
-        fail_on: a symptom of this severity or above makes the exit status 1 where the script's own is 0.
+        guest: called with the watcher once it exists; may add an observer of the steps.
+        fail_on: with a symptom of this severity or above, the exit status is 1 instead of 0.
     """
     run = begin_run(target.name, target.stem, target.command, options, is_module=target.is_module)
     arm_children(run.to_json(), _START_FOLDER)
@@ -58,14 +60,14 @@ def run_target(
 
 
 def arm_child() -> None:
-    """Attach to a process that a watched script started. Called by the start hook once torch is imported."""
+    """Attach to a process that a watched script started. The start hook calls this once torch is imported."""
     run = WatchedRun.from_json(json.loads(os.environ[ATTACH_VARIABLE]))
     if run.pid == os.getpid():
-        return  # the watched script itself: armed by run_target
+        return  # the watched script itself: run_target attached to it
     _arm(run)
     own = attached()
     if own is not None:
-        # A multiprocessing child leaves through os._exit: atexit never runs there, its own finalizers do.
+        # A multiprocessing child exits through os._exit, which skips atexit but runs its own finalizers.
         multiprocessing.util.Finalize(None, lambda: own.watcher.close(ended="finished"), exitpriority=10)
 
 
@@ -79,7 +81,7 @@ def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> Non
 
 
 def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseException | None) -> int | None:
-    """The script is over: settle what is open, say what was seen, and choose the exit status."""
+    """End the watch after the script: settle open matters, print the summary, and choose the exit status."""
     from steadytrain.detection.summary import summary
 
     own = attached()
@@ -98,7 +100,7 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
 
 
 def _reaches(run_dir: Path, severity: Severity) -> bool:
-    """Whether a process of the run has a symptom as grave as that."""
+    """Whether any process of the run has a symptom of at least this severity."""
     try:
         run = open_run(run_dir)
         grave = SEVERITIES[SEVERITIES.index(severity) :]

@@ -1,4 +1,4 @@
-"""Messages of ours while a script trains: one line each, on stderr."""
+"""Print messages while a script trains: one line each, on stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def tell(text: str) -> None:
-    """One message of ours, on stderr: stdout is the script's. A bar of tqdm that stands there keeps its line."""
+    """Print one message on stderr, because stdout belongs to the script. An open tqdm bar keeps its line."""
     start = "\n" if _is_bar_open() else ""
     print(f"{start}steadytrain: {text}", file=sys.stderr, flush=True)
 

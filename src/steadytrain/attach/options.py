@@ -75,7 +75,7 @@ class Options:
         return {**asdict(self), "runs_dir": str(self.runs_dir)}
 
     def differing(self, other: Options, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-        """Those of the options ``names`` in which the two differ, with both values."""
+        """The options among ``names`` that differ, with both values."""
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         if "runs_dir" in pairs and Path(self.runs_dir).absolute() == Path(other.runs_dir).absolute():
             del pairs["runs_dir"]
@@ -83,7 +83,7 @@ class Options:
 
 
 class OptionsGiven(TypedDict, total=False):
-    """The fields of :class:`Options` as keywords of :func:`steadytrain.watch`; those left out have their default."""
+    """The fields of :class:`Options` as keywords of :func:`steadytrain.watch`; omitted ones have their default."""
 
     policy: Policy
     level: str

@@ -1,4 +1,4 @@
-"""The watcher of this process: put together with its detectors and its investigator, and ended."""
+"""Build the watcher of this process with its detectors and its investigator, and end it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Attached:
-    """``by_command``: ``steadytrain run`` began it, here or in the process that started this one."""
+    """``by_command`` is True if ``steadytrain run`` started it, here or in a parent process."""
 
     watcher: Watcher
     run: WatchedRun
@@ -33,14 +33,14 @@ _attached: Attached | None = None
 
 
 def attached() -> Attached | None:
-    """The watcher of this process with its run, None while nothing is watched."""
+    """The watcher of this process with its run, None if nothing is watched."""
     return _attached
 
 
 def attach(run: WatchedRun, *, by_command: bool) -> Attached:
-    """Watch what trains in this process from here on.
+    """Watch the training in this process from here on.
 
-    Where that fails, :func:`tell_unwatched` takes out what was put in until then.
+    If this raises, call :func:`tell_unwatched` to remove what was installed so far.
     """
     global _attached
     require()
@@ -65,7 +65,7 @@ def attach(run: WatchedRun, *, by_command: bool) -> Attached:
 
 
 def tell_unwatched(error: Exception) -> None:
-    """Arming is all or nothing: what was put in before ``error`` came is taken out, and one line says why."""
+    """Remove what was installed before ``error``, and report it in one line: arming is all or nothing."""
     tell(f"warning: could not attach ({type(error).__name__}: {error}); training goes on unwatched")
     if _attached is not None:
         try:
@@ -75,20 +75,20 @@ def tell_unwatched(error: Exception) -> None:
 
 
 def finish(watcher: Watcher, how: str, status: int | None) -> None:
-    """End the watch: every hook is taken out, and the run folder is closed."""
+    """End the watch: remove every hook, and close the run folder."""
     global _attached
     if _attached is not None and _attached.watcher is watcher:
         _attached = None
     forget_imports()
     watcher.close(ended=how, exit_status=status)
     if watcher.settings.description.get("pid") == os.getpid():
-        give_back(watcher.settings.run_dir)  # else it is that of the process that began the run
+        give_back(watcher.settings.run_dir)  # else it belongs to the process that started the run
     atexit.unregister(_finish_at_exit)
 
 
 def _finish_at_exit(watcher: Watcher) -> None:
-    """The process ends with its watch still open: a worker of a launcher, or a script that never closed it."""
-    # Python has just shown what ended the script. In a session typed by hand that may be anything, long ago.
+    """End a watch that is still open at exit: of a launcher's worker, or a script that never closed it."""
+    # Python has just printed the error that ended the script. In an interactive session it may be any older error.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     if error is not None:
         watcher.script_failed(error)
@@ -96,7 +96,9 @@ def _finish_at_exit(watcher: Watcher) -> None:
 
 
 def _forget_in_children(watcher: Watcher) -> None:
-    """A forked child does not train for us. What is registered stays for ever and must not keep the watcher."""
+    """Disable the watch in forked children, which do not train. Registration is permanent and must not keep the watcher
+    alive.
+    """
     reference = weakref.ref(watcher)
 
     def forget() -> None:

@@ -1,7 +1,6 @@
-"""A run that is about to be watched, as one value: what was chosen, where it lies, and what it is.
+"""A run that is about to be watched, as one value: its options, its folder, and its description.
 
-It travels whole: as JSON in the environment to the processes that the script starts, and to the watcher as its
-settings.
+It is passed as a whole: as JSON in the environment to child processes, and as settings to the watcher.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """``run_dir`` is absolute; ``continues`` is the run that this one goes on from (``steadytrain.storage``);
-    ``description`` becomes ``run.json``; ``pid`` is the process that began the run."""
+    """``run_dir`` is absolute. ``continues`` is the run that this one continues (``steadytrain.storage``).
+    ``description`` becomes ``run.json``. ``pid`` is the process that started the run."""
 
     options: Options
     run_dir: str
@@ -44,7 +43,7 @@ class WatchedRun:
         return WatchedRun(**{**data, "options": Options(**data["options"])})
 
     def settings(self) -> Settings:
-        """What the watcher needs of it: bounds in bytes, the level itself."""
+        """The watcher's settings: bounds in bytes, and the level as a value."""
         from steadytrain.capture.settings import Settings
 
         options = self.options
@@ -64,10 +63,10 @@ class WatchedRun:
 
 
 def begin_run(script: str, stem: str, command: Sequence[str], options: Options, *, is_module: bool) -> WatchedRun:
-    """Choose the folder of the run and write down what it is.
+    """Choose the folder of the run and collect its description.
 
     Raises:
-        UsageError: a run of that name exists, or the one that it goes on from does not.
+        UsageError: a run of that name exists, or the run to continue does not.
     """
     from steadytrain.capture.incident.git import git_diff, git_state
 

@@ -1,7 +1,7 @@
-"""The catalogues of all kinds of plug-ins: what ``steadytrain explain`` lists, and the generated pages of ``docs``.
+"""The catalogues of all kinds of plug-ins: the lists of ``steadytrain explain``, and the generated pages of ``docs``.
 
-``python -m steadytrain.cli._catalogues docs`` (``make docs``) writes these pages anew. With ``--outside`` they also
-have the plug-ins of other packages that are installed.
+``python -m steadytrain.cli._catalogues docs`` (``make docs``) regenerates these pages. With ``--outside`` they include
+installed plug-ins of other packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COMMAND = "make docs"
 
 
 def catalogues() -> tuple[Pages, ...]:
-    """The kinds in the order in which they are listed."""
+    """The kinds in display order."""
     from steadytrain.checks.data.data_check import DATA_CHECK_PAGES, DATA_FORMAT_PAGES
     from steadytrain.checks.subject.model_check import CHECK_PAGES
     from steadytrain.detectors import SYMPTOM_PAGES
@@ -41,13 +41,13 @@ FILES: Mapping[str, str] = {
     "checks": "checks.md",
     "data_checks": "data-checks.md",
 }
-"""The file of a catalogue in ``docs``; the short ones share one."""
+"""The file of each catalogue in ``docs``. The short ones share one file."""
 
 SHARED_FILE = "formats-and-tools.md"
 
 
 def documents(*, outside: bool = False) -> Mapping[str, str]:
-    """The generated pages of ``docs`` by their file names; ``outside`` adds the plug-ins of other packages."""
+    """The generated pages of ``docs`` by file name. ``outside`` adds the plug-ins of other packages."""
     texts: dict[str, list[str]] = {}
     for pages in catalogues():
         texts.setdefault(FILES.get(pages.key, SHARED_FILE), []).append(pages.markdown(command=COMMAND, outside=outside))

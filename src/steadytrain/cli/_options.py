@@ -59,7 +59,7 @@ class TrialOptions:
             raise UsageError(f"--onset {self.onset}: steps count from 1")
 
     def case(self, path: Path) -> Case:
-        """The incident or run at ``path``, with the symptom that was asked for."""
+        """The case of the incident or run at ``path``, with the requested symptom and onset."""
         from steadytrain.diagnosis.answer_files import open_story
         from steadytrain.experiments.facts import read_facts
 
@@ -73,7 +73,9 @@ class TrialOptions:
 
 
 def launches(body: Callable[..., int]) -> Callable[..., int]:
-    """For a command that launches processes: it ends them and removes its folders, also if it is ended itself."""
+    """Decorate a command that launches processes: it ends them and removes its temporary folders, even if it is
+    killed.
+    """
 
     @wraps(body)
     def in_order(*arguments: Any, **options: Any) -> int:
@@ -86,16 +88,16 @@ def launches(body: Callable[..., int]) -> Callable[..., int]:
 
 
 def teller() -> Callable[[str], None] | None:
-    """Progress, on a terminal only."""
+    """A function that prints progress lines, None without a terminal."""
     if not sys.stderr.isatty():
         return None
     return lambda line: click.echo(f"steadytrain: {line}", err=True)
 
 
 def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Hand the command's parameters that are fields of the dataclass ``kind()`` over as one value, named ``into``.
+    """Pass the command's parameters that are fields of the dataclass ``kind()`` as one value named ``into``.
 
-    ``kind`` is called when the command is, so that ``--help`` does not import the dataclass's module.
+    ``kind`` is called only when the command runs, so that ``--help`` does not import the dataclass's module.
     """
 
     def with_one_value(body: Callable[..., int]) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""``steadytrain analyze``: the detectors on the logs of other tools, as text, as JSON or as a page."""
+"""``steadytrain analyze``: run the detectors on the logs of other tools; output as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STORIES_SHOWN_MAX = 8
 NOTED_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 RUNS_IN_FULL_MAX = 8
-"""With more runs, those without a symptom above a note get one line each, before the others."""
+"""If there are more runs, those without a symptom above a note get one line each, before the others."""
 
 PAGES_MAX = 64
 PROGRESS_BYTES_MIN = 1 << 25
@@ -110,7 +110,7 @@ def command(
 
 @contextmanager
 def _progress() -> Iterator[Tell]:
-    """The progress callback for readers: a bar on a terminal while a long file is read, nothing elsewhere."""
+    """The progress callback for readers: a bar on a terminal for a long file, otherwise nothing."""
     if not sys.stdout.isatty():
         yield lambda path, done, size: None
         return
@@ -136,7 +136,7 @@ def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> 
     from rich.console import Console, Group
 
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal that knows no block characters gets question marks, and no traceback.
+        # A terminal without block characters shows question marks instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
@@ -156,7 +156,7 @@ def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
     if len(judged) > RUNS_IN_FULL_MAX and judged[0].reference is None:
         in_full = [entry for entry in judged if entry.judgement.health not in _QUIET]
         in_a_line = [entry for entry in judged if entry.judgement.health in _QUIET]
-    # The important part comes last, at the end of the terminal's text.
+    # The important part comes last, at the end of the terminal's output.
     yield from map(_run_line, in_a_line)
     if in_a_line:
         yield Text()
@@ -189,7 +189,7 @@ def _run_line(entry: AnalyzedRun) -> Text:
 
 
 def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[RenderableType]:
-    """A run in full. ``untold`` are the summaries of the symptoms that were not explained to the reader before."""
+    """A run in full. ``untold`` holds the summaries of symptoms that the output has not explained yet."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -224,13 +224,13 @@ def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[Renderabl
 
 
 def _gravest(stories: Sequence[Story]) -> list[Story]:
-    """As many as are shown, the critical before the others, in the order in which they began."""
+    """The stories to show: critical ones take precedence; then sorted by onset."""
     critical_first = sorted(stories, key=lambda story: story.severity != "critical")
     return sorted(critical_first[:STORIES_SHOWN_MAX], key=lambda story: story.number)
 
 
 def _story_lines(story: Story, untold: dict[str, str]) -> Iterator[Text]:
-    """A story in its own words, and what its symptoms mean where that was not told before."""
+    """A story's text, and the meaning of its symptoms if not explained before."""
     from rich.text import Text
 
     from steadytrain.report.text import STYLES
@@ -244,12 +244,12 @@ def _story_lines(story: Story, untold: dict[str, str]) -> Iterator[Text]:
 
 
 def _steps_between(first: int, last: int) -> str:
-    """Step numbers as the log writes them, so that they can be searched for there."""
+    """Step numbers as the log writes them, so that they can be found there."""
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def _noted(symptoms: Sequence[Symptom]) -> str:
-    """Symptoms of no weight, in a line."""
+    """Notes in one line."""
     from steadytrain.report.wording import clean, enumerated
 
     by_name: dict[str, list[Symptom]] = {}
@@ -276,7 +276,7 @@ def _steps_of(log: Log) -> str:
 
 
 def _loss_of(log: Log) -> Iterator[Text]:
-    """The loss in a line of block characters."""
+    """The loss as one line of block characters."""
     from rich.text import Text
 
     from steadytrain.report.log_report import loss_curve
@@ -305,7 +305,7 @@ def _check_writable(html: Path) -> None:
 
 
 def _write_pages(judged: Sequence[AnalyzedRun], html: Path) -> list[tuple[Path, int]]:
-    """A page for each run (the first ``PAGES_MAX``): its path and size."""
+    """Write a page for each run (the first ``PAGES_MAX``). Returns paths and sizes."""
     from steadytrain.core.version import __version__
     from steadytrain.report.html import page
     from steadytrain.report.log_report import from_log

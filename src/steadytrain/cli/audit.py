@@ -1,4 +1,4 @@
-"""``steadytrain audit``: what a checkpoint holds against what the run had."""
+"""``steadytrain audit``: check a checkpoint against the run."""
 
 from __future__ import annotations
 

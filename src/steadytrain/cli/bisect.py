@@ -1,4 +1,4 @@
-"""``steadytrain bisect``: the commit that brought the symptom of an incident."""
+"""``steadytrain bisect``: find the commit that introduced the symptom of an incident."""
 
 from __future__ import annotations
 

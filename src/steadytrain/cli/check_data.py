@@ -29,7 +29,7 @@ _STYLES = {"fail": "bold red", "warn": "bold yellow", "not-run": "dim", "pass": 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What is said of the data: see the options of the command."""
+    """Settings for the data: see the options of the command."""
 
     tokenizer: str | None
     text: str | None
@@ -49,7 +49,7 @@ class DataOptions:
 
     @property
     def rows_max(self) -> int | None:
-        """How many rows to read, None for all."""
+        """Number of rows to read, None for all."""
         return min(self.limit or FAST_ROWS, FAST_ROWS) if self.fast else self.limit
 
     def wanted(self, what: str, limit: int | None) -> Wanted:
@@ -129,7 +129,7 @@ def document(report: Report) -> dict[str, Any]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Tell]:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal, otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda name, done, size: None
         return

@@ -1,4 +1,4 @@
-"""``steadytrain compare``: where equal runs part, and whether groups of runs differ beyond their seeds."""
+"""``steadytrain compare``: where equal runs diverge, and whether groups of runs differ beyond seed noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steadytrain diagnose``: why it went wrong, by trials on a replay."""
+"""``steadytrain diagnose``: find by trials on a replay why a run went wrong."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _print(answer: Diagnosis) -> None:
     from steadytrain.report import diagnosis_shown, text
 
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal that knows no block characters gets question marks, and no traceback.
+        # A terminal without block characters shows question marks instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:

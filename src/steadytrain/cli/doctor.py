@@ -1,4 +1,4 @@
-"""``steadytrain doctor``: what this machine has, what works here, and what does not."""
+"""``steadytrain doctor``: what is installed on this machine, what works, and what does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadytrain.core.version import __version__
 SCHEMA = "steadytrain.doctor/1"
 
 TORCH_MIN = (2, 6)
-"""The oldest version of torch that the suite was run with (docs/versions.md)."""
+"""The oldest torch version that passes the test suite (docs/versions.md)."""
 
 FRAMEWORKS = (
     *("transformers", "accelerate", "trl", "peft", "lightning", "pytorch-lightning", "ray", "datasets"),
@@ -33,7 +33,7 @@ OPTIONAL = {
     "wandb": "`--to wandb`",
     "mlflow": "`--to mlflow`",
 }
-"""Packages that extras bring in, and what they are for."""
+"""Packages of the extras, and their purpose."""
 
 
 @click.command()
@@ -49,7 +49,7 @@ def command(as_json: bool) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """The document: imports torch and its compiler where they are installed."""
+    """The document. Imports torch and its compiler if installed."""
     torch, names = _torch(), []
     if torch["version"] is not None and torch["error"] is None:
         names = _private_names()
@@ -84,13 +84,13 @@ def _torch() -> dict[str, Any]:
         if torch.cuda.is_available():
             facts["gpus"] = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
             facts["driver"] = _driver()
-    except Exception as error:  # a torch that does not load is what this command is to say
+    except Exception as error:  # this command must report a torch that fails to load
         facts["error"] = f"{type(error).__name__}: {error}"
     return facts
 
 
 def _driver() -> str | None:
-    """The version of the GPU driver, by NVML."""
+    """The version of the GPU driver, from NVML."""
     try:
         import pynvml
 
@@ -147,7 +147,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def _verdict(found: dict[str, Any]) -> list[str]:
-    """What works with this torch, in words."""
+    """What works with this torch, as sentences."""
     torch, missing = found["torch"], [one for one in found["names"] if not one["works"]]
     if torch["version"] is None:
         return ["torch is not installed: logs, data, checkpoints and recorded runs can be read, no training watched."]

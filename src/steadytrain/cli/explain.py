@@ -1,4 +1,4 @@
-"""``steadytrain explain``: what a symptom, a cause or a check means, what may bring it about, what to do next."""
+"""``steadytrain explain``: the meaning of a symptom, a cause or a check, its possible causes, and what to do next."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(as_json: bool, name: str | None) -> None:
 
 
 def _one(name: str, *, as_json: bool) -> str:
-    """What is called ``name``: as JSON the first, as text all, for a symptom may be called as its cause is."""
+    """The pages called ``name``: as JSON the first, as text all, because a symptom and a cause may share a name."""
     import json
 
     from steadytrain.cli._catalogues import catalogues

@@ -1,4 +1,4 @@
-"""``steadytrain locate``: do the failing step of an incident again, in a new process."""
+"""``steadytrain locate``: replay the failing step of an incident in a new process."""
 
 from __future__ import annotations
 

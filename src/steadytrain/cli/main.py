@@ -1,7 +1,7 @@
-"""The ``steadytrain`` command: finds its subcommands by the files beside this one, and prints every error in one place.
+"""The ``steadytrain`` command: finds its subcommands in this folder, and prints all errors.
 
-A subcommand is a module of this package with a click command named ``command``. Modules import what is slow inside
-the command, so that ``steadytrain --help`` stays quick.
+A subcommand is a module of this package with a click command named ``command``. Modules import slow packages inside the
+command, so that ``steadytrain --help`` stays fast.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def commands() -> None:
 
 
 def entry() -> None:
-    """Run the command line; an error that is meant for the user is one line on stderr and status 2."""
-    if sys.stdout is None:  # `>&-`: nobody wants to read anything
+    """Run the command line. A ``UsageError`` becomes one line on stderr and exit status 2."""
+    if sys.stdout is None:  # `>&-`: there is no output to write
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     try:
         status = commands.main(prog_name="steadytrain", standalone_mode=False)

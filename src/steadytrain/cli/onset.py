@@ -1,4 +1,4 @@
-"""``steadytrain onset``: the first step at which something measurable left its course before a symptom."""
+"""``steadytrain onset``: find the first measured deviation before a symptom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steadytrain preflight``: look for faults before the first update."""
+"""``steadytrain preflight``: find faults before the first update."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USAGE_STATUS = 2
 
 @dataclass(frozen=True)
 class PreflightOptions:
-    """What is checked, and where the outcome goes."""
+    """What is checked, and where the result goes."""
 
     only: tuple[str, ...]
     skip: tuple[str, ...]
@@ -46,7 +46,7 @@ class PreflightOptions:
             raise UsageError("--json with --then-run: stdout is the script's; the document lies in the run folder")
 
     def wanted(self) -> Wanted:
-        """The checks; names that are no check's are reported before the script is started, without importing torch."""
+        """The requested checks. Reports unknown names before the script starts, without importing torch."""
         from steadytrain.checks.subject.model_check import CHECKS
         from steadytrain.preflight_runs.session import Wanted, check_names
 
@@ -60,7 +60,7 @@ class PreflightOptions:
 
 @dataclass(frozen=True)
 class Outlets:
-    """Where the document goes besides the terminal; ``known`` is the baseline, None where there is none yet."""
+    """Destinations of the document besides the terminal. ``known`` is the baseline, None if there is none yet."""
 
     baseline: Path | None
     known: dict[str, Any] | None
@@ -68,7 +68,7 @@ class Outlets:
     sarif: Path | None
 
     def settle(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Compare with the baseline, and write the files that were asked for."""
+        """Compare with the baseline, and write the requested files."""
         from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
 
         if self.baseline is not None and self.known is None:
@@ -124,7 +124,7 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
     if options.then_run:
         return _then_run(target, wanted, outlets, runs_dir=options.runs_dir, name=options.name)
     stdout = os.dup(1)
-    os.dup2(2, 1)  # what the script prints is not the outcome
+    os.dup2(2, 1)  # the script's output is not the result
 
     def emit(document: dict[str, Any]) -> int:
         from steadytrain.report.preflight import as_text, fails

@@ -26,7 +26,7 @@ ROWS_SHOWN_MAX = 200
 
 _GAP = 2
 _DIGITS = {"FLOAT": 7}
-"""Digits of a number on the terminal, where it is not the ten that a time in seconds needs."""
+"""Significant digits of a number on the terminal, for types that do not need the ten digits of a time in seconds."""
 
 
 @click.command()
@@ -50,7 +50,7 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
     *targets, sql = words
     runs = [run for target in targets for run in _find(target, runs_dir)] if targets else _all(runs_dir)
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal that cannot show a character gets a question mark, and no traceback.
+        # A terminal that cannot show a character shows a question mark instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     with ask(runs, sql) as answer:
         {"json": _print_json, "csv": _print_csv, None: _print_table}[form](answer)
@@ -76,7 +76,7 @@ def _find(target: str, runs_dir: Path) -> list[Run]:
 
 
 def _all(runs_dir: Path) -> list[Run]:
-    """Every run under ``runs_dir`` that can be read; the others are named on stderr."""
+    """Every readable run under ``runs_dir``. Names the others on stderr."""
     from steadytrain.core.errors import UsageError
     from steadytrain.storage.run_folder import open_run
     from steadytrain.storage.run_search import list_runs, unreadable_runs
@@ -90,7 +90,7 @@ def _all(runs_dir: Path) -> list[Run]:
 
 
 def _print_json(answer: Answer) -> None:
-    """The ``steadytrain.query/1`` document, a row a line, written as the rows come."""
+    """Print the ``steadytrain.query/1`` document, one line per row as rows arrive."""
     columns = [{"name": column.name, "type": column.type} for column in answer.columns]
     click.echo(f'{{"schema": "steadytrain.query/1",\n "columns": {json.dumps(columns)},\n "rows": [', nl=False)
     for position, row in enumerate(answer.rows):
@@ -107,7 +107,7 @@ def _print_csv(answer: Answer) -> None:
 
 
 def _print_table(answer: Answer) -> None:
-    """Rows side by side; where the terminal is too narrow for them, each as a list of its values."""
+    """Print rows as a table, or each row as a list if the terminal is too narrow."""
     from rich.console import Console
 
     from steadytrain.report.wording import clean
@@ -160,7 +160,7 @@ def _record(names: list[str], row: list[str]) -> Table:
 
 
 def _shown(value: Any, digits: int) -> str:
-    """A value on the terminal."""
+    """A value as the terminal shows it."""
     if value is None:
         return ""
     return f"{value:.{digits}g}" if isinstance(value, float) else _cell(value)
@@ -173,7 +173,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as strict JSON has it."""
+    """A value as strict JSON."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):

@@ -1,4 +1,4 @@
-"""``steadytrain replay``: do recorded steps again in a new process, and compare them to the last bit."""
+"""``steadytrain replay``: run recorded steps again in a new process, and compare them bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steadytrain repro``: a standalone script for the fault of an incident."""
+"""``steadytrain repro``: write a standalone script that reproduces the fault of an incident."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadytrain.core.errors import UsageError
 
 NOT_MADE_STATUS = 1
 BEFORE_MAX = 64
-"""More operations than that are no short script."""
+"""A script with more operations than this is not short."""
 
 
 @click.command()

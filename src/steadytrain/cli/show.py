@@ -46,7 +46,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         assert run is not None
         report = build.from_run(run)
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal that knows no block characters gets question marks, and no traceback.
+        # A terminal without block characters shows question marks instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:

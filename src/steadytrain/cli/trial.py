@@ -1,4 +1,4 @@
-"""``steadytrain trial``: do recorded steps again with one thing changed, beside the unchanged replay."""
+"""``steadytrain trial``: replay recorded steps with one change, and compare with the unchanged replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steadytrain verify``: a fix on the replay, against the unchanged replay, and its price."""
+"""``steadytrain verify``: test a fix on the replay, compared with the unchanged replay, and measure its price."""
 
 from __future__ import annotations
 

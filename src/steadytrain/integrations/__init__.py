@@ -12,10 +12,10 @@ from steadytrain.core.plugins import Kind
 
 
 class Integration:
-    """The contract of an integration as a plug-in: what it declares before its library is imported.
+    """The contract of an integration plug-in: what it declares before its library is imported.
 
-    ``requires`` is the library, ``use`` what a user imports from the module and how it is used. Both are literals, for
-    they are read from the source. What the module holds besides keeps the contract of ``steadytrain.testing``.
+    ``requires`` is the library; ``use`` is what a user imports from the module, and how. Both are literals, because
+    they are read from the source. The rest of the module fulfils the contract of ``steadytrain.testing``.
     """
 
     requires: ClassVar[str]

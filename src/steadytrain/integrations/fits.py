@@ -1,7 +1,7 @@
-"""A training that somebody else's trainer runs: when a watch begins and ends, and the trainer's own facts of it.
+"""A training that another library's trainer runs: when a watch starts and ends, and the trainer's own facts.
 
-The run stores the facts as ``trainers``, one entry per training: its settings, the mapping of its step numbers to ours,
-and its evaluations. Not here: any trainer. Each has its own file that calls these.
+The run stores the facts as ``trainers``, one entry per training: its settings, the offset of its step numbers, and its
+evaluations. Not here: any trainer. Each has its own file that uses this one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TEXT_MAX = 400
 
 
 class Fit:
-    """Consecutive trainings with one callback; each has its own watch, or shares the open one.
+    """Consecutive trainings with one callback. Each has its own watch, or shares the open one.
 
     Args:
-        trainer: whose training it is, as people call it.
+        trainer: the trainer's usual name.
         options: for :func:`steadytrain.watch`.
 
     Raises:
@@ -46,11 +46,11 @@ class Fit:
 
     @property
     def watch(self) -> Watch | None:
-        """The watch that is open, None between trainings."""
+        """The open watch, None between trainings."""
         return self._watch
 
     def begin(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Attach. A watch that an interrupted training left open ends first."""
+        """Start a watch. A watch that an interrupted training left open ends first."""
         self.end()
         self._watch = attach.watch(model, optimizer, **self._options)
         self._before = self._watch.steps
@@ -64,10 +64,10 @@ class Fit:
         planned_steps: float | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        """The trainer's settings, and its own count of steps when this training began: more than 0 is a resume.
+        """Record the trainer's settings, and its step count at the start of this training (above 0 after a resume).
 
-        ``planned_steps`` is where the trainer means to end, by that count. A second training in one watch, or one that
-        goes on from a checkpoint, makes another number of steps here, so then it is not told as a fact of the run.
+        ``planned_steps`` is the trainer's last step, by that count. A second training in one watch, or a resumed one,
+        makes another number of steps here, so the run then gets no such fact.
         """
         plans = planned_steps is not None and 0 < planned_steps < float("inf")
         if plans and not global_step and not self._before and self._watch is not None:
@@ -82,7 +82,7 @@ class Fit:
         self._write()
 
     def stepped(self, global_step: int) -> None:
-        """After a step: the first one gives the mapping between our step numbers and theirs."""
+        """Call after each step. The first call records the offset between our step numbers and the trainer's."""
         if self._watch is None or "stream" in self._fact:
             return
         for stream, step in self._watch.steps.items():
@@ -92,7 +92,7 @@ class Fit:
                 return
 
     def evaluated(self, global_step: int, metrics: Mapping[str, Any]) -> None:
-        """The trainer has evaluated after this step."""
+        """Record an evaluation of the trainer after this step."""
         plain = {name: _plain(value) for name, value in list(metrics.items())[:METRICS_MAX]}
         evaluations = [*self._fact.get("evaluations", []), {"global_step": global_step, "metrics": plain}]
         self._fact["evaluations"] = evaluations[-EVALUATIONS_MAX:]
@@ -101,10 +101,10 @@ class Fit:
         self._write()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Take every hook out, unless the watch is borrowed.
+        """End the watch and remove its hooks, unless the watch is borrowed.
 
         Raises:
-            RunStopped: an update was refused, and the trainer ended before that could be raised in it.
+            RunStopped: an update was refused, and the trainer ended before the error could be raised in it.
         """
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -116,7 +116,7 @@ class Fit:
 
 
 def _plain(value: Any) -> Any:
-    """A value of somebody's configuration as JSON has it."""
+    """A configuration value as JSON."""
     if value is None or isinstance(value, (bool, str)):
         return value[:TEXT_MAX] if isinstance(value, str) else value
     if isinstance(value, numbers.Integral):

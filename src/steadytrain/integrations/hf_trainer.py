@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer, and what is built on it (TRL, PEFT).
+"""The Hugging Face Trainer, and libraries built on it (TRL, PEFT).
 
 ::
 
@@ -9,8 +9,8 @@
 ``steadytrain run train.py`` watches a Trainer without this callback. With it the run also knows the Trainer's
 arguments, its step numbers and when it evaluated. Under ``steadytrain run`` the callback borrows that watch.
 
-The Trainer has no event for a training that fails. So importing this module wraps ``Trainer.train`` once; where no
-callback of ours is among the trainer's, the wrapper only calls through.
+The Trainer has no event for a failed training. So importing this module wraps ``Trainer.train`` once; without our
+callback the wrapper only calls through.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     @property
     def watch(self) -> Watch | None:
-        """The watch that is open, None between trainings."""
+        """The open watch, None between trainings."""
         return self._fit.watch
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -81,7 +81,7 @@ class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._fit.end()
 
     def training_failed(self, error: BaseException) -> None:
-        """The training ends by ``error``."""
+        """End the watch of a training that failed with ``error``."""
         self._fit.end(error)
 
 

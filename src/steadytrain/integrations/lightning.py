@@ -62,7 +62,7 @@ class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     @property
     def watch(self) -> Watch | None:
-        """The watch that is open, None between fits."""
+        """The open watch, None between fits."""
         return self._fit.watch
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -74,7 +74,7 @@ class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
         settings["strategy"] = type(trainer.strategy).__name__
         settings["automatic_optimization"] = pl_module.automatic_optimization
         settings["hparams"] = dict(getattr(pl_module, "hparams", {}))
-        # With manual optimization the module steps as often as it likes.
+        # With manual optimization the module chooses how often it steps.
         planned = trainer.estimated_stepping_batches if pl_module.automatic_optimization else None
         self._fit.describe(settings, global_step=trainer.global_step, planned_steps=planned)
 

@@ -1,7 +1,7 @@
-"""Which column is the loss, the step, the gradient norm: by the names that the field uses.
+"""Identify columns by their usual names: loss, step, gradient norm.
 
-A name is taken apart into words (``train/loss``, ``trainLoss`` and ``Train Loss`` are the same two) and judged by
-them. A column of an evaluation is never the loss of training, and where two columns are equally good nobody guesses.
+A name is split into words (``train/loss``, ``trainLoss`` and ``Train Loss`` give the same two). A column of an
+evaluation is never the training loss. If two columns match equally well, the reader does not guess.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from steadytrain.logs.log_rows import Column
 from steadytrain.logs.reader import Columns
 
 COVERAGE_MIN = 0.5
-"""A loss that has less than this share of the rows of the fullest one is something else: a summary, an evaluation."""
+"""A loss with less than this share of the rows of the fullest one is something else: a summary, an evaluation."""
 
 NAMES_SHOWN_MAX = 12
 METRIC_ROWS_MIN = 5
-"""A log without a loss is read for its metrics if one has so many rows."""
+"""A log without a loss is read for its metrics if one of them has this many rows."""
 
 TRAINING = frozenset({"train", "training", "trn", "tr"})
 EVALUATION = frozenset(
@@ -88,9 +88,9 @@ _PARAMETERS = frozenset({"param", "params", "parameter", "parameters", "weight",
 
 @dataclass(frozen=True)
 class Role:
-    """What a name says that its column is: a signal of ``model.SIGNALS``, or ``step``, ``time``, ``planned``,
-    ``skipped``, ``run``, ``evaluation``, ``other``. A lower ``tier`` is a better name. ``unit`` times the value is in
-    seconds where it is a time."""
+    """The meaning of a column name: a signal of ``model.SIGNALS``, or ``step``, ``time``, ``planned``, ``skipped``,
+    ``run``, ``evaluation``, ``other``. A lower ``tier`` is a better name. For a time, the value times ``unit`` is in
+    seconds."""
 
     what: str
     tier: int = 0
@@ -99,8 +99,8 @@ class Role:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which columns are what. ``steps`` are several where no row has more than one of them. ``carriers`` are those with
-    a row for each step of training: the loss or the gradient norm, or the metrics of a log that has neither."""
+    """The column of each role. ``steps`` has several columns if no row has more than one of them. ``carriers`` have a
+    row for each training step: the loss or the gradient norm, or the metrics if the log has neither."""
 
     signals: Mapping[str, str]
     steps: tuple[str, ...]
@@ -116,7 +116,7 @@ class Choice:
 
 @lru_cache(maxsize=4096)
 def role_of(name: str) -> Role:
-    """What the column called ``name`` is, by its name alone."""
+    """The role of the column called ``name``, from its name alone."""
     every = _words(name)
     if every & EVALUATION:
         return Role("evaluation")
@@ -134,7 +134,7 @@ def _words(name: str) -> frozenset[str]:
 
 def _loss(name: str, every: frozenset[str]) -> Role | None:
     rest = every - _FILLER - TRAINING
-    if rest == {"value"}:  # what TensorBoard calls the values that it exports
+    if rest == {"value"}:  # TensorBoard's name for exported values
         return Role("loss", _LOSS_NAMELESS)
     also = every & _ALSO_LOSS or ({"cross", "entropy"} <= every and {"cross"})
     if not (every & _LOSS or also) or every & _NO_LOSS:
@@ -198,10 +198,10 @@ def _times(name: str, every: frozenset[str]) -> Role | None:
 
 
 def choose(columns: Mapping[str, Column], wanted: Columns, *, where: object) -> Choice:
-    """What the columns of a log are: as the user says, else by their names and by how full they are.
+    """The roles of a log's columns: as the user says, else by their names and how full they are.
 
     Raises:
-        UsageError: a wanted column is not there; nothing looks like a loss; two look equally much like one.
+        UsageError: a requested column does not exist, no column looks like a loss, or two match equally well.
     """
     signals: dict[str, str] = {}
     for signal, named in (
@@ -246,7 +246,7 @@ def choose(columns: Mapping[str, Column], wanted: Columns, *, where: object) -> 
 
 
 def is_metric(name: str) -> bool:
-    """Whether ``name`` is a score or an error of which it is known whether it should rise or fall."""
+    """Whether ``name`` is a score or an error whose better direction is known."""
     return direction(name) != 0 and role_of(name).what in ("evaluation", "other")
 
 
@@ -254,7 +254,7 @@ _OPTIONS = {"loss": "--loss", "step": "--step", "gradient_norm": "--grad-norm", 
 
 
 def _named(columns: Mapping[str, Column], name: str, signal: str, where: object) -> str:
-    """The column that the user means by ``name``: exactly so, or the only one with the same letters."""
+    """The column that the user means by ``name``: an exact match, or the only one with the same letters."""
     if name in columns:
         return name
     alike = [other for other in columns if other.strip().lower() == name.strip().lower()]
@@ -292,7 +292,7 @@ def _best(names: Sequence[str], columns: Mapping[str, Column]) -> str:
 
 
 def _steps(columns: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ...]:
-    """The step column, and with it such as stand only in rows that lack it (`iter 10: ...`, `step 10: val ...`)."""
+    """The step column, with further ones that occur only in rows without it (`iter 10: ...`, `step 10: val ...`)."""
     counting = [name for name in names if _counts(columns[name])]
     if not counting:
         return ()
@@ -307,7 +307,7 @@ def _steps(columns: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ..
 
 
 def _epochs(columns: Mapping[str, Column], signals: Mapping[str, str], held: Sequence[str]) -> tuple[str, ...]:
-    """The epoch of a log that counts nothing else and has a row an epoch."""
+    """The epoch column, if a log has no other counter and one row per epoch."""
     carrier = signals.get("loss") or signals.get("gradient_norm") or next((n for n in held if is_metric(n)), None)
     if "epoch" not in signals or carrier is None:
         return ()
@@ -317,7 +317,7 @@ def _epochs(columns: Mapping[str, Column], signals: Mapping[str, str], held: Seq
 
 
 def _counts(column: Column) -> bool:
-    """Whether these are whole numbers that move."""
+    """Whether the values are integers that change."""
     values = column.values[np.isfinite(column.values)]
     if not len(values):
         return False
@@ -349,7 +349,7 @@ _PREFERENCE = frozenset({"chosen", "rejected", "margins"})
 
 
 def loss_may_rise(columns: Sequence[str]) -> bool:
-    """Whether the columns are those of a loss that measures no progress: of GANs, of policies and their critics."""
+    """Whether the columns belong to a loss that does not measure progress: of GANs, of policies and their critics."""
     every = {word for name in columns for word in words(name)}
     return bool(every & _NO_PROGRESS) and not every & _PREFERENCE
 
@@ -358,6 +358,6 @@ _USUAL_NAME = re.compile(r"(trainer_(state|log)|metrics|log|train|output|history
 
 
 def name_of(path: Path) -> str:
-    """What a log is called: its file name, with its folder where the file is called as such files always are."""
+    """The display name of a log: its file name, with its folder if the file name is a standard one."""
     resolved = path.absolute()
     return f"{resolved.parent.name}/{resolved.name}" if _USUAL_NAME.fullmatch(path.name) else resolved.name

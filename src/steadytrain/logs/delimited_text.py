@@ -1,7 +1,7 @@
-"""Delimited text: its separator, its header, and its numbers a block at a time.
+"""Delimited text: its separator, its header, and its numbers one block at a time.
 
-Blocks of plain numbers go through ``numpy.loadtxt``, which a million rows of four columns take 0.4 s of; a block with
-anything else in it (text, quotes with thousands separators, short lines) is read by the csv module, about 2 s.
+Blocks of plain numbers go through ``numpy.loadtxt`` (0.4 s for a million rows of four columns). The csv module reads
+blocks with anything else (text, quotes with thousands separators, short lines), in about 2 s.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SEPARATORS = (",", "\t", ";", "|", " ")
 SAMPLE_LINES = 200
 EXAMPLES_MAX = 40
 _EMPTY = -2.718281828459045e303
-"""Stands for an empty cell while NumPy reads a block."""
+"""Marks an empty cell while NumPy reads a block."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Where the table begins and what its columns are. ``line`` is the position of the header among the lines."""
+    """Where the table begins, and its columns. ``line`` is the position of the header among the lines."""
 
     names: tuple[str, ...]
     separator: str
@@ -42,7 +42,7 @@ class Header:
 
 @dataclass
 class _Told:
-    """What could not be read as a number: how many cells of each column, and the first."""
+    """Cells that could not be read as numbers: their count per column, and the first one."""
 
     cells: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class _Told:
 
 
 def header_of(head: bytes, suffix: str) -> Header | None:
-    """The header of delimited text that begins with ``head``, None where it does not look like any."""
+    """The header of delimited text that begins with ``head``, None if it has none."""
     lines = text_of(head).lstrip("\ufeff").split("\n")
     separators = ("\t", *SEPARATORS) if suffix == ".tsv" else SEPARATORS
     for place, line in enumerate(lines[:SAMPLE_LINES]):
@@ -68,10 +68,10 @@ def header_of(head: bytes, suffix: str) -> Header | None:
 
 
 def read_delimited(path: Path, header: Header, wanted: Sequence[str], tell: Tell) -> Rows:
-    """The numbers below ``header``.
+    """Read the numbers below ``header``.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     label = _label(header)
     numeric = _numeric_places(path, header, label, wanted)
@@ -96,11 +96,11 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def _is_header(names: Sequence[str], below: Sequence[str], separator: str) -> bool:
-    """Names that are no numbers and no sentences, over a line with as many cells of which one is a number."""
+    """Whether ``names`` are neither numbers nor sentences, over a line with as many cells and at least one number."""
     if any(_is_number(name) or not name.strip() for name in names[1:]) or _is_number(names[0]):
         return False
     if any(re.search(r"[:=]\s*\S*\d|\s[-+]?\d+(\.\d+)?$", name) for name in names):
-        return False  # `step 1, loss 2.3` has commas and is no table
+        return False  # `step 1, loss 2.3` has commas but is not a table
     if not below:
         return separator != " " and any(role_of(name).what == "loss" for name in names)
     cells = _with_points(_cells(below[0].strip() if separator == " " else below[0], separator), separator)
@@ -115,7 +115,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names, with a number behind those that are there twice."""
+    """Column names, with a number appended to repeated ones."""
     seen: dict[str, int] = {}
     found = []
     for place, name in enumerate(names):
@@ -126,13 +126,13 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _label(header: Header) -> int | None:
-    """The column that names the run of a row."""
+    """The column with the run of each row, None if there is none."""
     places = [place for place, name in enumerate(header.names) if role_of(name).what == "run"]
     return min(places, key=lambda place: role_of(header.names[place]).tier, default=None)
 
 
 def _numeric_places(path: Path, header: Header, label: int | None, wanted: Sequence[str]) -> list[int]:
-    """The columns that are not plainly text, what the user named and signals first."""
+    """The columns that are not clearly text: those that the user named and signals come first."""
     lines = text_of(head_of(path)).lstrip("\ufeff").split("\n")[header.line + 1 :][:SAMPLE_LINES]
     rows = [_cells(line, header.separator) for line in lines[:-1] or lines if line.strip()]
     numeric = []
@@ -148,7 +148,7 @@ def _numeric_places(path: Path, header: Header, label: int | None, wanted: Seque
 def _by_numpy(
     lines: Sequence[str], header: Header, places: Sequence[int], label: int | None, builder: RowsBuilder
 ) -> bool:
-    """Read a block of nothing but numbers and empty cells; False where it holds anything else."""
+    """Read a block of only numbers and empty cells. False if it contains anything else."""
     separator = header.separator
     if separator in (" ", ";") or not places:
         return False
@@ -165,7 +165,7 @@ def _by_numpy(
     used = sorted({*places, *([label] if label is not None else [])})
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a block of empty lines
+            warnings.simplefilter("ignore")  # for a block of empty lines
             numbers = np.loadtxt(
                 io.StringIO(text), delimiter=separator, usecols=used, ndmin=2, comments=None, quotechar='"'
             )
@@ -202,7 +202,7 @@ def _by_csv(
     builder: RowsBuilder,
     told: _Told,
 ) -> None:
-    """Read a block whatever is in it: a cell that is no number is absent and told of."""
+    """Read any block. A cell that is not a number is absent and is counted in ``told``."""
     rows = _rows(lines, header)
     width = len(header.names)
     named = [row for row in rows if row and tuple(cell.strip() for cell in row) != header.names]
@@ -230,7 +230,7 @@ def _by_csv(
 
 
 def _with_points(cells: Sequence[str], separator: str) -> Sequence[str]:
-    """Cells with decimal points: where a semicolon parts them, the comma is the decimal sign."""
+    """Cells with decimal points: in a table separated by semicolons, the comma is the decimal sign."""
     if separator != ";":
         return cells
     return [cell.replace(",", ".") if "." not in cell else cell for cell in cells]
@@ -253,7 +253,7 @@ def _rows(lines: Sequence[str], header: Header) -> list[list[str]]:
     while True:
         try:
             found.extend(reader)
-        except csv.Error:  # a field larger than any: go on behind it
+        except csv.Error:  # an oversized field: continue after it
             continue
         return found
 
@@ -271,10 +271,10 @@ def _notes(told: _Told) -> list[str]:
 
 
 def require_header(path: Path) -> Header:
-    """The header of a file that is taken for delimited text.
+    """The header of a file that is read as delimited text.
 
     Raises:
-        UsageError: it has none.
+        UsageError: it has no header.
     """
     header = header_of(head_of(path), path.suffix.lower())
     if header is None:

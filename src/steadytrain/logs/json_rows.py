@@ -1,4 +1,4 @@
-"""Rows of a log as JSON: a list of many, and one made flat: numbers by name, what is nested under ``outer/inner``."""
+"""Log rows from JSON: a list of many, and one flattened to numbers by name, with nested ones under ``outer/inner``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NEXT = re.compile(r"[\s,]*(\{)?")
 
 @dataclass
 class RowList:
-    """The objects of a JSON list that begins in ``text`` before ``place``, read one by one: a long document as Python
-    objects takes several times its size. Where it is over, ``place`` stands behind the last one that is whole."""
+    """The objects of a JSON list that starts in ``text`` before ``place``, read one by one, because a long document
+    takes several times its size as Python objects. At the end, ``place`` follows the last complete object."""
 
     text: str
     place: int
@@ -37,12 +37,12 @@ class RowList:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the list was closed, once all of it was read."""
+        """Whether the list was closed. Valid after all of it was read."""
         return re.compile(r"\s*\]").match(self.text, self.place) is not None
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of ``row``; text that is one (``"nan"``, ``"1,234"``) too, everything else is left out."""
+    """The numbers of ``row``, including text that is one (``"nan"``, ``"1,234"``). Everything else is dropped."""
     found: dict[str, float] = {}
     _collect(row, "", 0, found)
     return found

@@ -1,7 +1,7 @@
-"""Columns of numbers as a format reads them, row by row or a block at a time, and bounded.
+"""Columns of numbers that a format reads, by row or by block, with bounded memory.
 
-Columns are sparse: a cell that was not logged takes no room. Of a log with more than ``ROWS_MAX`` rows the newest are
-kept (whole blocks of them), because a thinned log would lose the spikes of one step that detectors look for.
+Columns are sparse: a cell that was not logged takes no space. Of a log with more than ``ROWS_MAX`` rows only the newest
+are kept (in whole blocks), because thinning would lose the one-step spikes that detectors look for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from steadytrain.core.model import FloatArray, IntArray
 
 ROWS_MAX = 2_000_000
 CELLS_MAX = 24_000_000
-"""Cells of all columns together: 16 bytes each while a log is read."""
+"""Maximum number of cells in all columns together, at 16 bytes each while a log is read."""
 
 COLUMNS_MAX = 256
 BLOCK_ROWS = 1 << 16
@@ -25,7 +25,7 @@ BLOCK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of one column: ``values[i]`` stands in row ``rows[i]``, ascending."""
+    """The cells of one column: ``values[i]`` is in row ``rows[i]``, ascending."""
 
     rows: IntArray
     values: FloatArray
@@ -34,10 +34,10 @@ class Column:
         return len(self.rows)
 
     def at(self, rows: IntArray) -> tuple[FloatArray, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
-        """The values at ``rows`` and whether there is one; 0 where there is none."""
+        """The values at ``rows`` and whether each exists; 0 for missing ones."""
         if not len(self.rows):
             return np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
-        if np.array_equal(rows, self.rows):  # nearly always: it saves a search
+        if np.array_equal(rows, self.rows):  # nearly always: saves a search
             return self.values, np.ones(len(rows), np.bool_)
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         here = self.rows[places] == rows
@@ -46,9 +46,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Rows:
-    """A log as read, in its own order: ``count`` rows, the columns that have a cell, and what to tell of it.
+    """A log as read, in its own order: ``count`` rows, the non-empty columns, and notes.
 
-    ``run_of[i]`` is the position in ``runs`` of the run that row ``i`` belongs to, where the log names its runs.
+    If the log names its runs, ``run_of[i]`` is the position in ``runs`` of row ``i``'s run.
     """
 
     count: int
@@ -85,11 +85,11 @@ class RowsBuilder:
 
     @property
     def seen(self) -> int:
-        """All rows so far, also those that were let go."""
+        """Number of all rows so far, including dropped ones."""
         return self._pushed + self._open_count
 
     def add(self, row: Mapping[str, float], run: str | None = None) -> None:
-        """One row."""
+        """Add one row."""
         for name, value in row.items():
             cells = self._open.get(name)
             if cells is None:
@@ -104,7 +104,7 @@ class RowsBuilder:
             self._close()
 
     def add_block(self, count: int, columns: Mapping[str, Column], run_of: IntArray | None = None) -> None:
-        """``count`` rows at once; the rows of ``columns`` count from 0."""
+        """Add ``count`` rows at once. The rows of ``columns`` count from 0."""
         self._close()
         self._push(_Block(count, {name: column for name, column in columns.items() if self._is_known(name)}, run_of))
 
@@ -112,7 +112,7 @@ class RowsBuilder:
         return self.runs.setdefault(run, len(self.runs))
 
     def build(self, *notes: str) -> Rows:
-        """All that was kept."""
+        """All rows that were kept."""
         self._close()
         names = dict.fromkeys(name for block in self._blocks for name in block.columns)
         starts = np.cumsum([0, *(block.count for block in self._blocks)])

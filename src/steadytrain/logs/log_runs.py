@@ -1,8 +1,7 @@
-"""Rows of a log become runs, and each run a window.
+"""Split the rows of a log into runs, and convert each run to a window.
 
-A log may hold several runs (it names them, or its steps begin again), a run that was resumed (its steps go back and
-the later rows hold), rows of an evaluation between those of training, or no steps at all. What was decided is told in
-notes.
+A log may hold several runs (it names them, or its steps start again), a resumed run (its steps go back and the later
+rows count), rows of an evaluation between those of training, or no steps at all. Notes report each decision.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from steadytrain.statistics.rolling_baseline import stride_of
 RUNS_MAX = 256
 METRICS_MAX = 64
 RETURNS_MAX = 1_000
-"""Steps that go back more often than this are no resumes: the log is out of order and gets sorted."""
+"""If steps go back more often than this, the log is not resumed but out of order, and gets sorted."""
 
 UNSORTED_ROWS_MAX = 3
-"""Where fewer rows than this stand between two places at which the steps go back, they are in no order at all (or the
-newest row stands first)."""
+"""If fewer rows than this lie between two places where the steps go back, the rows have no order (or the newest comes
+first)."""
 
 STRAGGLERS_MAX = 3
-"""So few rows whose step is lower, followed by higher ones again, were written late and begin nothing."""
+"""Up to this many rows with a lower step, followed by higher ones again, were written late and start nothing new."""
 
 JUMP_STRIDES = 10
-"""A gap this many times as wide as the steps' distance on both sides of it was left by an interruption."""
+"""A gap this many times as wide as the step distance on both sides was left by an interruption."""
 
 EPOCHS_MAX = 1 << 20
 _STEP_MAX = 2.0**53
@@ -60,7 +59,7 @@ def logs_of(
     """The runs in ``rows``.
 
     Raises:
-        UsageError: there is no loss, or a column that the user named is not there.
+        UsageError: there is no loss, or a column that the user named does not exist.
     """
     if not rows.columns:
         raise UsageError(f"{path}: there are no numbers in it")
@@ -106,7 +105,7 @@ def _are_epochs(choice: Choice) -> bool:
 
 
 def _silent_end(window: Window) -> list[str]:
-    """A loss that is missing from some step on, where the run goes on: it may have been NaN."""
+    """A note if the loss ends early while the run continues: it may have become NaN."""
     loss = window.series("loss").steps
     if len(loss) < 2 or window.steps[-1] - loss[-1] <= JUMP_STRIDES * stride_of(loss):
         return []
@@ -117,7 +116,7 @@ def _silent_end(window: Window) -> list[str]:
 
 
 def _training_rows(rows: Rows, choice: Choice) -> IntArray:
-    """The rows that tell something of training: with a signal and a step, or with a loss where there are no steps."""
+    """The rows about training: with a signal and a step, or with a loss if there are no steps."""
     if not choice.steps:
         return np.unique(np.concatenate([rows.columns[name].rows for name in choice.carriers]))
     here = np.zeros(rows.count, np.bool_)
@@ -134,7 +133,7 @@ def _training_rows(rows: Rows, choice: Choice) -> IntArray:
 
 
 def _labelled(rows: Rows, training: IntArray) -> list[tuple[str, IntArray]]:
-    """The training rows of each run that the log names."""
+    """The training rows of each named run."""
     if rows.run_of is None:
         return [("", training)]
     of = rows.run_of[training]
@@ -150,7 +149,7 @@ def _labelled(rows: Rows, training: IntArray) -> list[tuple[str, IntArray]]:
 
 
 def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
-    """The runs among rows that the log does not tell apart."""
+    """The runs among rows without run names."""
     if not len(here):
         return []
     if not choice.steps:
@@ -174,7 +173,7 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
     stride = stride_of(steps[slice(*segments[0])])
     for segment in segments:
         first = int(steps[segment[0]])
-        # A run that logs every 10 steps begins with step 10, where the one before it began with 1.
+        # A run that logs every 10 steps begins with step 10, after one that began with 1.
         own_stride = stride_of(steps[slice(*segment)])
         if not runs or first <= max(int(steps[runs[-1][0][0]]) + stride, own_stride):
             runs.append([])
@@ -189,9 +188,9 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
 
 
 def _segments(steps: IntArray, returns: IntArray) -> tuple[list[tuple[int, int]], int]:
-    """Ranges of rows between places where the steps go back, and how many rows were only written late.
+    """Ranges of rows between places where the steps go back, and the number of rows that were only written late.
 
-    A few late rows do not end a range: the range is put in order later.
+    A few late rows do not end a range; the range is sorted later.
     """
     bounds = [0, *returns.tolist(), len(steps)]
     segments: list[tuple[int, int]] = []
@@ -213,7 +212,7 @@ def _segments(steps: IntArray, returns: IntArray) -> tuple[list[tuple[int, int]]
 def _resumed(
     name: str, here: IntArray, steps: IntArray, segments: Sequence[tuple[int, int]], notes: tuple[str, ...]
 ) -> _Run:
-    """One run from its segments: what a later one did again is taken from the later one."""
+    """One run from its segments. If a later segment repeats steps, its rows count."""
     kept: list[NDArray[np.int64]] = []
     resumed, told = [], []
     lowest_later = np.inf
@@ -241,7 +240,7 @@ def _resumed(
 
 
 def _jumps(steps: IntArray) -> list[tuple[int, int]]:
-    """Gaps that the cadence on neither side explains: last step before, first step after."""
+    """Gaps that the cadence on neither side explains, as last step before and first step after."""
     gaps = np.diff(steps)
     if len(gaps) < 3:
         return []
@@ -263,7 +262,7 @@ def _steps_at(rows: Rows, choice: Choice, here: IntArray) -> IntArray:
 
 
 def _over_epochs(rows: Rows, choice: Choice, here: IntArray, steps: IntArray) -> IntArray | None:
-    """Steps counted through all epochs, where the log begins anew in each; None where it does not."""
+    """Steps counted through all epochs if the log restarts them in each, else None."""
     returns = np.flatnonzero(np.diff(steps) < 0)
     if "epoch" not in choice.signals or not len(returns):
         return None
@@ -281,7 +280,7 @@ def _over_epochs(rows: Rows, choice: Choice, here: IntArray, steps: IntArray) ->
 
 
 def _ends(groups: Sequence[IntArray], rows: Rows) -> list[tuple[int, int]]:
-    """For each run the range of rows whose evaluations belong to it: up to where the next one begins."""
+    """For each run the range of rows whose evaluations belong to it: up to the start of the next run."""
     if rows.run_of is not None and len(rows.runs) > 1:
         return [(0, rows.count)] * len(groups)
     starts = [int(group.min()) for group in groups]
@@ -300,7 +299,7 @@ def _window(rows: Rows, choice: Choice, run: _Run, ends: tuple[int, int]) -> Win
         if not there.any():
             continue
         signals[signal], present[signal] = np.zeros(count), np.zeros(count, np.bool_)
-        # Of several rows of a step the last that has the value counts, but nothing hides a NaN.
+        # Of several rows of a step the last with a value counts, but a NaN always wins.
         for counts in (there, there & ~np.isfinite(values)):
             signals[signal][group[counts]] = values[counts] * role_of(name).unit
         present[signal][group[there]] = True
@@ -326,7 +325,7 @@ def _window(rows: Rows, choice: Choice, run: _Run, ends: tuple[int, int]) -> Win
 
 
 def _metrics(rows: Rows, choice: Choice, run: _Run, ends: tuple[int, int]) -> dict[str, Series]:
-    """What else was logged, evaluations first, by step. A row without a step has that of the training row before."""
+    """All other metrics by step, evaluations first. A row without a step has that of the training row before it."""
     taken = choice.taken()
     names = [name for name in rows.columns if name not in taken and name != PROGRESS_BAR]
     names.sort(key=lambda name: role_of(name).what != "evaluation")
@@ -354,7 +353,7 @@ def _metric_steps(rows: Rows, choice: Choice, run: _Run, at: IntArray) -> IntArr
         return steps
     for name in choice.steps:
         values, there = rows.columns[name].at(at)
-        # Where steps were counted through the epochs, only the rows of training carry the sum.
+        # If steps were counted through the epochs, only training rows carry the sum.
         own = there & ~exact if not _counted_through(rows, choice, run) else np.zeros(len(at), np.bool_)
         own &= np.abs(values) < _STEP_MAX
         steps[own] = values[own].astype(np.int64)
@@ -366,7 +365,7 @@ def _counted_through(rows: Rows, choice: Choice, run: _Run) -> bool:
 
 
 def _series(at: IntArray, values: FloatArray, steps: IntArray) -> Series:
-    """By step; of several values of a step one that is not finite, else the last written."""
+    """Sort by step. Of several values of a step a non-finite one counts, else the last written."""
     order = np.lexsort((~np.isfinite(values), steps))
     steps, values = steps[order], values[order]
     last = np.append(np.diff(steps) != 0, True)

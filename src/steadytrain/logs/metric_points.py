@@ -1,4 +1,4 @@
-"""Metrics that are logged one by one, each with its own steps (TensorBoard, MLflow), as rows of a log."""
+"""Convert metrics with their own steps (TensorBoard, MLflow) to rows of a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadytrain.logs.column_names import role_of
 from steadytrain.logs.log_rows import COLUMNS_MAX, ROWS_MAX, Column, Rows
 
 SHARED_STEPS_MIN = 0.5
-"""A signal that has less than this share of its steps in common with the loss counts something else (epochs)."""
+"""A signal that shares less than this part of its steps with the loss counts something else (epochs)."""
 
 STEP, TIME = "step", "time"
 
@@ -30,7 +30,7 @@ class Points:
         self.steps.append(step)
         self.values.append(value)
         self.times.append(time)
-        if len(self.steps) >= 2 * ROWS_MAX:  # a bound: of more points the newest half is kept
+        if len(self.steps) >= 2 * ROWS_MAX:  # bounded: only the newest half is kept
             for held in (self.steps, self.values, self.times):
                 del held[:ROWS_MAX]
 
@@ -38,8 +38,8 @@ class Points:
 def rows_of(metrics: Mapping[str, Points]) -> Rows:
     """One row for all points of a step, with columns ``step`` and ``time``.
 
-    A metric whose steps go back begins a new pass; the rows of a pass stand behind those of the one before. Clocks are
-    not used for this: points of one step are not written at one time, and MLflow counts whole milliseconds.
+    A metric whose steps go back starts a new pass, whose rows follow those of the previous pass. Clocks do not decide
+    this: points of one step are written at different times, and MLflow counts whole milliseconds.
     """
     notes: list[str] = []
     if len(metrics) > COLUMNS_MAX:
@@ -73,14 +73,14 @@ def rows_of(metrics: Mapping[str, Points]) -> Rows:
 
 
 def _column(rows: IntArray, values: FloatArray) -> Column:
-    """A column; of several values of one row one that is not finite, else the last. ``rows`` ascend."""
+    """A column. Of several values in a row a non-finite one counts, else the last. ``rows`` ascend."""
     order = np.lexsort((~np.isfinite(values), rows))
     last = np.append(np.diff(rows) != 0, True)
     return Column(rows[last], values[order][last])
 
 
 def _of_other_steps(steps_of: Mapping[str, IntArray]) -> list[str]:
-    """Signals whose steps are not those of the fullest loss. Evaluations may have any."""
+    """Signals whose steps differ from those of the fullest loss. Evaluations may have any steps."""
     losses = [name for name in steps_of if role_of(name).what == "loss"]
     if not losses:
         return []

@@ -1,6 +1,6 @@
-"""What people and programs write for a number: ``1,234.5``, ``"0.3"``, ``NaN``, ``-inf``, ``Infinity``, nothing.
+"""Parse numbers as people and programs write them: ``1,234.5``, ``"0.3"``, ``NaN``, ``-inf``, ``Infinity``, or empty.
 
-A cell that holds nothing was not logged and is absent; NaN and Inf were logged and stay.
+An empty cell was not logged and is absent; NaN and Inf were logged and stay.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from steadytrain.core.model import FloatArray
 
 ABSENT = frozenset({"", "-", "--", "none", "null", "na", "n/a", "<na>", "nil", "undefined", "."})
-"""Cells that say that nothing was logged."""
+"""Cell texts that mean "not logged"."""
 
 PLAIN_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 NUMBER = rf"(?:[-+]?{PLAIN_NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
-"""A number in running text (to be matched without regard to case)."""
+"""A number in running text (match it case-insensitively)."""
 
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:[,_' ]\d{3})+(?:\.\d*)?")
 _TENSOR = re.compile(r"tensor\(\[?([^,\])]+)")
@@ -35,7 +35,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def number_of(cell: str) -> float | None:
-    """The number in ``cell``, None where nothing was logged.
+    """The number in ``cell``, None if nothing was logged.
 
     Raises:
         NotANumberError: it holds something else.
@@ -53,14 +53,14 @@ def number_of(cell: str) -> float | None:
         lowered = text.lower()
         if lowered in ("-nan", "+nan", "nan(ind)", "-nan(ind)", "1.#qnan", "-1.#ind"):
             return float("nan")
-        tensor = _TENSOR.match(lowered)  # a tensor that somebody wrote without .item()
+        tensor = _TENSOR.match(lowered)  # a tensor printed without .item()
         if tensor:
             return number_of(tensor[1])
     raise NotANumberError(cell)
 
 
 def numbers_of(cells: Sequence[str]) -> tuple[FloatArray, NDArray[np.bool_], list[int]]:
-    """The values of ``cells``, which of them are there, and the positions of those that hold text."""
+    """The values of ``cells``, a mask of those that exist, and the positions of text cells."""
     try:
         return np.array(list(map(float, cells)), np.float64), np.ones(len(cells), np.bool_), []
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a reader of logs is given, and what it gives."""
+"""The contract of a log reader: its inputs and results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind
 
 Tell = Callable[[Path, int, int], None]
-"""Told how far a file is read: the file, bytes so far, bytes in all."""
+"""Progress callback: the file, the bytes read so far, and its size."""
 
 ANY_TEXT, ANY_ROWS, MARKED = 2, 1, 0
-"""How general a format is: anything with text, lines that all look alike, or files with a mark of their own."""
+"""How general a format is: any text, rows that all look alike, or files with a distinctive mark."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns as the user gave them; what is None is guessed."""
+    """Column names from the user. None means that the reader guesses."""
 
     loss: str | None = None
     step: str | None = None
@@ -31,7 +31,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Log:
-    """One run of a log. ``notes`` say what was guessed, skipped or left out, in sentences."""
+    """One run of a log. ``notes`` say in sentences what was guessed, skipped or left out."""
 
     name: str
     source: Path
@@ -43,9 +43,9 @@ class Log:
 class Reader(ABC):
     """The contract of a format. Subclasses are final and have no state.
 
-    ``kind`` is its name. Of the readers that claim a file the least ``general`` reads it. ``in_folders`` are patterns
-    of file names that are logs of this format when they lie in a folder. ``whole_folder`` says that nothing below a
-    folder that the reader claims is a log of its own.
+    ``kind`` is its name. Of the readers that claim a file, the least ``general`` one reads it. ``in_folders`` are file
+    name patterns that mark logs of this format in a folder. If ``whole_folder`` is set, nothing inside a claimed folder
+    is a log of its own.
     """
 
     kind: ClassVar[str]
@@ -59,14 +59,14 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
-        """The runs in ``path``, at least one.
+        """Read the runs in ``path``, at least one.
 
         Raises:
-            UsageError: it cannot be read, or holds no loss.
+            UsageError: the file cannot be read, or holds no loss.
         """
 
     def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
-        """Those of ``paths``, all found under one folder, that hold nothing which another one does not hold."""
+        """Those of ``paths``, all found under one folder, whose content others already contain."""
         return frozenset()
 
 

@@ -1,7 +1,7 @@
-"""Finds out what a file or folder is, and reads it.
+"""Determine the format of a file or folder, and read it.
 
-Formats are found by walking ``steadytrain.logs.formats``. In a folder only files that are called as logs are called
-are looked at; what of them could not be read is told, and is an error only when nothing else was found.
+Formats are the modules of ``steadytrain.logs.formats``. In a folder, only files with the name of a log are read.
+Unreadable ones are reported, and are an error only if no log is found.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PASSED_OVER = frozenset({".git", "__pycache__", "node_modules", ".venv", "venv"
 
 @dataclass(frozen=True)
 class Found:
-    """What was read of a path, and a line for everything that looked like a log and could not be read."""
+    """The runs of a path, and a line for each file that looked like a log but could not be read."""
 
     logs: tuple[Log, ...]
     skipped: tuple[str, ...] = ()
 
 
 def read_logs(path: Path, columns: Columns) -> tuple[Log, ...]:
-    """The runs in a file or folder; what of a folder could not be read stands in the notes of the first.
+    """The runs in a file or folder. Notes of the first list the files that could not be read.
 
     Raises:
         UsageError: nothing could be read.
@@ -44,7 +44,7 @@ def read_logs(path: Path, columns: Columns) -> tuple[Log, ...]:
 
 
 def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, size: None) -> Found:
-    """The runs in a file or folder, and what could not be read. ``tell`` hears how far a long file is.
+    """The runs in a file or folder, and what could not be read. ``tell`` gets the progress in a long file.
 
     Raises:
         UsageError: nothing could be read.
@@ -65,7 +65,7 @@ def find_logs(path: Path, columns: Columns, *, tell: Tell = lambda path, done, s
 
 @lru_cache(maxsize=1)
 def readers() -> tuple[Reader, ...]:
-    """Every format, those with a mark of their own first."""
+    """Every format, the distinctive ones first."""
     found = [cls() for cls in LOG_READERS.classes()]
     return tuple(sorted(found, key=lambda reader: (reader.general, reader.kind)))
 
@@ -97,7 +97,7 @@ def _read_folder(folder: Path, columns: Columns, tell: Tell) -> Found:
         try:
             logs += reader.read(path, columns, tell) if path.is_dir() else _read_file(path, columns, tell)
         except UsageError as error:
-            # Many a text is called .log and tells of no training; that is not worth a word beside those that do.
+            # Many texts are called .log without being about training. They are not worth a line beside real logs.
             (unlike if reader.general == ANY_TEXT else skipped).append(str(error))
     if logs:
         return Found(_told_apart(folder, logs), tuple(skipped))
@@ -110,13 +110,13 @@ def _read_folder(folder: Path, columns: Columns, tell: Tell) -> Found:
 
 
 def _told_apart(folder: Path, logs: Sequence[Log]) -> tuple[Log, ...]:
-    """The logs, with the folders between before the names of those that are called the same."""
+    """The logs, with parent folders added to equal names."""
     times = Counter(log.name for log in logs)
     return _numbered([replace(log, name=_name_in(folder, log)) if times[log.name] > 1 else log for log in logs])
 
 
 def _numbered(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """The logs, with a number behind a name that came before."""
+    """The logs, with a number appended to repeated names."""
     seen: Counter[str] = Counter()
     found = []
     for log in logs:
@@ -134,7 +134,7 @@ def _name_in(folder: Path, log: Log) -> str:
 
 
 def _logs_below(folder: Path) -> list[tuple[Reader, Path]]:
-    """The logs in a folder with the reader that took notice of each, in the order of their paths."""
+    """The logs in a folder, each with the reader that recognized it, sorted by path."""
     found = list(_noticed(folder))
     superseded: set[Path] = set()
     for reader in readers():

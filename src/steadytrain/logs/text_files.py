@@ -1,4 +1,4 @@
-"""Text of any common encoding, read a part at a time and never whole."""
+"""Read text of any common encoding in parts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from steadytrain.logs.reader import Tell
 HEAD_BYTES = 1 << 16
 BLOCK_BYTES = 1 << 24
 LINE_LENGTH_MAX = 20_000
-"""The rest of a longer line is passed over: no line of numbers is that long, and a file without line ends is no log."""
+"""The rest of a longer line is skipped: no line of numbers is that long, and a file without line ends is not a log."""
 
 DOCUMENT_BYTES_MAX = 1 << 28
-"""A JSON document is held in one piece, as bytes and as text."""
+"""Size limit of a JSON document, which is held in memory as bytes and as text."""
 
 _TEXT_SHARE_MIN = 0.9
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -28,7 +28,7 @@ def head_of(path: Path) -> bytes:
     """The beginning of a file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -42,13 +42,13 @@ def encoding_of(head: bytes) -> str:
 
 
 def text_of(head: bytes) -> str:
-    """``head`` as text with plain line ends; what is cut off at its end may be garbled."""
+    """``head`` as text with plain line ends. A truncated end may be garbled."""
     text = head.decode(encoding_of(head), errors="replace")
     return without_colours(text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def packed_as(head: bytes) -> str | None:
-    """The name of the compression of a file that begins with ``head``."""
+    """The compression of a file that begins with ``head``, None if there is none."""
     return next((name for mark, name in _PACKED if head.startswith(mark)), None)
 
 
@@ -58,7 +58,7 @@ def is_text(head: bytes) -> bool:
         return True
     if b"\x00" in head:
         return False
-    # Of the bytes above 127 nothing is said: they are letters in UTF-8 and in the old encodings alike.
+    # Bytes above 127 are not counted: they are letters in UTF-8 and in old encodings alike.
     odd = sum(head.count(code) for code in range(32) if code not in (7, 8, 9, 10, 12, 13, 27))
     return not head or 1 - odd / len(head) >= _TEXT_SHARE_MIN
 
@@ -69,10 +69,10 @@ def without_colours(text: str) -> str:
 
 
 def blocks(path: Path, tell: Tell) -> Iterator[list[str]]:
-    """The lines of a text file, some megabytes of them at a time. A carriage return ends a line as a newline does.
+    """Yield the lines of a text file, some megabytes at a time. A carriage return ends a line like a newline.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     encoding = encoding_of(head_of(path))
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
@@ -93,10 +93,10 @@ def blocks(path: Path, tell: Tell) -> Iterator[list[str]]:
 
 
 def document_text(path: Path) -> str:
-    """A whole text file.
+    """The text of a whole file.
 
     Raises:
-        UsageError: it cannot be read or is too large.
+        UsageError: the file cannot be read or is too large.
     """
     try:
         size = path.stat().st_size

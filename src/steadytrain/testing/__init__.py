@@ -6,10 +6,10 @@ They need no test framework, and no other room imports them.
 |---|---|---|
 | ``windows`` | tests of detectors: a window of steps in one line | no |
 | ``loop_contract`` | tests of training loops: what must hold for every watched way to train | yes |
-| ``diary`` | what a loop did, bit for bit, and a planted fault | yes |
-| ``leftovers`` | what of steadytrain is in the process now | yes |
+| ``diary`` | records what a loop did, bit for bit, and plants a fault | yes |
+| ``leftovers`` | finds what steadytrain has installed in the process | yes |
 
-The names below are loaded when they are first used, so a test of a detector needs no torch.
+The names below are loaded on first use, so a test of a detector needs no torch.
 """
 
 from __future__ import annotations

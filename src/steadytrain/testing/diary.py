@@ -1,8 +1,8 @@
-"""What a training loop did, to the last bit, and a fault planted in it: seen from outside, with torch's public hooks.
+"""Record what a training loop does, bit for bit, and plant a fault in it, through torch's public hooks.
 
-Nothing here uses what steadytrain itself stands on in torch, except the two global optimizer hooks, which are public.
-Loops that update their weights without a ``torch.optim`` optimizer leave no line here: their tests compare what the
-loop returns.
+Nothing here uses the parts of torch that steadytrain relies on, except the two global optimizer hooks, which are
+public. Loops that update their weights without a ``torch.optim`` optimizer leave no line here: their tests compare what
+the loop returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRAPPERS = (ORIGINAL_MODULE.attribute, "module")
 class Fault:
     """A NaN in one element of a gradient, in one step of the optimizer that owns the parameter.
 
-    ``skipped`` is one that a gradient scaler answers by not calling the optimizer at all.
+    With ``skipped``, a gradient scaler is expected to skip the optimizer's step.
     """
 
     step: int
@@ -37,7 +37,7 @@ class Fault:
 
 
 class Diary:
-    """A line before and a line after every optimizer step, while the block runs; plants ``fault`` on the way."""
+    """A line before and after every optimizer step inside the block. Plants ``fault`` on the way."""
 
     def __init__(self, fault: Fault | None = None) -> None:
         self.lines: list[str] = []
@@ -60,14 +60,14 @@ class Diary:
             seen.unplant()
 
     def note(self, *values: Any) -> None:
-        """One more line, of whatever else is to be the same."""
+        """Add a line for any other values that must be equal."""
         self.lines.append(f"noted {digest(values)} random {random_digest()}")
 
     def moved_by_refused(self, step: int) -> list[str]:
-        """The optimizers whose parameters or state are not as they were when ``step`` was refused.
+        """The optimizers whose parameters or state changed although ``step`` was refused.
 
-        To find the cause the loop may have been let round once more, through an optimizer without gradients. So the
-        optimizer whose step it was is held to what it had before that step, and others to what they did last.
+        To find the cause, steadytrain may have rerun the loop once, through an optimizer without gradients. So the
+        refused optimizer is compared with its state before that step, and others with their last recorded state.
         """
         alone = len(self._seen) == 1
         return [
@@ -85,7 +85,7 @@ class Diary:
         fault = self._fault
         begins = fault is not None and seen.steps == fault.step - 1 and not fault.skipped
         if fault is not None and begins and (self.planted or fault.step == 1):
-            # In the first step nothing was planted yet; in a later one the loop may have thrown it away (a GAN does).
+            # The first step has planted nothing yet; in a later one the loop may have discarded it (a GAN does).
             for parameter in find_parameter(fault.parameter, optimizer):
                 seen.at_fault = True
                 if parameter.grad is None:
@@ -101,7 +101,7 @@ class Diary:
         seen = self._seen[id(optimizer)]
         seen.steps += 1
         seen.states.append(state_digest(optimizer))
-        # An optimizer with a closure makes its gradients within its step.
+        # An optimizer with a closure computes its gradients inside its step.
         gradients = [parameter.grad for parameter in _parameters(optimizer)]
         self.lines.append(f"{seen} update {seen.states[-1]} gradients {digest(gradients)} random {random_digest()}")
         if self._fault is not None and seen.steps == self._fault.step - 1:
@@ -123,7 +123,7 @@ class Diary:
 
 @dataclass
 class _Seen:
-    """One optimizer: how it was before its first step and after each."""
+    """One optimizer, with its state before its first step and after each."""
 
     optimizer: torch.optim.Optimizer
     number: int
@@ -133,7 +133,7 @@ class _Seen:
     plant: Any = None
 
     def unplant(self) -> None:
-        """A fault is planted once: later steps go bad by what it did, or do not."""
+        """Plant a fault only once: later steps fail only by its effect."""
         if self.plant is not None:
             self.plant.remove()
             self.plant = None
@@ -143,16 +143,16 @@ class _Seen:
 
 
 def find_parameter(name: str, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The parameter of ``optimizer`` that a module in this process knows as ``name``; none if there is none.
+    """The parameter of ``optimizer`` that a module in this process knows as ``name``; empty if there is none.
 
     Raises:
-        AssertionError: several parameters of the optimizer go by this name.
+        AssertionError: several parameters of the optimizer have this name.
     """
     owned = {id(parameter): parameter for parameter in _parameters(optimizer)}
     found: dict[int, Tensor] = {}
     for module in [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]:
         path = name.split(".")
-        # Where several models are trained, the class of each leads the names of its parameters.
+        # If several models are trained, parameter names begin with the model's class.
         for tensor in (_follow(module, path), _follow(module, path[1:]) if path[0] == type(module).__name__ else None):
             if id(tensor) in owned:
                 found[id(tensor)] = owned[id(tensor)]
@@ -162,7 +162,7 @@ def find_parameter(name: str, optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def state_digest(optimizer: torch.optim.Optimizer) -> str:
-    """Parameters and state of an optimizer."""
+    """A digest of an optimizer's parameters and state."""
     parameters = _parameters(optimizer)
     state = [optimizer.state.get(parameter) for parameter in parameters]
     return digest([parameters, state])
@@ -172,7 +172,7 @@ def digest(value: Any) -> str:
     """A hash over every byte of tensors, modules and plain values in nested containers.
 
     Raises:
-        AssertionError: something of another kind is in it, which might differ unseen.
+        AssertionError: it contains a value of another kind, which could differ unnoticed.
     """
     sha = hashlib.sha256()
     _feed(sha, value)
@@ -214,7 +214,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def _follow(module: Any, path: list[str]) -> Any:
-    """What lies at ``path`` under ``module``, with and without the wrappers on the way."""
+    """The object at ``path`` under ``module``, with or without wrappers on the way."""
     if not path:
         return module
     modules = module.__dict__.get(CHILDREN.attribute) or {}

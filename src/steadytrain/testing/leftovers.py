@@ -1,6 +1,6 @@
-"""What of steadytrain stands in torch, on modules and in threads at this moment: nothing, once a watch is over.
+"""Find what steadytrain has installed in torch, on modules and in threads: nothing, once a watch is over.
 
-It searches everything that torch has loaded for code of this package, and does not ask the watcher what it put where.
+It searches everything that torch has loaded for code of this package, and does not ask the watcher.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TESTING = str(Path(__file__).parent)
 
 
 def leftovers() -> list[str]:
-    """Each place of ours, in words; what nothing reaches any more is collected first and does not count."""
+    """A text for each place with our code. Runs the garbage collector first, so unreachable objects do not count."""
     gc.collect()
     return sorted({*_patched(), *_hooked(), *_threads()})
 
@@ -94,9 +94,9 @@ def _ours_in(hooks: Any, where: str) -> Iterator[str]:
 
 
 def _is_ours(value: Any) -> bool:
-    """Whether it is code of steadytrain, or an object of a class of ours, and not of the tests' own helpers.
+    """Whether a value is code of steadytrain, or an object of one of our classes, except the tests' own helpers.
 
-    Its type is asked, never ``isinstance``: some things in torch warn, or wake up, when their ``__class__`` is read.
+    This uses ``type``, never ``isinstance``: reading ``__class__`` makes some objects in torch warn or initialise.
     """
     if type(value) in (staticmethod, classmethod, types.MethodType):
         value = value.__func__

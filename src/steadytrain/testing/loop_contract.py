@@ -1,30 +1,30 @@
-"""The contract that every way of training keeps under watch, for your loop as for the ones that are tested here.
+"""The contract of every training loop under watch, for your loop as well as those tested here.
 
 ::
 
     from steadytrain.testing import Probe, assert_contract
 
     def train(probe: Probe):
-        torch.manual_seed(0)                     # the same training every time it is called
+        torch.manual_seed(0)                     # the same training on every call
         model = Net()
         optimizer = torch.optim.AdamW(model.parameters())
         losses = []
         for batch in batches:
             ...
-        return losses, model                     # what is to be the same to the last bit
+        return losses, model                     # what must be equal bit for bit
 
     def test_my_loop():
         assert_contract(train, step=3, parameter="head.weight")
 
-What has to hold:
+The requirements:
 
-1. **invisible**: gradients, weights, optimizer state and random states are the same to the last bit after every step;
-2. **caught**: a NaN planted in one gradient is seen in that step, named, and does not reach the weights;
-3. **gone**: after the watch nothing of ours is left in torch, on modules or in threads;
-4. **open**: an error of our own is told once and changes nothing.
+1. **invisible**: gradients, weights, optimizer state and random states are bit-identical after every step;
+2. **caught**: a NaN planted in one gradient is detected in that step, named, and does not reach the weights;
+3. **gone**: after the watch, nothing of ours is left in torch, on modules or in threads;
+4. **open**: an internal error of steadytrain is reported once and changes nothing.
 
-``train`` is called several times, in this process. Where each call may train a little longer or shorter, nothing can
-be compared. Errors of ours are raised while a contract is checked, save where they are planted.
+``train`` is called several times in this process. If the length of the training varies between calls, nothing can be
+compared. Internal errors raise while a contract is checked, except the planted ones.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ T = TypeVar("T")
 
 @dataclass
 class Probe:
-    """What ``train`` is called with.
+    """The argument of ``train``.
 
     Args:
-        watched: whether this call is watched. Only a loop that attaches by itself needs to know.
-        folder: an empty folder for whatever the loop writes.
-        options: arguments for :func:`steadytrain.watch` and the callbacks; for loops that attach by themselves.
-        nan_at: the step in which the loop itself is to plant a NaN (:meth:`planted`); 0 where it is not.
+        watched: whether this call is watched. Only a loop that attaches itself needs it.
+        folder: an empty folder for the loop's files.
+        options: arguments for :func:`steadytrain.watch` and the callbacks, for loops that attach themselves.
+        nan_at: the step in which the loop must plant a NaN (:meth:`planted`); 0 for none.
     """
 
     watched: bool
@@ -81,32 +81,32 @@ class Probe:
     _last: tuple[tuple[Any, ...], str] = ((), "")
 
     def planted(self, step: int, values: torch.Tensor) -> torch.Tensor:
-        """``values``, with a NaN in its first element if this is the call and the step to have one."""
+        """``values``, with a NaN in the first element if this call and step should have one."""
         if step == self.nan_at:
             with torch.no_grad():
                 values.view(-1)[0] = float("nan")
         return values
 
     def note(self, *values: Any) -> None:
-        """What has to be the same at this moment; needed where no ``torch.optim`` optimizer steps.
+        """Record values that must be equal at this point; needed without a ``torch.optim`` optimizer.
 
-        What is noted last, after an update, has to be as it was when the next one is refused.
+        The values recorded last, after an update, must be unchanged when the next update is refused.
         """
         self._last = (values, digest(values))
         self._noted.append(f"{self._last[1]} random {random_digest()}")
 
     def moved_since_note(self) -> list[str]:
-        """Whether what was noted last is no longer as it was."""
+        """A message if the values recorded last have changed."""
         values, before = self._last
         return ["what the loop noted"] if values and digest(values) != before else []
 
     def watch(self, *arguments: Any, **more: Any) -> AbstractContextManager[Any]:
-        """``steadytrain.watch`` with these options where the call is watched; else what stands in for it."""
+        """``steadytrain.watch`` with these options if the call is watched, else a stand-in."""
         return attach_module.watch(*arguments, **{**self.options, **more}) if self.watched else Unwatched()
 
 
 class Unwatched:
-    """Stands in for a watch in a call of ``train`` that is not watched."""
+    """Replaces a watch in an unwatched call of ``train``."""
 
     def update(self, **_: Any) -> AbstractContextManager[None]:
         return nullcontext()
@@ -119,7 +119,7 @@ class Unwatched:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded of a healthy run: the scalar signals of each stream of steps, and the facts of the run."""
+    """The recording of a healthy run: the scalar signals of each stream of steps, and the facts of the run."""
 
     streams: Mapping[str, Window]
     facts: Mapping[str, Any]
@@ -130,29 +130,29 @@ Attach = Callable[[Mapping[str, Any]], AbstractContextManager[Any]]
 
 
 def zero_code(options: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """Attach as ``steadytrain run`` does: around a loop that knows nothing of it."""
+    """Attach as ``steadytrain run`` does: around a loop that does not know about it."""
     return attach_module.watch(**options)
 
 
 def by_itself(options: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """Leave attaching to the loop: a callback, or a call of ``probe.watch``."""
+    """Let the loop attach itself: by a callback, or a call of ``probe.watch``."""
     return nullcontext()
 
 
 def assert_contract(
     train: Train, *, step: int, parameter: str | None = None, attach: Attach = zero_code, **options: Any
 ) -> Recorded:
-    """All of the contract, with one bare call of ``train`` less than by the single parts; returns what was recorded.
+    """Assert the whole contract, and return the recording. Shares the unwatched call of ``train`` between the parts.
 
     Args:
         train: the training; see the module.
-        step: of the optimizer that owns the parameter, counted from 1.
-        parameter: its name, as steadytrain says it; without one ``train`` plants the NaN (:meth:`Probe.planted`).
+        step: the step of the optimizer that owns the parameter, counted from 1.
+        parameter: its name in steadytrain; without one ``train`` plants the NaN (:meth:`Probe.planted`).
         attach: :func:`zero_code` or :func:`by_itself`.
         options: for :func:`steadytrain.watch`.
 
     Raises:
-        AssertionError: it does not hold.
+        AssertionError: the contract does not hold.
     """
     with _calls(train, attach, options) as call:
         bare = call.bare()
@@ -163,7 +163,7 @@ def assert_contract(
 
 
 def assert_invisible(train: Train, *, attach: Attach = zero_code, **options: Any) -> Recorded:
-    """The loop does the same to the last bit with and without a watch; returns what was recorded."""
+    """Assert that the loop is bit-identical with and without a watch. Returns the recording."""
     with _calls(train, attach, options) as call:
         return _check_invisible(call.bare(), call.watched())
 
@@ -171,7 +171,8 @@ def assert_invisible(train: Train, *, attach: Attach = zero_code, **options: Any
 def assert_fault_is_caught(
     train: Train, *, step: int, parameter: str | None = None, attach: Attach = zero_code, **options: Any
 ) -> None:
-    """A NaN is seen in ``step``: under ``stop`` it is refused and named, under ``observe`` recorded and let through.
+    """Assert that a NaN is detected in ``step``: refused and named under ``stop``, recorded and applied under
+    ``observe``.
 
     With ``parameter`` it is planted in that parameter's gradient; without, ``train`` plants it (``probe.planted``).
     """
@@ -182,7 +183,7 @@ def assert_fault_is_caught(
 def assert_skip_is_recorded(
     train: Train, *, step: int, parameter: str, attach: Attach = zero_code, **options: Any
 ) -> None:
-    """A gradient scaler skips the bad step by itself: it is recorded as skipped, and nothing is refused."""
+    """Assert that a bad step that a gradient scaler skips is recorded as skipped, and that nothing is refused."""
     fault = Fault(step, parameter, skipped=True)
     with _calls(train, attach, options) as call:
         bare = call.bare(fault)
@@ -199,7 +200,7 @@ def assert_skip_is_recorded(
 def assert_hooks_gone(
     train: Train, *, step: int | None = None, parameter: str | None = None, attach: Attach = zero_code, **options: Any
 ) -> None:
-    """Nothing of ours is left after a run, nor after one that was stopped in ``step`` (where that is given)."""
+    """Assert that nothing of ours is left after a run, and after one that was stopped in ``step`` if given."""
     with _calls(train, attach, options) as call:
         _assert_gone(call.watched())
         if step is not None:
@@ -208,7 +209,7 @@ def assert_hooks_gone(
 
 
 def assert_fails_open(train: Train, *, attach: Attach = zero_code, **options: Any) -> None:
-    """Errors of ours, planted at the batch, the loss and the gate, are told once each and change nothing."""
+    """Assert that internal errors at the batch, the loss and the gate are reported once each and change nothing."""
     with _calls(train, attach, options) as call:
         _check_fails_open(call.bare(), call)
 
@@ -218,7 +219,7 @@ def assert_fails_open(train: Train, *, attach: Attach = zero_code, **options: An
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one call of ``train`` ended."""
+    """The result of one call of ``train``."""
 
     lines: list[str]
     returned: str
@@ -238,7 +239,7 @@ class Outcome:
 
 
 class _Calls:
-    """Calls ``train``, each time with a folder of its own."""
+    """Calls ``train``, each time with a new folder."""
 
     def __init__(self, train: Train, attach: Attach, options: Mapping[str, Any], folder: Path) -> None:
         self._train = train
@@ -266,7 +267,7 @@ class _Calls:
         options = {"policy": policy, **self._options, "runs_dir": folder, "name": RUN_NAME}
         nan_at = fault if isinstance(fault, int) else 0
         if isinstance(fault, Fault):
-            gc.collect()  # the parameter is looked for in the process: modules of earlier calls must be gone
+            gc.collect()  # the parameter is searched in the process, so modules of earlier calls must be gone
         probe = Probe(watched, folder / "own", options if watched else {}, nan_at)
         diary = Diary(fault if isinstance(fault, Fault) else None)
         returned, error, told = None, None, _Tee()
@@ -293,7 +294,7 @@ def _calls(train: Train, attach: Attach, options: Mapping[str, Any]) -> Iterator
 
 
 class _Tee(io.StringIO):
-    """Keeps what is written to stderr and lets it through."""
+    """Captures stderr and passes it through."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,7 +369,7 @@ def _assert_incident(record: Run, fault: Fault | int, *, acted: tuple[str, ...])
     seen = [f"{[tensor.name for tensor in one.parameters]} in step {one.step} of {one.stream}" for one in incidents]
     told = f"planted in {parameter or 'the loop'} in step {step}, seen: {'; '.join(seen)}"
     found = [one for one in incidents if one.step == step]
-    if parameter is not None:  # where several optimizers take turns, the others may go bad in their step of that number
+    if parameter is not None:  # if several optimizers take turns, the others may also fail in their step of that number
         found = [one for one in found if [tensor.name for tensor in one.parameters] == [parameter]]
     assert found, told
     assert found[0].action.what in acted, f"what was done: {found[0].action.what}, expected: {' or '.join(acted)}"

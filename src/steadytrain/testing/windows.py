@@ -31,10 +31,10 @@ def steps(
 ) -> Window:
     """A window with the given signals (``loss=``, ``gradient_norm=``, ... : the names in ``model.SIGNALS``).
 
-    All signals are equally long; None is a step that did not measure the signal, NaN one that measured NaN. Steps are
-    numbered from ``first_step``, ``stride`` apart, one second each; ``skipped`` and ``refused`` are step numbers.
-    ``gradient_norms`` has one sequence for each tensor. What is rarer (``resumed``, ``stream``) is put into the window
-    with ``dataclasses.replace``.
+    All signals have the same length. None is a step that did not measure the signal, NaN one that measured NaN. Steps
+    are numbered from ``first_step``, ``stride`` apart, one second each; ``skipped`` and ``refused`` are step numbers.
+    ``gradient_norms`` has one sequence for each tensor. Set rarer fields (``resumed``, ``stream``) with
+    ``dataclasses.replace``.
 
     Raises:
         ValueError: an unknown signal, signals of different length, or a skipped or refused step outside the window.
@@ -68,7 +68,7 @@ def steps(
 
 
 def table(name: str, *, at: Sequence[int], **columns: Mapping[str, Sequence[float]]) -> Table:
-    """Readings of a table at the steps ``at``: one mapping of rows to values for each column, NaN not measured.
+    """Readings of a table at the steps ``at``: for each column a mapping of rows to values, NaN if not measured.
 
     ``table("modules", at=[50, 100], zero_share={"mlp.act": [0.4, 0.9]})``
     """
@@ -82,14 +82,14 @@ def table(name: str, *, at: Sequence[int], **columns: Mapping[str, Sequence[floa
 
 
 def newest(detector: Detector, window: Window) -> Symptom | None:
-    """The last symptom that ``detector`` sees in ``window``, None where it sees nothing."""
+    """The last symptom that ``detector`` finds in ``window``, None if it finds none."""
     return (detector.check(window) or (None,))[-1]
 
 
 def healthy_loss(
     count: int, *, seed: int = 0, start: float = 4.0, end: float = 2.0, decay_steps: float = 300.0, noise: float = 0.04
 ) -> FloatArray:
-    """A loss that decays from ``start`` to ``end`` in nats, with independent Gaussian noise: nothing is wrong."""
+    """A healthy loss that decays from ``start`` to ``end`` in nats, with independent Gaussian noise."""
     trend = end + (start - end) * np.exp(-np.arange(count) / decay_steps)
     loss: FloatArray = trend + noise * np.random.default_rng(seed).standard_normal(count)
     return loss

@@ -1,7 +1,8 @@
-"""Put on a child's path by ``steadytrain run``: arms the child if it trains, and then does what was here before.
+"""Placed on a child's path by ``steadytrain run``: attaches to the child if it trains, then runs the ``sitecustomize``
+that it replaces.
 
-Python imports ``sitecustomize`` at start-up of every process, so this file stays small and imports nothing heavy
-until torch itself is imported. An existing ``sitecustomize`` further down the path is run as if we were not here.
+Python imports ``sitecustomize`` at the start of every process, so this file stays small and imports nothing heavy until
+torch itself is imported.
 """
 
 import importlib.machinery

@@ -1,5 +1,5 @@
-"""CSV, TSV and other delimited tables with a line of names first: scripts' own logs, Lightning's ``metrics.csv``,
-TensorBoard's and Weights & Biases' exports of one run.
+"""CSV, TSV and other delimited tables with a header line: scripts' own logs, Lightning's ``metrics.csv``, exports of
+one run from TensorBoard and Weights & Biases.
 """
 
 from __future__ import annotations

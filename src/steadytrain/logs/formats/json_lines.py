@@ -1,6 +1,6 @@
-"""JSON Lines: an object a line, as LLaMA-Factory's ``trainer_log.jsonl`` and countless scripts write it.
+"""JSON Lines: one object per line, as in LLaMA-Factory's ``trainer_log.jsonl`` and many scripts.
 
-Also read: one JSON document that is a list of such objects, or an object of equally long lists (Keras' history).
+Also reads one JSON document that is a list of such objects, or an object of equally long lists (Keras' history).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _names_run(name: str, value: object) -> bool:
 
 
 def _is_document(path: Path) -> bool:
-    """Whether the file is one JSON value over many lines, or a list: no lines of objects."""
+    """Whether the file is a single JSON value over many lines, or a list, instead of one object per line."""
     with path.open("rb") as file:
         head = file.read(1 << 16)
     text = head.decode(encoding_of(head), errors="replace").lstrip("\ufeff \r\n\t")

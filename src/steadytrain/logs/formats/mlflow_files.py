@@ -72,7 +72,7 @@ def _points(path: Path, tell: Tell) -> tuple[Points, int]:
 
 
 def _meta(path: Path) -> dict[str, str]:
-    """The plain entries of ``meta.yaml``, which is a flat list of them."""
+    """The plain entries of ``meta.yaml``, which is a flat list."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -17,7 +17,7 @@ MAGIC = b"SQLite format 3\x00"
 BUSY_WAIT_S = 5.0
 _MILLISECOND = 1e-3
 _FLOAT_MAX = 1.7976931348623157e308
-"""MLflow stores an infinity as the largest number."""
+"""MLflow stores infinity as the largest float."""
 
 
 @final
@@ -32,7 +32,7 @@ class MlflowSqlite(Reader):
 
     def read(self, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
         try:
-            # Not as an immutable file: a server may be writing to it.
+            # Not opened as immutable: a server may be writing to it.
             address = f"file:{quote(str(path.absolute()))}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)) as store:
                 return _read_store(store, path, columns, tell)

@@ -1,4 +1,4 @@
-"""A run folder of steadytrain itself: each of its streams of steps is a run."""
+"""A run folder of steadytrain. Each of its step streams is a run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TensorBoard's event files: a file, or a folder that holds some, read by tensorboard's own reader (an extra).
+"""TensorBoard's event files: one file, or a folder with some, read by tensorboard's own reader (an extra).
 
-Files of one folder are one run, in the order of their names, which begin with the time. Keras writes evaluations into a
-separate folder, ``validation``: files in a folder of such a name are not training.
+The files of one folder form one run, in the order of their names, which begin with the time. Keras writes evaluations
+to a separate folder, ``validation``, so files in such a folder are not training.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def _events(path: Path, tell: Tell) -> Iterator[Any]:
     seen = 0
     for seen, event in enumerate(EventFileLoader(str(path)).Load(), start=1):
         if seen % _EVENTS_BETWEEN_TELLS == 0:
-            tell(path, min(size, 100 * seen), size)  # the reader does not say how far it is
+            tell(path, min(size, 100 * seen), size)  # the reader does not report its position
         yield event
     if not seen:
         raise UsageError(f"{path}: no whole event in it; it is cut short or no event file")
 
 
 def _number(value: Any) -> float | None:
-    """The scalar of a summary's value, None where it is something else (an image, a histogram, text)."""
+    """The scalar in a summary's value, None for anything else (an image, a histogram, text)."""
     from tensorboard.util import tensor_util
 
     if value.metadata.plugin_data.plugin_name not in ("scalars", ""):
@@ -101,9 +101,9 @@ def _number(value: Any) -> float | None:
 
 
 def _damage(path: Path, read: int) -> str:
-    """What of a file was not read, where its reader gave ``read`` events; "" where that is all.
+    """The part of a file that was not read, if its reader yielded ``read`` events; "" if it read everything.
 
-    The reader ends without a word at a record whose checksum is wrong; here the records are counted by their lengths.
+    The reader silently stops at a record with a wrong checksum, so this counts the records by their lengths.
     """
     size = path.stat().st_size
     position = records = 0

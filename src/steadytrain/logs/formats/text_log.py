@@ -1,8 +1,8 @@
-"""Plain text: what scripts print. A line that holds a loss and other numbers by name is a row.
+"""Plain text that scripts print. A line with a loss and other named numbers is a row.
 
 Known shapes: ``step 10 | loss 3.21 | lr 1e-4``, ``iter 10: loss 3.2, time 12ms``, ``step:100/2000 train_loss:3.2``,
-``{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.01}``, ``Epoch: [3][100/500] Loss 0.34 (0.45)``, Megatron's and
-torchtitan's lines, Keras' and tqdm's bars (also after carriage returns), all with or without colours and time stamps.
+``{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.01}``, ``Epoch: [3][100/500] Loss 0.34 (0.45)``, lines of Megatron and
+torchtitan, progress bars of Keras and tqdm (also after carriage returns), all with or without colours and time stamps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BOUND = frozenset(
     {"of", "nan", "num", "number", "per", "total", "max", "min", "skipped"}
     | {"every", "each", "warmup", "save", "logging"}
 )
-"""Words that change what the next one means: `max steps` is no step."""
+"""Words that change the meaning of the next one: `max steps` is not a step."""
 
 _STEP, _EPOCH_NAME = "step", "epoch"
 _CARRIES = frozenset({"loss", "gradient_norm", "gradient_norm_applied", "evaluation"})
@@ -75,8 +75,8 @@ class TextLog(Reader):
 
 @dataclass
 class _Gathering:
-    """Lines become rows. ``waiting`` is a row without a step; the next progress bar may have it, because tqdm redraws
-    its bar after a printed line. ``epoch`` is that of the last heading ``Epoch 3/10``."""
+    """Converts lines to rows. ``waiting`` is a row without a step; the next progress bar may supply it, because tqdm
+    redraws its bar after a printed line. ``epoch`` comes from the last heading ``Epoch 3/10``."""
 
     shapes: _Shapes
     builder: RowsBuilder = field(default_factory=RowsBuilder)
@@ -102,7 +102,7 @@ class _Gathering:
             row.setdefault(_EPOCH_NAME, self.epoch)
         if position is not None:
             row[PROGRESS_BAR] = position
-        # A row that is printed above a bar gets its step from the bar that is drawn again after it.
+        # A row printed above a bar gets its step from the bar that is redrawn after it.
         if "{" in line or position is None:
             self.waiting = row
         else:
@@ -114,7 +114,7 @@ class _Gathering:
             self.waiting = None
 
     def _position(self, bar: re.Match[str]) -> float | None:
-        """Position of the longest bar: shorter bars are those of evaluations."""
+        """Position of the longest bar. Shorter bars belong to evaluations."""
         total = int(bar[2])
         self.bar_total = max(self.bar_total, total)
         return float(bar[1]) if total == self.bar_total else None
@@ -122,7 +122,7 @@ class _Gathering:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A number of a row: the line's ``token``-th one times ``factor``, or the same ``value`` in every such line."""
+    """A number of a row: the line's number at ``token`` times ``factor``, or the same ``value`` in every such line."""
 
     name: str
     token: int | None
@@ -131,9 +131,9 @@ class _Cell:
 
 
 def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) -> tuple[tuple[_Cell, ...], bool]:
-    """The row that a line is, with ``spans`` as its tokens; None if it is about neither training nor evaluation.
+    """The cells of a line, with ``spans`` as its tokens; none if it is about neither training nor evaluation.
 
-    And whether it holds for all lines of this shape: not where a number is a part of a token only.
+    Also returns whether they hold for all lines of this shape, which is False if a number is only part of a token.
     """
     cells: dict[str, _Cell] = {}
     matched: list[tuple[int, int]] = []
@@ -161,7 +161,7 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
             has_step = True
             if match["total"]:
                 cell(_TOTAL, match.span("total"))
-    # A metric alone makes a row where the line counts steps or epochs.
+    # A metric alone makes a row only if the line counts steps or epochs.
     counts = has_step or any(role_of(name).what == "epoch" for name in cells)
     if not (carries or (counts and any(map(is_metric, cells)))) or _SUMMARY in cells:
         return (), holds
@@ -175,7 +175,7 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
 
 @dataclass
 class _Shapes:
-    """Lines to rows. A script prints few kinds of lines, so the reader works out once what a line means for all lines
+    """Converts lines to rows. A script prints few kinds of lines, so the reader interprets a line once for all lines
     that differ only in their numbers. That halves the time for a long log."""
 
     wanted: frozenset[str]
@@ -213,7 +213,7 @@ class _Shapes:
 
 @lru_cache(maxsize=NAMES_KEPT)
 def _named(text: str, wanted: frozenset[str]) -> tuple[str, Role]:
-    """The name in the words before a number: `INFO trainer loss` is `loss`, `INFO val loss` is `val loss`."""
+    """The name among the words before a number: `INFO trainer loss` is `loss`, `INFO val loss` is `val loss`."""
     words = text.strip("'\" ").split(" ")
     for begin in range(len(words)):
         name = " ".join(words[begin:])

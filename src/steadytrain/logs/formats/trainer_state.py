@@ -1,7 +1,7 @@
 """``trainer_state.json`` of Hugging Face's Trainer (and of TRL, LLaMA-Factory, ms-swift, Axolotl, which build on it).
 
-Its ``log_history`` holds a row for each logging step and evaluation, and a last row that sums up the training. A loss
-of 0.0 with a gradient norm of NaN is kept as logged: the detectors know it.
+Its ``log_history`` holds a row for each logging step and evaluation, and a last row that summarizes the training. A
+loss of 0.0 with a gradient norm of NaN is kept as logged: the detectors recognize it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TrainerState(Reader):
             raise UsageError(f"{path}: {_why_no_rows(text)}")
         history, builder = RowList(text, begin.end()), RowsBuilder()
         for entry in history:
-            # The summary of the whole training is no step of it.
+            # The summary of the training is not a step.
             builder.add({} if "train_runtime" in entry else flat(entry))
         if not builder.seen:
             raise UsageError(f"{path}: {_why_no_rows(text)}")
@@ -62,7 +62,7 @@ class TrainerState(Reader):
         return logs_of(rows, columns, path=path, kind=self.kind, name=name)
 
     def repeated(self, paths: Sequence[Path]) -> frozenset[Path]:
-        """Every checkpoint holds the history so far: the newest of a run says all, and the run's own file more."""
+        """Every checkpoint holds the history so far, so a run's newest one suffices, or the run's own file."""
         newest: dict[Path, tuple[int, Path]] = {}
         own = {path.parent for path in paths if not _CHECKPOINT.fullmatch(path.parent.name)}
         for path in paths:
@@ -74,7 +74,7 @@ class TrainerState(Reader):
 
 
 def _why_no_rows(text: str) -> str:
-    """Why there is no row in the ``log_history`` of ``text``."""
+    """Why the ``log_history`` of ``text`` has no row."""
     try:
         state = json.loads(text)
     except (ValueError, RecursionError) as error:

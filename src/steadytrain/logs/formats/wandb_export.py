@@ -52,7 +52,7 @@ class WandbExport(Reader):
 
 
 def _by_run(header: Header, columns: Mapping[str, Column]) -> dict[str, dict[str, Column]]:
-    """The columns of each run under the names of their metrics, with those that all runs share."""
+    """The columns of each run by metric name, with the columns that all runs share."""
     shared: dict[str, Column] = {}
     runs: dict[str, dict[str, Column]] = {}
     for name, column in columns.items():
@@ -67,7 +67,7 @@ def _by_run(header: Header, columns: Mapping[str, Column]) -> dict[str, dict[str
 
 
 def _shared_in(shared: Mapping[str, Column], held: Mapping[str, Column]) -> dict[str, Column]:
-    """The shared columns at the rows of a run: the chart has a row for every step of every run."""
+    """The shared columns at the rows of one run. The chart has a row for every step of every run."""
     rows = np.unique(np.concatenate([column.rows for column in held.values()]))
     found = {}
     for name, column in shared.items():

@@ -92,7 +92,7 @@ def _history(message: bytes) -> dict[str, float]:
 
 
 def _records(path: Path, tell: Tell) -> Iterator[tuple[bytes, int]]:
-    """The records of the log, each with the place of its end in the file. A last one that was cut short ends it."""
+    """Yield the records of the log, each with the position of its end in the file. Stops at a truncated record."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(HEADER_BYTES)
@@ -117,13 +117,13 @@ def _records(path: Path, tell: Tell) -> Iterator[tuple[bytes, int]]:
                 parts = b""
                 tell(path, position, size)
             elif kind != _FIRST and kind != _MIDDLE:
-                return  # nothing but zeros, or damage
+                return  # only zeros, or damage
             if len(parts) > RECORD_BYTES_MAX:
                 return
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the fields of a protobuf message that hold bytes; the others are stepped over."""
+    """Number and content of each bytes field in a protobuf message. Skips other fields."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
