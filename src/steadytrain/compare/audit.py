@@ -16,7 +16,7 @@ SCHEMA = "steadytrain.audit/1"
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found. ``against`` is None where the checkpoint was looked at by itself."""
+    """The result of an audit. ``against`` is None if the checkpoint was not compared with anything."""
 
     found: CheckpointContents
     against: CheckpointContents | None
@@ -55,7 +55,7 @@ def audit(
     notes: Sequence[str] = (),
     loads: Sequence[Mapping[str, Any]] = (),
 ) -> Audit:
-    """``found`` by itself, and against ``expected`` where that is given; the same thing is told once."""
+    """Audit ``found`` alone, and against ``expected`` if given. Reports each fault once."""
     alone = contradictions(found)
     if expected is None:
         parts = tuple(Part(part, _size(found, part), None, 0) for part in PARTS)
@@ -63,7 +63,7 @@ def audit(
     else:
         compared = compare(found, expected, others=others)
     told = {(difference.part, difference.name) for difference in compared.differences}
-    # What contradicts itself and is as the run had it (a parameter that joined later) is no fault of the checkpoint.
+    # A contradiction that the run shows, too (a parameter that joined later), is not a fault of the checkpoint.
     excused = {part.name for part in compared.parts if part.expected is not None and part.held is not None}
     differences = [
         *compared.differences,

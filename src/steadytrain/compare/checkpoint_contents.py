@@ -1,8 +1,9 @@
-"""What a checkpoint holds, or what a run had when it saved, as an inert value: names, shapes and digests, no tensors.
+"""The contents of a checkpoint, or of a run's state when it saved, as an inert value: names, shapes and digests, no
+tensors.
 
-The half with torch makes these (``capture/snapshots/state_fingerprints.py`` of a live run, ``lab/checkpoints`` of
-files); this half compares them. A part that is None was not looked at or cannot be known from there; an empty one was
-looked at and is empty.
+The half with torch makes these values (``capture/snapshots/state_fingerprints.py`` from a live run, ``checkpoints``
+from files); this half compares them. A part that is None was not read or is unavailable; an empty part was read and is
+empty.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PARTS: Mapping[str, str] = {
     "random": "states of the random generators",
     "position": "where the run stood in its steps and its data",
 }
-"""The parts of a checkpoint, in the order in which they are told."""
+"""The parts of a checkpoint, in the order of reports."""
 
 ENTRIES_MAX = 256
 DEPTH_MAX = 4
@@ -36,9 +37,9 @@ _NOT_PLAIN: Any = object()
 
 @dataclass(frozen=True)
 class Held(JsonValue):
-    """One tensor: ``digest`` changes with every bit and with their order; ``norm`` is its L2 norm in float64.
+    """One tensor. ``digest`` changes with every bit and with element order; ``norm`` is its L2 norm in float64.
 
-    ``rounded`` names the shorter float format that all its (sampled) values fit into exactly, None where they do not.
+    ``rounded`` names a shorter float format that represents all its (sampled) values exactly, None if there is none.
     """
 
     shape: tuple[int, ...]
@@ -58,12 +59,12 @@ class CheckpointContents(
     JsonValue,
     keys="source kind step weights moments counters settings scheduler scaler random position named notes",
 ):
-    """All that one checkpoint holds.
+    """All contents of one checkpoint.
 
-    ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry a group,
-    with the names of its parameters under ``parameters``. ``named`` says whether the optimizer's parameters could be
-    called by name; where not, they are ``parameter.<n>`` by their position. ``partial`` is an adapter: weights that it
-    lacks are no loss. ``step`` is None where nothing tells it.
+    ``moments`` is keyed ``<parameter>/<moment>`` and ``counters`` by parameter. ``settings`` has one entry per
+    parameter group, with the names of its parameters under ``parameters``. ``named`` says whether the names of the
+    optimizer's parameters are known; if not, they are ``parameter.<n>`` by position. ``partial`` marks an adapter:
+    weights that it lacks are not missing. ``step`` is None if unknown.
     """
 
     source: str
@@ -82,11 +83,11 @@ class CheckpointContents(
     notes: tuple[str, ...] = field(default=())
 
     def has(self, part: str) -> bool:
-        """Whether this part was looked at."""
+        """Whether this part was read."""
         return getattr(self, part) is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The card of a run's save, as it lies in ``saved/``."""
+        """The fingerprint document of a saved state, as stored in ``saved/``."""
         return {"format": CARD_FORMAT, "version": CARD_VERSION, **super().to_json()}
 
     @classmethod
@@ -102,7 +103,9 @@ class CheckpointContents(
 
 
 def plain_state(state: Mapping[Any, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What of ``state`` JSON can say: numbers, words, and short lists and mappings of these; tensors of one element."""
+    """The entries of ``state`` that JSON can represent: numbers, words, one-element tensors, and short lists and
+    mappings of these.
+    """
     found = {str(name): _plain(value, 0) for name, value in state.items() if str(name) not in without}
     return {name: value for name, value in found.items() if value is not _NOT_PLAIN}
 

@@ -1,4 +1,4 @@
-"""Which entry of configuration or environment two runs differ in: command line, settings, versions, machine, commit."""
+"""Configuration and environment entries in which two runs differ: command line, settings, versions, machine, commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_A_RUN = (
     *("detectors", "machine_notes", "loads", "clipped_before_unscaling", "run_dir", "runs_dir", "output_dtypes"),
     *("created", "structure"),
 )
-"""Entries that say what became of a run, or when and as what it was started, and not how."""
+"""Entries about a run's identity, times or outcome, not about its configuration."""
 
 _OF_A_TRAINING = ("evaluations", "output_dir", "logging_dir", "run_name", "log_history", "stream")
 _OF_A_DIRECTION = (
@@ -43,7 +43,7 @@ _OPTION = re.compile(r"^--?([A-Za-z][\w.\-]*)(?:=(.*))?$", re.DOTALL)
 
 @dataclass(frozen=True)
 class Entry(JsonValue, keys="name left right seed:is_seed"):
-    """One entry that differs: what each run has, None where it has no such entry."""
+    """One entry that differs: its value in each run, None if a run lacks it."""
 
     name: str
     left: str | None
@@ -55,7 +55,7 @@ class Entry(JsonValue, keys="name left right seed:is_seed"):
 
 
 def differing(left: Run, right: Run) -> tuple[Entry, ...]:
-    """The entries that differ, what a person sets first, then what the machine is."""
+    """The entries that differ: user settings first, then the machine."""
     ours, theirs = circumstances(left), circumstances(right)
     names = [*ours, *(name for name in theirs if name not in ours)]
     found = [Entry(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)]
@@ -63,7 +63,7 @@ def differing(left: Run, right: Run) -> tuple[Entry, ...]:
 
 
 def circumstances(run: Run) -> dict[str, str]:
-    """All entries of a run by dotted name, in words."""
+    """All entries of a run as text, by dotted name."""
     entries: dict[str, str] = {}
     for name, value in _arguments(run.description.get("argv")).items():
         entries[f"argv.{name}"] = value
@@ -75,7 +75,7 @@ def circumstances(run: Run) -> dict[str, str]:
 
 
 def seed_of(run: Run) -> str | None:
-    """The seed that the run was given, where its command line or its trainer says."""
+    """The run's seed, if its command line or its trainer gives one."""
     found = [value for name, value in circumstances(run).items() if _SEED.search(name)]
     return found[0] if found else None
 
@@ -86,7 +86,7 @@ def _rank(name: str) -> int:
 
 
 def _arguments(argv: Any) -> dict[str, str]:
-    """A command line by option: ``--lr 3e-4`` and ``--lr=3e-4`` are the same; the rest by position."""
+    """A command line by option: ``--lr 3e-4`` and ``--lr=3e-4`` are equal. Other words are numbered."""
     found: dict[str, str] = {}
     words = [str(word) for word in argv[1:]] if isinstance(argv, list) else []
     position = 0
@@ -105,7 +105,7 @@ def _arguments(argv: Any) -> dict[str, str]:
 
 
 def _environment(run: Run) -> list[Mapping[str, Any]]:
-    """What the run's last incident recorded of its environment, which knows more than the run."""
+    """The environment that the run's last incident recorded, which has more detail than the run."""
     for bundle in reversed(run.incidents):
         file = Path(bundle) / "environment.json"
         try:

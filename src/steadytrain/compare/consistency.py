@@ -1,6 +1,6 @@
-"""What can be seen in a checkpoint alone: parts that contradict each other or are not there at all.
+"""Faults visible in a checkpoint alone: contradictory or absent parts.
 
-Nothing here needs to know the run. What only a run can tell (an optimizer that never had a state) is not judged here.
+Nothing here needs the run. Faults that only a run can reveal (an optimizer that never had a state) are not judged here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAMES_MAX = 8
 
 
 def contradictions(held: CheckpointContents) -> tuple[Difference, ...]:
-    """Parts of ``held`` that cannot all be true of one step of one run."""
+    """Parts of ``held`` that cannot all belong to one step of one run."""
     return (
         *_states(held),
         *_shapes(held),
@@ -27,7 +27,7 @@ def contradictions(held: CheckpointContents) -> tuple[Difference, ...]:
 
 
 def _states(held: CheckpointContents) -> list[Difference]:
-    """Parameters of the optimizer without a state while others have one, or none at all after the first step."""
+    """Parameters without optimizer state while others have one; or no state at all after the first step."""
     if held.settings is None or held.moments is None:
         return []
     parameters = [str(name) for group in held.settings for name in group.get("parameters", ())]
@@ -59,7 +59,7 @@ def _states(held: CheckpointContents) -> list[Difference]:
 
 
 def _shapes(held: CheckpointContents) -> list[Difference]:
-    """A moment of another shape than its parameter, where it is one number for each element."""
+    """Elementwise moments whose shape differs from their parameter's."""
     if not held.named or held.moments is None or held.weights is None:
         return []
     differences = []
@@ -84,7 +84,7 @@ def _numbers(held: CheckpointContents) -> list[Difference]:
 
 
 def _counts(held: CheckpointContents) -> list[Difference]:
-    """Step counters of the parameters against each other, and against the step that the checkpoint says it is of."""
+    """Step counters that differ from each other, or from the checkpoint's own step."""
     if not held.counters:
         return []
     usual, many = Counter(held.counters.values()).most_common(1)[0]
@@ -97,7 +97,7 @@ def _counts(held: CheckpointContents) -> list[Difference]:
                     Difference("counters", name, "inconsistent", message, plainly(usual), plainly(count))
                 )
     told = (held.position or {}).get("global_step")
-    # A loop of one's own may count from 0; a trainer does not.
+    # A hand-written loop may count from 0; a trainer does not.
     counted = (told, told + 1) if isinstance(told, int) and held.kind in ("torch.save", "distributed") else (told,)
     if told is not None and usual not in counted:
         message = f"the optimizer counts {plainly(usual)} updates, the checkpoint says that it is of step {told}"
@@ -106,7 +106,7 @@ def _counts(held: CheckpointContents) -> list[Difference]:
 
 
 def _rates(held: CheckpointContents) -> list[Difference]:
-    """What the scheduler gave last against what the optimizer's groups hold."""
+    """The scheduler's last learning rates, compared with those of the optimizer's groups."""
     if not held.settings or not held.scheduler or len(held.scheduler) != 1:
         return []
     given = held.scheduler[0].get("_last_lr")
@@ -128,7 +128,7 @@ def _rates(held: CheckpointContents) -> list[Difference]:
 
 
 def _progress(held: CheckpointContents) -> list[Difference]:
-    """The scheduler's count against the trainer's own count of how often it has been stepped."""
+    """The scheduler's step count, compared with the trainer's own count of scheduler steps."""
     wanted = (held.position or {}).get("scheduler_steps")
     if wanted is None or not held.scheduler:
         return []

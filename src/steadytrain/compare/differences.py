@@ -1,8 +1,8 @@
-"""What one holding lacks or has otherwise than another: missing, swapped, reshaped, cast, stale, changed.
+"""Differences between two states: missing, swapped, reshaped, cast, stale, changed.
 
-``expected`` is what the run had (or the checkpoint that is trusted), ``found`` the checkpoint under audit. Where the
-two are of different steps, values are bound to differ: then only what must not change between steps is held against
-each other, and what did not move though it had to is called stale.
+``expected`` is the run's state (or a trusted checkpoint), ``found`` the checkpoint under audit. If they are of
+different steps, values have to differ: the comparison then covers only what must not change between steps, and reports
+as stale what should have changed but did not.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from steadytrain.compare.tensor_differences import Difference, compare_tensors
 from steadytrain.core.json_values import JsonValue
 
 OWN = "steadytrain"
-"""Kind of a state that steadytrain wrote itself."""
+"""Kind of a state that steadytrain wrote."""
 
 _MOVING_SETTINGS = ("lr", "step", "momentum_step", "k", "scheduled_lr", "weight_sum", "lr_max")
 CYCLE_MARK = "base_momentum"
-"""What OneCycleLR and CyclicLR put into a group whose momentum, or first beta, they move."""
+"""Marks a parameter group whose momentum, or first beta, OneCycleLR or CyclicLR changes."""
 
 _MOVING_SCHEDULER = ("last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "num_bad_epochs", "best")
 _UNTOLD = ("_get_lr_called_within_step", "_is_initial", "verbose", "_warned", "foreach", "fused", "capturable")
-"""How an optimizer does its sums and what a scheduler notes for itself: no part of what was trained."""
+"""Implementation choices of optimizers and internal notes of schedulers. They are not part of the training state."""
 
 
 @dataclass(frozen=True)
 class Part(JsonValue, keys="part:name held expected agree"):
-    """How one part compared: ``held`` and ``expected`` entries (None: not looked at), and how many of them agree."""
+    """The comparison of one part: the numbers of ``held`` and ``expected`` entries (None: not read), and how many
+    agree.
+    """
 
     name: str
     held: int | None
@@ -49,7 +51,9 @@ class Compared:
 def compare(
     found: CheckpointContents, expected: CheckpointContents, *, others: Sequence[CheckpointContents] = ()
 ) -> Compared:
-    """``found`` against ``expected``. ``others`` are the same run at other steps: what is older is told to be stale."""
+    """Compare ``found`` with ``expected``. ``others`` are states of the same run at other steps, to recognize stale
+    values.
+    """
     same_step = found.step is None or expected.step is None or found.step == expected.step
     notes = []
     if not same_step:
@@ -84,7 +88,7 @@ def compare(
         add(part, ours, theirs, _values(part, ours, theirs, ignored=() if same_step else moving))
     random = _random(found.random, expected.random, same_step=same_step)
     add("random", found.random, expected.random, [difference for difference in random if difference.kind != "missing"])
-    # Most loops save none, and train well: it is told, and no fault.
+    # Most loops save no random state and train well, so this is a note and not a fault.
     without = [difference.name for difference in random if difference.kind == "missing"]
     if without:
         notes.append(f"no random state of {', '.join(without)} in the checkpoint: a resume draws otherwise")
@@ -95,7 +99,7 @@ def compare(
 
 
 def _no_loss(difference: Difference, found: CheckpointContents, expected: CheckpointContents) -> bool:
-    """Whether a weight may be missing: under an adapter, or a buffer of a state of ours, which has them all."""
+    """Whether a weight may be missing: from an adapter, or an untrained tensor if steadytrain wrote ``expected``."""
     if difference.kind != "missing":
         return False
     trained = {name for group in expected.settings or () for name in group.get("parameters", ())}
@@ -103,7 +107,7 @@ def _no_loss(difference: Difference, found: CheckpointContents, expected: Checkp
 
 
 def plainly(value: Any) -> str:
-    """A setting in words: 1.0 and 1 are the same, and so are a list and a tuple."""
+    """A setting as text. 1.0 equals 1, and a list equals a tuple."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, (int, float)):
@@ -114,7 +118,7 @@ def plainly(value: Any) -> str:
 
 
 def _missing_part(part: str, held: Any, wanted: Any) -> list[Difference]:
-    """A whole part that the run had and the checkpoint does not hold; one that its format has no place for is none."""
+    """A whole part that the run had and the checkpoint lacks. A part that its format cannot hold does not count."""
     if held is None or held or not wanted:
         return []
     return [Difference(part, part, "missing", f"no {part} in the checkpoint", f"{len(wanted)} entries", None)]
@@ -158,7 +162,7 @@ def _settings(found: Values | None, expected: Values | None, *, same_step: bool)
         if setting in _UNTOLD or (setting in _MOVING_SETTINGS and not same_step):
             continue
         if name not in found:
-            if wanted not in (None, False, [], {}):  # what a newer torch has a default for
+            if wanted not in (None, False, [], {}):  # a newer torch has a default for these
                 message = f"{name}: not in the checkpoint"
                 differences.append(Difference("settings", name, "missing", message, plainly(wanted), None))
         elif setting == "parameters":
@@ -173,7 +177,7 @@ def _settings(found: Values | None, expected: Values | None, *, same_step: bool)
 
 
 def _cycled(name: str, found: Values, expected: Values) -> bool:
-    """Whether only what a scheduler with a cycle of momentum moves differs: momentum itself, or Adam's first beta."""
+    """Whether the difference is only what a momentum-cycling scheduler changes: momentum, or Adam's first beta."""
     group, setting = name.removesuffix(name.rpartition(": ")[2]), name.rpartition(": ")[2]
     if f"{group}{CYCLE_MARK}" not in found or f"{group}{CYCLE_MARK}" not in expected:
         return False
@@ -185,7 +189,7 @@ def _cycled(name: str, found: Values, expected: Values) -> bool:
 
 
 def _order(name: str, found: Any, wanted: Any) -> list[Difference]:
-    """The parameters of a group, in the order by which an optimizer's state is told apart."""
+    """The parameters of a group, in the order that assigns an optimizer's state to them."""
     if not isinstance(found, (list, tuple)) or not isinstance(wanted, (list, tuple)):
         return []
     if list(found) == list(wanted):

@@ -1,7 +1,7 @@
-"""The first step and tensor in which two runs that should be equal are not, by the bits of what both recorded.
+"""The first step and tensor in which two runs that should be equal differ, bit for bit.
 
-Within a step things are looked at in the order in which they happen: weights, batch, forward, loss, backward, clipping,
-settings, update. What only one of the two measured at a step is passed over: levels and cadences may differ.
+Within a step the search follows execution order: weights, batch, forward, loss, backward, clipping, settings, update.
+It skips what only one run measured at a step, because levels and cadences may differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PHASES: Mapping[str, tuple[str, ...]] = {
     "settings": ("learning_rate",),
     "update": ("weight", "first_moment", "second_moment", "update"),
 }
-"""Phase -> the signals and tables that tell of it, in the order of a step."""
+"""Phase -> its signals and tables, in the order of a step."""
 
 _EXACT = ("norm", "min", "max", "mean", "std", "abs_max", "nonfinite")
 _KINDS = ("first_moment", "second_moment", "gradient", "weight")
@@ -36,8 +36,8 @@ NAMES_MAX = 16
 
 @dataclass(frozen=True)
 class Divergence(JsonValue):
-    """Where two runs part. ``tensor`` is None for a signal of the whole step; ``also`` are further tensors that differ
-    in the same signal of the same step, ``also_count`` how many there are."""
+    """The point where two runs diverge. ``tensor`` is None for a signal of the whole step. ``also`` holds further
+    tensors that differ in the same signal of the same step, ``also_count`` their number."""
 
     stream: str
     step: int
@@ -52,7 +52,7 @@ class Divergence(JsonValue):
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two runs held against each other: ``first`` is None where every bit that both recorded is the same."""
+    """The comparison of two runs. ``first`` is None if every bit that both recorded is equal."""
 
     shared_steps: int
     first: Divergence | None
@@ -61,7 +61,7 @@ class Agreement:
 
 
 def agreement(left: Run, right: Run) -> Agreement:
-    """Compare all streams that both runs have, all steps that both recorded.
+    """Compare all common streams at all steps that both runs recorded.
 
     Raises:
         UsageError: a run folder is damaged.
@@ -128,7 +128,7 @@ def _signals(stream: str, left: Window, right: Window) -> Iterator[Divergence]:
 
 
 def _cells(stream: str, left: Table, right: Table) -> Iterator[Divergence]:
-    """The first difference of each phase that a table tells of."""
+    """The first difference of each phase that a table covers."""
     rows = [row for row in left.rows if row in set(right.rows)]
     columns = [column for column in left.columns if column in right.columns and _is_exact(left.name, column)]
     steps, at, other = _last_readings(left.steps, right.steps)
@@ -167,7 +167,7 @@ def _cells(stream: str, left: Table, right: Table) -> Iterator[Divergence]:
 
 
 def _last_readings(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Steps that both read, and where the last reading of each lies."""
+    """The steps that both have, and the position of each one's last reading."""
     last = [{int(step): at for at, step in enumerate(steps)} for steps in (left, right)]
     steps = sorted(set(last[0]) & set(last[1]))
     at, other = ([side[step] for step in steps] for side in last)
@@ -175,7 +175,7 @@ def _last_readings(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray,
 
 
 def _is_exact(table: str, column: str) -> bool:
-    """Samples are drawn by each run for itself; what is compared is taken over every element."""
+    """Whether a column covers every element. Each run draws its own samples, so sampled columns are not comparable."""
     return table == "gradients" or (column.endswith(_EXACT) and not column.startswith("update"))
 
 
@@ -187,13 +187,13 @@ def _phase(table: str, column: str) -> str:
 
 
 def _measured(table: str, ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
-    if table == "gradients":  # a NaN was measured there, and an absent gradient is told apart
+    if table == "gradients":  # NaN is a measured value there, and absent gradients have their own mark
         return np.asarray((ours != GRADIENT_ABSENT) | (theirs != GRADIENT_ABSENT))
     return np.asarray(~np.isnan(ours) & ~np.isnan(theirs))
 
 
 def _bits_differ(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
-    """By the bits of float32, in which all is stored: a NaN equals the same NaN, and 0 is not -0."""
+    """Compare float32 bits, the stored format: a NaN equals the same NaN, and 0 differs from -0."""
     with np.errstate(over="ignore"):
         pair = [np.ascontiguousarray(side, np.float32).view(np.uint32) for side in (ours, theirs)]
     return np.asarray(pair[0] != pair[1])

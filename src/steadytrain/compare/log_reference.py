@@ -1,4 +1,4 @@
-"""A log beside a healthy one: their levels at the same steps, and from where on they differ."""
+"""Compare a log with a healthy one: their levels at the same steps, and from which step on they differ."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SIGNALS = ("loss", "gradient_norm", "learning_rate")
 METRICS_MAX = 6
 POINTS_MAX = 12
 STEPS_SHARE_MIN = 0.5
-"""With less than this share of the rows inside the steps of the reference, rows are compared by their place."""
+"""If less than this share of the rows lies within the reference's steps, rows are compared by position."""
 
 AWAY_SHARE = 0.1
 AWAY_SCALES = 5.0
-"""Levels differ where they are further apart than a tenth and than five standard deviations of a row of both."""
+"""Levels differ if their distance exceeds a tenth, and five standard deviations of a row of both."""
 
 
 @dataclass(frozen=True)
 class PointBeside(JsonValue):
-    """The level of a log and of the reference at a step; ``reference`` is None where that has no such step."""
+    """The level of a log and of the reference at a step. ``reference`` is None if the reference lacks that step."""
 
     step: int
     value: float
@@ -32,7 +32,7 @@ class PointBeside(JsonValue):
 
 @dataclass(frozen=True)
 class SignalBeside(JsonValue):
-    """A column of both: at most 12 points over the log, and the step from which on it differs to the end."""
+    """A column of both: at most 12 points over the log, and the step from which it differs until the end."""
 
     name: str
     differs_from_step: int | None
@@ -41,7 +41,7 @@ class SignalBeside(JsonValue):
 
 @dataclass(frozen=True)
 class LogReference(JsonValue):
-    """A healthy log beside another. ``aligned`` is "steps", or "rows" where the steps have little in common."""
+    """A log compared with a healthy one. ``aligned`` is "steps", or "rows" if they share too few steps."""
 
     run: str
     path: str
@@ -50,7 +50,7 @@ class LogReference(JsonValue):
 
 
 def beside(window: Window, reference: Window, *, run: str, path: str) -> LogReference:
-    """Every column that both logs have, each as its level; logs of fewer than five rows of it are left out."""
+    """The levels of every column that both logs have. Skips columns with fewer than five rows."""
     names = [name for name in SIGNALS if window.has(name) and reference.has(name)]
     both = {name: (window.series(name), reference.series(name)) for name in names}
     shared = [name for name in window.metrics if name in reference.metrics]
@@ -91,7 +91,7 @@ def _signal(
 
 
 def _at(one: Curve, other: Curve, *, by_steps: bool) -> FloatArray:
-    """The reference's level at each row of the log; NaN outside of its steps."""
+    """The reference's level at each row of the log, NaN outside its steps."""
     if not by_steps:
         places = np.linspace(0.0, 1.0, len(one))
         rows: FloatArray = np.interp(places, np.linspace(0.0, 1.0, len(other)), other.level)

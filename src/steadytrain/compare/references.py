@@ -1,7 +1,7 @@
-"""What a run had, for a checkpoint to be held against: its cards of what it saved, or its records where it has none.
+"""The run's state as the reference for a checkpoint: fingerprints of what it saved, or its records if there are none.
 
-A card (``saved/``) knows every tensor to the bit. A run without one still has the norms of its tensors at the steps
-that were measured, the names in the optimizer's order, and its settings.
+A fingerprint (``saved/``) knows every tensor bit for bit. A run without one still has the norms of its tensors at the
+measured steps, the names in the optimizer's order, and its settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadytrain.storage.tape_files import find_recording, read_chunk
 
 BATCH_TOTALS = frozenset({"batches", "batches_seen", "total_batches"})
 BATCHES_OF_EPOCH = frozenset({"_num_yielded", "num_yielded", "_num_batches_fetched", "batches_of_epoch"})
-"""What loaders and loops call the number of batches that were taken."""
+"""Names that loaders and loops use for the number of batches taken."""
 
 CARDS = "saved"
 CARD_BYTES_MAX = 256 << 20
@@ -35,7 +35,7 @@ _MOMENTS = {
 
 @dataclass(frozen=True)
 class Reference:
-    """What is expected of a checkpoint, and the same run at other steps."""
+    """The expected state of a checkpoint, and states of the same run at other steps."""
 
     expected: CheckpointContents
     others: tuple[CheckpointContents, ...]
@@ -43,7 +43,7 @@ class Reference:
 
 
 def cards_of(run: Run) -> list[CheckpointContents]:
-    """The cards of what the run saved, oldest first.
+    """The fingerprints of what the run saved, oldest first.
 
     Raises:
         UsageError: one is damaged or of a newer format.
@@ -60,7 +60,7 @@ def cards_of(run: Run) -> list[CheckpointContents]:
 
 
 def names_of(run: Run, cards: Sequence[CheckpointContents]) -> list[str] | None:
-    """The parameters in the order of the run's first optimizer, None where the run does not say."""
+    """The parameters in the order of the run's first optimizer, None if the run did not record it."""
     for card in reversed(cards):
         if card.settings and card.named:
             return [name for group in card.settings for name in group["parameters"]]
@@ -71,10 +71,10 @@ def names_of(run: Run, cards: Sequence[CheckpointContents]) -> list[str] | None:
 
 
 def reference(run: Run, found: CheckpointContents, cards: Sequence[CheckpointContents]) -> Reference:
-    """What the run had at the step of the checkpoint ``found``.
+    """The run's state at the step of the checkpoint ``found``.
 
     Raises:
-        UsageError: the run has nothing that a checkpoint could be held against.
+        UsageError: the run has nothing to compare a checkpoint with.
     """
     offset = _offset(run)
     if not cards:
@@ -94,7 +94,7 @@ def reference(run: Run, found: CheckpointContents, cards: Sequence[CheckpointCon
 
 
 def batches_taken(run: Run, found: CheckpointContents) -> int | None:
-    """How many batches the run's first data loader had given by the step of ``found``; None where no tape knows."""
+    """Batches that the run's first data loader had returned by the step of ``found``, None if no tape covers it."""
     if found.step is None:
         return None
     step = found.step - (_offset(run) or 0)
@@ -112,10 +112,10 @@ def batches_taken(run: Run, found: CheckpointContents) -> int | None:
 def with_batches(
     expected: CheckpointContents, found: CheckpointContents, taken: int | None
 ) -> tuple[CheckpointContents, str | None]:
-    """``expected`` with the place in the data as a checkpoint of this kind would say it, and a note of it.
+    """``expected`` with the data position as a checkpoint of this kind stores it, and a note about it.
 
-    Totals are compared as they are. What a loader counts begins anew with every epoch: more than the total is wrong,
-    less is not.
+    Totals are compared exactly. A loader's own count restarts with every epoch, so only a count above the total is
+    wrong.
     """
     if taken is None or not found.position:
         return expected, None
@@ -130,18 +130,20 @@ def with_batches(
 
 
 def loads_of(run: Run) -> list[dict[str, Any]]:
-    """What the run loaded, as it was seen."""
+    """The run's recorded loads of checkpoints."""
     loads = run.facts.get("loads")
     return [load for load in loads if isinstance(load, dict)] if isinstance(loads, list) else []
 
 
 def _card_for(found: CheckpointContents, cards: Sequence[CheckpointContents], offset: int | None) -> tuple[int, bool]:
-    """The position of the card of the checkpoint's step, and whether there is such a card (else the nearest)."""
+    """The position of the fingerprint for the checkpoint's step, or of the nearest one, and whether the step
+    matches.
+    """
     told = (found.position or {}).get("global_step")
     alike = [_alike(found.weights, card.weights) for card in cards]
     best = max(range(len(cards)), key=lambda at: (alike[at], at))
     if isinstance(told, int):
-        wanted = [told - (offset or 0), told - (offset or 0) + 1]  # a loop of one's own may count from 0
+        wanted = [told - (offset or 0), told - (offset or 0) + 1]  # a hand-written loop may count from 0
         named = [at for step in wanted for at, card in enumerate(cards) if card.step == step]
         if best in named and alike[best] > 0:
             return best, True
@@ -161,7 +163,7 @@ def _card_for(found: CheckpointContents, cards: Sequence[CheckpointContents], of
 
 
 def _alike(found: Mapping[str, Held] | None, card: Mapping[str, Held] | None) -> float:
-    """Share of the card's tensors that the checkpoint holds bit for bit."""
+    """Share of the fingerprint's tensors that the checkpoint holds bit for bit."""
     if not found or not card:
         return 0.0
     digests = {held.digest for held in found.values()}
@@ -170,7 +172,7 @@ def _alike(found: Mapping[str, Held] | None, card: Mapping[str, Held] | None) ->
 
 
 def _offset(run: Run) -> int | None:
-    """What the trainer's step numbers are ahead of ours; None where the run resumed and nobody says."""
+    """The trainer's step number minus ours, None if the run resumed without a recorded offset."""
     trainers = run.facts.get("trainers")
     for fact in reversed(trainers) if isinstance(trainers, list) else ():
         if isinstance(fact, Mapping) and isinstance(fact.get("global_step_minus_step"), int):
@@ -206,7 +208,7 @@ def _settings_of(run: Run) -> tuple[dict[str, Any], ...] | None:
     groups = optimizer.get("groups") if isinstance(optimizer, Mapping) else None
     if not isinstance(groups, list):
         return None
-    # Written before the first step: the learning rate has moved since.
+    # Recorded before the first step; the learning rate has changed since.
     without = ("parameters", "lr")
     return tuple({name: value for name, value in group.items() if name not in without} for group in groups)
 
@@ -214,7 +216,7 @@ def _settings_of(run: Run) -> tuple[dict[str, Any], ...] | None:
 def _norms_at(
     run: Run, found: CheckpointContents, offset: int | None
 ) -> tuple[dict[str, Held] | None, dict[str, Held] | None, int | None]:
-    """Norms of weights and moments at the checkpoint's step, where the run measured them right then."""
+    """Norms of weights and moments at the checkpoint's step, if the run measured them at that step."""
     streams = run.streams()
     if found.step is None or not streams or "tensors" not in run.tables(streams[0]):
         return None, None, None

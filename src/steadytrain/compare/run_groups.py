@@ -1,4 +1,4 @@
-"""Runs held against each other as a value, and as the document ``steadytrain.compare/1``."""
+"""The comparison of runs or groups of runs, as a value and as the document ``steadytrain.compare/1``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Verdict = Literal["equal", "differ", "no-difference", "cannot-tell"]
 
 @dataclass(frozen=True)
 class Member:
-    """One run that takes part. ``tail`` is its number in a comparison of groups, None where it has none."""
+    """One compared run. ``tail`` is its number in a comparison of groups, None if it has none."""
 
     run: Run
     loss: Series
@@ -48,7 +48,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Pair:
-    """A run against the first one. ``left_loss`` and ``right_loss`` are at the last shared step."""
+    """The first run and another. ``left_loss`` and ``right_loss`` are at the last shared step."""
 
     left: str
     right: str
@@ -81,7 +81,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison(JsonValue, keys="verdict runs:members pairs groups entries tail_steps:tail notes", schema=SCHEMA):
-    """Everything that ``steadytrain compare`` tells. Of ``pairs`` and ``groups`` one is empty."""
+    """The whole output of ``steadytrain compare``. Either ``pairs`` or ``groups`` is empty."""
 
     verdict: Verdict
     members: tuple[Member, ...]
@@ -93,7 +93,7 @@ class Comparison(JsonValue, keys="verdict runs:members pairs groups entries tail
 
 
 def compare_runs(runs: Sequence[Run]) -> Comparison:
-    """Every run against the first: equal to the bit, or where they part.
+    """Compare every run with the first: equal to the bit, or where they diverge.
 
     Raises:
         UsageError: a run has no steps, or is damaged.
@@ -112,10 +112,10 @@ def compare_runs(runs: Sequence[Run]) -> Comparison:
 
 
 def compare_groups(groups: Mapping[str, Sequence[Run]]) -> Comparison:
-    """Every group against the first, by the losses at the end of what all runs reached.
+    """Compare every group with the first, by the losses at the end of the steps that all runs reached.
 
     Raises:
-        UsageError: a run has no steps, or all runs together share none.
+        UsageError: a run has no steps, or the runs share none.
     """
     members = [_member(run, group) for group, runs in groups.items() for run in runs]
     span = tail_steps([member.loss for member in members])
@@ -131,7 +131,7 @@ def compare_groups(groups: Mapping[str, Sequence[Run]]) -> Comparison:
     ]
     values = {name: _by_seed([member for member in members if member.group == name]) for name in groups}
     first, *others = groups
-    confidence = 1 - (1 - CONFIDENCE) / len(others)  # several questions at once: Bonferroni
+    confidence = 1 - (1 - CONFIDENCE) / len(others)  # Bonferroni correction for several questions
     answers = tuple(seed_noise(first, other, values[first], values[other], confidence=confidence) for other in others)
     verdicts = [answer.verdict for answer in answers]
     verdict: Verdict = (
@@ -170,7 +170,7 @@ def _pair(left: Member, right: Member) -> Pair:
 
 
 def _by_seed(members: Sequence[Member]) -> dict[str, float]:
-    """Tails by seed where every run has one of its own, else by the run."""
+    """Tail losses by seed if every run has its own, else by run."""
     seeds = [member.seed for member in members]
     by_seed = all(seed is not None for seed in seeds) and len(set(seeds)) == len(seeds)
     return {
@@ -181,7 +181,7 @@ def _by_seed(members: Sequence[Member]) -> dict[str, float]:
 
 
 def _between_groups(groups: Sequence[Sequence[Run]]) -> tuple[Entry, ...]:
-    """Entries that are one thing in every run of the first group and another in every run of some other."""
+    """Entries with one value in all runs of the first group and another in all runs of some other group."""
     first = groups[0]
     found: dict[str, Entry] = {}
     for other in groups[1:]:

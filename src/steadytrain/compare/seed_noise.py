@@ -1,9 +1,9 @@
-"""Whether two groups of runs differ by more than runs of one group differ among themselves.
+"""Test whether two groups of runs differ by more than runs within a group do.
 
-Each run gives one number: its mean loss over the last tenth of the steps that all runs reached. Runs with the same
-seeds on both sides are paired, which takes out what a seed does to both; others are compared by Welch's test. The
-verdict stands on the confidence interval of the difference; a count of all rearrangements is told beside it, because it
-assumes no distribution. With fewer than three runs (or pairs) a side nothing is claimed.
+Each run gives one number: its mean loss over the last tenth of the steps that all runs reached. If both sides have the
+same seeds, runs are paired, which removes the effect of the seed; otherwise Welch's test applies. The verdict rests on
+the confidence interval of the difference. A permutation test is reported beside it, because it assumes no distribution.
+With fewer than three runs (or pairs) per side the answer is "cannot tell".
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import Series
 
 RUNS_MIN = 3
-"""With two a side, an interval of one degree of freedom is 12.7 standard errors wide to each side: it says nothing."""
+"""With two runs per side, an interval with one degree of freedom spans 12.7 standard errors to each side, so it is
+useless.
+"""
 
 CONFIDENCE = 0.95
 POWER_Z = 1.96 + 0.84
@@ -37,11 +39,11 @@ Verdict = Literal["differ", "no-difference", "cannot-tell"]
 
 @dataclass(frozen=True)
 class Noise(JsonValue):
-    """The answer. ``difference`` is mean of the right group minus mean of the left, in the unit of the loss.
+    """The answer. ``difference`` is the mean of the right group minus that of the left, in units of the loss.
 
-    ``effect`` is the difference over the standard deviation between runs (Hedges' g; of the differences where paired).
-    ``smallest`` is the difference that so many runs would show four times in five; ``runs_needed`` how many a side
-    would show the one measured.
+    ``effect`` is the difference over the standard deviation between runs (Hedges' g; of the differences if paired).
+    ``smallest`` is the difference that this number of runs detects with 80 % power; ``runs_needed`` is the number per
+    side that would detect the measured one.
     """
 
     verdict: Verdict
@@ -62,7 +64,7 @@ class Noise(JsonValue):
 
 
 def tail_steps(series: Sequence[Series]) -> tuple[int, int] | None:
-    """First and last step of the tail that all runs reached; None where they share no step."""
+    """First and last step of the tail that all runs reached, None if they share no step."""
     if any(not len(one) for one in series):
         return None
     first = max(int(one.steps[0]) for one in series)
@@ -74,7 +76,7 @@ def tail_steps(series: Sequence[Series]) -> tuple[int, int] | None:
 
 
 def tail_mean(series: Series, span: tuple[int, int]) -> float | None:
-    """Mean over ``span``; None where a value in it is not finite, or there is none."""
+    """Mean over ``span``, None if it has no value or a non-finite one."""
     values = series.between(*span).values
     return float(values.mean()) if len(values) and bool(np.isfinite(values).all()) else None
 
@@ -87,7 +89,7 @@ def seed_noise(
     *,
     confidence: float = CONFIDENCE,
 ) -> Noise:
-    """Compare two groups. Values are keyed by seed where the seed is known, else by the run's own name."""
+    """Compare two groups. Values are keyed by seed if the seed is known, else by the run's name."""
     shared = [key for key in left_values if key in right_values]
     paired = len(shared) == len(left_values) == len(right_values)
     ours = [left_values[key] for key in (shared if paired else left_values)]
@@ -119,7 +121,7 @@ def _paired(left: str, right: str, ours: Any, theirs: Any, confidence: float) ->
         p_rearranged,
         effect,
         spread,
-        # d is told apart from 0 with n pairs when d = 2.8 * sd / sqrt(n - 2): the small-sample form of the usual rule.
+        # n pairs detect d when d = 2.8 * sd / sqrt(n - 2): the small-sample form of the usual rule.
         smallest=POWER_Z * deviation / math.sqrt(max(1, count - 2)),
         needed=(POWER_Z * deviation / abs(mean)) ** 2 + 2 if mean else None,
     )
@@ -195,12 +197,12 @@ def _judged(
 
 
 def _corrected(mean: float, deviation: float, freedom: float) -> float | None:
-    """Hedges' g: the standardised difference without the bias of small samples."""
+    """Hedges' g: the standardized difference, corrected for small-sample bias."""
     return mean / deviation * (1 - 3 / (4 * freedom - 1)) if deviation else None
 
 
 def _rearranged(values: Any, size: int) -> float:
-    """Share of all ways to split the runs that set the two groups at least so far apart."""
+    """Share of all splits of the runs whose groups differ at least this much."""
     total, count = values.sum(), len(values)
     chosen = np.array(list(itertools.combinations(range(count), size)))
     means = values[chosen].sum(axis=1) / size

@@ -1,4 +1,4 @@
-"""Student's t: what a test of means needs, without SciPy. Checked against tables in the tests."""
+"""Student's t distribution for a test of means, without SciPy. Tests check it against tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def two_sided(t: float, freedom: float) -> float:
 
 
 def quantile(confidence: float, freedom: float) -> float:
-    """The t within which ``confidence`` of the distribution lies, to both sides."""
+    """The t for which ``confidence`` of the distribution lies within -t to t."""
     low, high = 0.0, 1.0
     while two_sided(high, freedom) > 1 - confidence:
         high *= 2
@@ -32,7 +32,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularized incomplete beta function, by its continued fraction (Abramowitz and Stegun 26.5.8)."""
     if x <= 0 or x >= 1:
         return min(1.0, max(0.0, x))
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, the other tail does so quickly
+    if x > (a + 1) / (a + b + 2):  # the fraction converges slowly here, but quickly for the other tail
         return 1 - incomplete_beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     upper, lower = 1.0, 1.0 / _away(1 - (a + b) * x / (a + 1))

@@ -1,4 +1,4 @@
-"""What the tensors of one checkpoint lack or have otherwise than those of another, name by name.
+"""Tensor differences between two checkpoints, by name.
 
 Not here: counters, settings and other plain values (``differences``).
 """
@@ -26,12 +26,12 @@ KINDS: Mapping[str, str] = {
 }
 
 UNKNOWN_DTYPE = "?"
-"""Stands for the dtype and the shape of a tensor of which only a norm is on record."""
+"""Dtype of a tensor of which only the norm was recorded."""
 
 
 @dataclass(frozen=True)
 class Difference(JsonValue):
-    """One thing that is not as expected. ``expected`` and ``found`` are in words, None where there is nothing."""
+    """One deviation. ``expected`` and ``found`` are texts, None if the entry is absent."""
 
     part: str
     name: str
@@ -49,7 +49,7 @@ def compare_tensors(
     same_step: bool = True,
     older: Sequence[tuple[int | None, Tensors]] = (),
 ) -> list[Difference]:
-    """Tensors by name; ``older`` are those of the same run at other steps."""
+    """Compare tensors by name. ``older`` holds those of the same run at other steps."""
     found = _aligned(found, expected)
     differences = []
     present = {held.digest for name, held in expected.items() if name in found and held.digest}
@@ -78,7 +78,7 @@ def compare_tensors(
 
 
 def differs(held: Held, wanted: Held) -> bool:
-    """Whether the values differ, as far as is known: by digest, else by norm."""
+    """Whether the values differ: by digest if both are known, else by norm."""
     if held.digest is not None and wanted.digest is not None and held.dtype == wanted.dtype:
         return held.digest != wanted.digest
     if held.norm is None or wanted.norm is None:
@@ -97,7 +97,7 @@ def _near(one: float, other: float, tolerance: float) -> bool:
 
 
 def _unmoved(name: str, held: Held, wanted: Held, found: Tensors, expected: Tensors) -> bool:
-    """Whether this tensor stood still between two steps between which more than half of the others moved."""
+    """Whether this tensor is unchanged between two steps while more than half of the others changed."""
     if held.digest is None or held.digest != wanted.digest or not held.norm:
         return False
     both = [other for other in found if other in expected and other != name]
@@ -113,7 +113,7 @@ def _other_value(
     expected: Tensors,
     older: Sequence[tuple[int | None, Tensors]],
 ) -> Difference:
-    """The value is another: that of another name, that of another step, or any."""
+    """Classify a different value: that of another name, that of another step, all zeros, or just changed."""
     owner = next((other for other in _same_kind(name, expected) if _is(held, expected[other])), None)
     if owner is not None:
         return _difference(part, name, "swapped", wanted, held, f"holds what belongs to {owner}")
@@ -126,7 +126,7 @@ def _other_value(
 
 
 def _same_kind(name: str, expected: Tensors) -> list[str]:
-    """Names that the tensor ``name`` could have been mistaken for: of its shape, and the same moment."""
+    """Names that could be swapped with the tensor ``name``: of the same shape, and the same moment."""
     _, slash, moment = name.rpartition("/")
     shape = expected[name].shape
     return [
@@ -170,7 +170,7 @@ def _told(held: Held | None) -> str | None:
 
 
 def _aligned(found: Tensors, expected: Tensors) -> Tensors:
-    """``found`` under the names of ``expected``, where one side has a prefix (``model.``) that the other lacks."""
+    """``found`` under the names of ``expected``, if one side has a prefix (``model.``) that the other lacks."""
     shared = sum(name in expected for name in found)
     if not found or not expected or shared * 2 >= min(len(found), len(expected)):
         return found

@@ -102,7 +102,7 @@ class GradientCoverage(Check):
         return passed(f"all {len(trained)} trained parameters get gradients; {numbers['frozen']} are frozen", **numbers)
 
     def _gradients(self, subject: Subject, trained: Mapping[str, Tensor]) -> tuple[set[str], set[str], bool]:
-        """The parameters with a gradient in any batch, those with a non-finite one, and whether all losses had a graph."""
+        """The parameters with a gradient in any batch, those with a non-finite one; False if a loss had no graph."""
         seen: set[str] = set()
         bad: set[str] = set()
         optimizer = torch.optim.Adam(list(trained.values()), lr=STEP_RATE)
