@@ -82,7 +82,6 @@ def test_a_spike_is_frozen_from_before_its_onset_and_training_is_the_same_to_the
     assert bundle.scalars.signals["loss"].tolist() == given[0][: bundle.incident.step]
     assert bundle.environment["sources"]
     assert [line for line in told if str(path) in line] == [f"the steps around it are kept: {path}"]
-    assert not (tmp_path / "run" / "tape").exists()
 
 
 def test_a_healthy_run_freezes_nothing(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_of_one_story_there_is_one_incident_and_of_one_kind_one(tmp_path: Path) 
 
 
 def test_there_are_at_most_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symptom_incidents, "INCIDENTS_MAX", {"critical": 0, "warning": 0})
+    monkeypatch.setattr(symptom_incidents, "INCIDENTS_MAX", {"critical": 0, "warning": 0, "note": 0})
     watched(tmp_path / "run", loop)
     assert open_run(tmp_path / "run").incidents == ()
 

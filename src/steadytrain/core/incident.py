@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonValue
-from steadytrain.core.model import Symptom
+from steadytrain.core.model import Symptom, worst
 from steadytrain.core.notebook import as_html
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
@@ -185,6 +185,11 @@ class Incident(
     def onset_step(self) -> int:
         """The step at which the symptom began."""
         return self.symptoms[0].first_step if self.kind == "symptom" and self.symptoms else self.step
+
+    @property
+    def is_note(self) -> bool:
+        """Whether nothing graver than a note was frozen: the loss rose and came back, and nothing is wrong now."""
+        return self.kind == "symptom" and worst([symptom.severity for symptom in self.symptoms]) == "note"
 
     @property
     def located(self) -> Located | None:

@@ -8,6 +8,8 @@ operation |
 | possible | at least 0.05, and a positive sign or a cure |
 | refuted | plausible before the trials, contradicted since |
 
+A note did no lasting harm, so a cause of it is at most possible, unless a rule is broken.
+
 If two causes are each cured by their own change, and either change is enough, they acted together: an ordinary hard
 batch met a vulnerable state. The answer says so, and confirms neither.
 """
@@ -47,6 +49,7 @@ class Circumstances:
 
     ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
+    ``of_note`` says that the incident is that of a note.
     """
 
     symptom: str
@@ -55,6 +58,7 @@ class Circumstances:
     waiting: Collection[str]
     target: str
     spent: bool = False
+    of_note: bool = False
 
 
 def conclude(
@@ -108,6 +112,12 @@ class _Judged:
 
     @property
     def status(self) -> Status | None:
+        found = self._grade
+        lasting = not self.known.of_note or self.suspect.signature.broken_invariant is not None
+        return found if lasting or found not in ("confirmed", "likely") else "possible"
+
+    @property
+    def _grade(self) -> Status | None:
         if self.proof.proven and self.share >= CONFIRMED_MIN:
             return "confirmed"
         if self.share >= LIKELY_MIN and self._tells and self._explains:
@@ -249,6 +259,10 @@ def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, kn
         return f"{top.summary} {_sentence(top.why)}".strip()
     if met:
         return _sentence(met)
+    if known.of_note and diagnoses and diagnoses[0].status == "possible":
+        first = diagnoses[0]
+        named = f"Possible: {first.cause} ({first.confidence:.2f}){f'; {first.why}' if first.why else ''}."
+        return f"A note did no lasting harm, so no cause of it is called likely. {named}"
     if not known.symptom:
         return "No symptom above a note was seen, and no rule that sound runs keep is broken."
     best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]

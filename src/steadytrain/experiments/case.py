@@ -54,6 +54,7 @@ class Case:
     detected. ``begins`` are the steps of the snapshots from which a re-run can start. ``taped`` holds the gapless
     ranges of steps on the tape as (first, last), oldest first. ``facts`` are what a survey found, under the names of
     ``steadytrain.experiments.facts``; ``finding`` is the first bad operation of a bundle.
+    ``of_note`` says that the bundle is that of a note. It counts as a warning here: somebody asks why it happened.
     """
 
     path: Path
@@ -69,6 +70,7 @@ class Case:
     facts: Mapping[str, Json] = field(default_factory=dict)
     after: int | None = None
     finding: Finding | None = None
+    of_note: bool = False
 
     @property
     def aim(self) -> Aim:
@@ -225,11 +227,15 @@ def open_case(
     """
     recording = find_recording(path)
     finding: Finding | None = None
+    of_note = False
     if is_bundle(path):
         bundle = open_bundle(path)
         finding = bundle.finding
         window, environment, symptoms = bundle.window, bundle.environment, bundle.incident.symptoms
         step: int | None = bundle.incident.step
+        of_note = bundle.incident.is_note
+        if of_note:
+            symptoms = (replace(symptoms[0], severity="warning"), *symptoms[1:])
     else:
         run = open_run(path)
         window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
@@ -253,6 +259,7 @@ def open_case(
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
         finding=finding,
+        of_note=of_note,
     )
 
 

@@ -11,6 +11,7 @@ from steadytrain.core.model import SEVERITIES, worst
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_for_report
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.tape_files import find_recording
 
 
 def gravity(incident: Incident) -> tuple[bool, int, bool, int]:
@@ -32,10 +33,19 @@ def gravest_incident(path: Path) -> Path:
     """
     found = incident_or_run(path)
     if not is_bundle(found):
-        raise UsageError(
-            f"{path}: this run has no incident; `steadytrain show {shlex.quote(str(path))}` shows what it has"
-        )
+        raise UsageError(f"{path}: this run has no incident; {_instead(path)}")
     return found
+
+
+def _instead(path: Path) -> str:
+    """What can be done with a run that has no incident, in a line."""
+    name = shlex.quote(str(path))
+    wiring = f"`steadytrain diagnose {name}` looks at its wiring, `steadytrain show {name}` shows what it has"
+    if find_recording(path).chunks:
+        return (
+            f"its tape can be done again: `steadytrain replay {name}`, `steadytrain locate {name} --step N`; {wiring}"
+        )
+    return f"no tape of its steps was kept (--keep-rewind keeps one of a run that ends well); {wiring}"
 
 
 def incident_or_run(path: Path) -> Path:

@@ -25,6 +25,13 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     return ""
 
 
+def is_planned(window: Window, symptom: Symptom) -> str:
+    """Why the way to train or the data plan had the loss rise there, or "": nothing was lost by accident."""
+    if symptom.course == EPOCH:
+        return f"{told(symptom)}, as the staircase of repeated data does"
+    return is_by_design(window, symptom) or explained_by_columns(window, symptom)
+
+
 def is_benign(window: Window, symptom: Symptom) -> str:
     """Why a symptom with this course is harmless, or ""."""
     course = symptom.course

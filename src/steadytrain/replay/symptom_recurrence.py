@@ -44,7 +44,7 @@ def came_again(symptom: Symptom, recorded: Window, tensors: Window, replayed: Ma
         return None
     first, last = min(replayed), max(replayed)
     return any(
-        seen.severity != "note" and seen.last_step >= first and _touches(seen, symptom)
+        (seen.severity != "note" or symptom.severity == "note") and seen.last_step >= first and _touches(seen, symptom)
         for seen in (classified(window, found) for found in detector.check(window.slice(0, _rows_until(window, last))))
     )
 

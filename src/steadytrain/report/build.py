@@ -167,12 +167,12 @@ def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
 
 
 def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
-    if incidents:
+    grave = worst([symptom.severity for symptom in symptoms])
+    if incidents and not (incidents[0].is_note and grave in ("warning", "critical")):
         more = f" ({len(run.incidents)} incidents in all)" if len(run.incidents) > 1 else ""
         return f"{incidents[0].title}{more}"
     if symptoms:
-        gravest = worst([symptom.severity for symptom in symptoms])
-        first = next(symptom for symptom in symptoms if symptom.severity == gravest)
+        first = next(symptom for symptom in symptoms if symptom.severity == grave)
         return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if not steps:
         return "No step was recorded"

@@ -61,6 +61,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         action=_action_sentence(incident),
         notes=tuple(clean(note) for note in (*notes, unread) if note),
         look=look,
+        is_note=incident.is_note,
     )
 
 

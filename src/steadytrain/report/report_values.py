@@ -57,7 +57,8 @@ class Place:
 @dataclass(frozen=True)
 class IncidentPart:
     """One incident as shown. ``place`` is None if the operation is unknown; ``why`` then says why ("" if nothing was
-    non-finite). ``look`` holds the lines of the other measurements of ``steadytrain locate``."""
+    non-finite). ``look`` holds the lines of the other measurements of ``steadytrain locate``. ``is_note`` says that the
+    incident is no alarm."""
 
     title: str
     path: str
@@ -69,6 +70,7 @@ class IncidentPart:
     action: str
     notes: tuple[str, ...]
     look: tuple[Fact, ...] = ()
+    is_note: bool = False
 
 
 @dataclass(frozen=True)

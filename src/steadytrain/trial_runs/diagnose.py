@@ -343,4 +343,5 @@ def _circumstances(bench: _Bench) -> Circumstances:
         waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
         target=str(bench.request.source),
         spent=bench.spent,
+        of_note=bench.case.of_note,
     )

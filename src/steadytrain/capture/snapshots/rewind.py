@@ -1,7 +1,8 @@
 """What makes a run replayable: the tape and the snapshots of its first stream, and what becomes of them.
 
-They are written into the run folder while it runs. At an incident they are linked into its bundle; a run that ends
-healthy leaves none behind. A failure of ours or of the disk ends the recording with one note, and training goes on.
+They are written into the run folder while it runs, and linked into the bundle of an incident. A run leaves none behind
+if every symptom of it is in a bundle. A failure of ours or of the disk ends the recording with one note, and training
+goes on.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ class Rewind(StepObserver):
     ) -> None:
         self.tape = Tape(int(size_bytes_max * TAPE_SHARE))
         self.snapshots = snapshots or Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
-        self.linked = False
         self._size_bytes_max = size_bytes_max
         self._note = note
         self._keep = keep
@@ -142,7 +142,6 @@ class Rewind(StepObserver):
             whole = self.tape.flush()
         wrong = link_recording(find_recording(folder), bundle)
         seal_recording(bundle, note=wrong or self._off or (None if whole else NOT_WHOLE))
-        self.linked = True
 
     def why_not(self, stream: Stream) -> str | None:
         if self._off is None and self._stream is not None and stream is not self._stream:
@@ -163,13 +162,12 @@ class Rewind(StepObserver):
                 part = find_recording(folder).around(onset, last=last, size_bytes_max=share)
                 wrong = link_recording(part, bundle)
             seal_recording(bundle, note=wrong or (None if whole else NOT_WHOLE))
-            self.linked = True
 
         return link
 
-    def close(self, *, finished: bool, grave: bool) -> None:
+    def close(self, *, finished: bool, noted: bool) -> None:
         self._off = self._off or "the run is over"
-        keep = self._keep or not finished or (grave and not self.linked)
+        keep = self._keep or not finished or noted
         self.snapshots.close()
         self.tape.close(write=keep)
         if self._folder is not None and not keep:

@@ -83,8 +83,8 @@ class StepObserver:
         """What puts all of ``stream`` from before ``onset`` to its last step into a bundle, in whatever thread."""
         return lambda bundle: None
 
-    def close(self, *, finished: bool, grave: bool) -> None:
-        """The run is over: whether it came to its end (or was stopped by us), and with a critical symptom."""
+    def close(self, *, finished: bool, noted: bool) -> None:
+        """The run is over: whether it came to its end (or was stopped by us), and with symptoms that no bundle has."""
 
     def forget(self) -> None:
         """In a forked child: nothing of this is its own."""
@@ -161,9 +161,9 @@ class CompositeObserver(StepObserver):
     def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
         return self._first.hold(stream, folder, onset=onset)
 
-    def close(self, *, finished: bool, grave: bool) -> None:
-        self._first.close(finished=finished, grave=grave)
-        self._guest.close(finished=finished, grave=grave)
+    def close(self, *, finished: bool, noted: bool) -> None:
+        self._first.close(finished=finished, noted=noted)
+        self._guest.close(finished=finished, noted=noted)
 
     def forget(self) -> None:
         self._first.forget()

@@ -34,6 +34,10 @@ class Incidents(Protocol):
     def close(self, streams: Sequence[Stream]) -> None:
         """The run is over."""
 
+    @property
+    def all_covered(self) -> bool:
+        """Whether every symptom that a step made again could show is in a bundle."""
+
     def forget(self) -> None:
         """In a forked child: nothing of this is its own."""
 

@@ -200,8 +200,8 @@ class Watcher:
         for stream in run.streams:
             run.instruments(stream).finish()
         with run.guard.part("closing the tape"):
-            grave = any(symptom.severity == "critical" for symptom in self.symptoms)
-            run.observer.close(finished=ended == "finished" or run.stopped is not None, grave=grave)
+            finished = ended == "finished" or run.stopped is not None
+            run.observer.close(finished=finished, noted=not run.symptom_incidents.all_covered)
         with run.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": run.notes}
             if run.scaling.clipped_before_unscaling:
