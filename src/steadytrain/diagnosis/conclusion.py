@@ -3,8 +3,7 @@
 | status | when |
 |---|---|
 | confirmed | proven (``proof``), and more than 0.8 of the probability |
-| likely | at least half of the probability, and evidence: a trial (its own cure did not fail), a broken rule or an
-operation |
+| likely | at least half of the probability, and a trial (its own cure did not fail), a broken rule or an operation |
 | possible | at least 0.05, and a positive sign or a cure |
 | refuted | plausible before the trials, contradicted since |
 

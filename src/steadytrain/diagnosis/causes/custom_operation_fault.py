@@ -1,4 +1,4 @@
-"""An operation of one's own with a wrong result or gradient."""
+"""A custom operation with a wrong result or gradient."""
 
 from __future__ import annotations
 

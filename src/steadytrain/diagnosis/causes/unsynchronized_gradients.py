@@ -1,4 +1,4 @@
-"""Ranks that train by themselves."""
+"""Ranks that train alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorBoard: event files, written directly; neither TensorFlow nor torch is asked for it.
+"""TensorBoard: event files, written directly, without TensorFlow or torch.
 
 Our own run is in ``<run folder>/tensorboard``. If the script has a ``SummaryWriter``, we write to the folder
 ``steadytrain`` under its log folder, never a second file next to its own: TensorBoard reads the files of a folder one

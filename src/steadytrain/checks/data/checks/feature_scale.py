@@ -1,4 +1,4 @@
-"""Columns of numbers that say nothing, or that are far larger than the others."""
+"""Numeric columns that are constant, or far larger than the others."""
 
 from __future__ import annotations
 
