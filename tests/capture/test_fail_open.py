@@ -6,9 +6,11 @@ Each error is told in one line, and training goes on bit for bit as without us. 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sqlite3
 import subprocess
 import textwrap
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,30 @@ class Net(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.head(self.body(inputs))
+
+
+@pytest.mark.parametrize("way", ["part", "wrap"])
+def test_a_failed_call_keeps_nothing_of_the_script_alive(way: str) -> None:
+    """A graph that lives on keeps the shape of its parameters: a vocabulary that grows would fail in backward."""
+    guard = Guard(lambda _: None)
+    held: list[weakref.ref[Tensor]] = []
+
+    def fail(loss: Tensor) -> None:
+        held.append(weakref.ref(loss))
+        raise RuntimeError("ours")
+
+    def fail_in_part() -> None:
+        with guard.part("a part"):
+            fail(torch.ones(1, requires_grad=True).sum())
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):  # the second one is not reported again
+            fail_in_part() if way == "part" else guard.wrap(fail)(torch.ones(1, requires_grad=True).sum())
+            assert held.pop()() is None
+    finally:
+        gc.enable()
 
 
 def train(*, runs_dir: Path | None, bad_step: int = 0) -> tuple[list[bytes], BaseException | None]:

@@ -1,4 +1,4 @@
-"""A guest's manners: an error of our own is told once, switches off what failed, and never reaches the run.
+"""Fail open: an error of our own is reported once, switches off what failed, and never reaches the run.
 
 In our own tests such an error must be seen, so :func:`raise_own_errors` makes the guard pass it on, as does the
 variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` of a process that a test launches.
@@ -18,7 +18,7 @@ RAISE_VARIABLE = "STEADYTRAIN_RAISE_OWN_ERRORS"
 
 
 class Guard:
-    """Wraps entry points so that an exception inside is told once per place and swallowed."""
+    """Wraps entry points: an exception inside is reported once per place and swallowed."""
 
     reraise = bool(os.environ.get(RAISE_VARIABLE))
 
@@ -42,20 +42,22 @@ class Guard:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """A stretch of code that may fail without harm to what follows."""
+        """A block that may fail without harm to what follows."""
         try:
             yield
         except Exception as error:
             self.report(name, error)
 
     def report(self, place: str, error: Exception) -> None:
-        """Tell of ``error`` once per place; the run goes on."""
+        """Report ``error`` once per place; the run goes on. No frame of the failed call stays alive."""
         if Guard.reraise:
             raise error
+        frame = traceback.extract_tb(error.__traceback__)[-1:]
+        # The frames hold tensors of the script; from Python 3.12 on, `part` makes a cycle of them and the error.
+        error.__traceback__ = None
         if place in self._told:
             return
         self._told.add(place)
-        frame = traceback.extract_tb(error.__traceback__)[-1:]
         where = f" at {frame[0].filename.rsplit('/', 1)[-1]}:{frame[0].lineno}" if frame else ""
         warning = f"{place} failed ({type(error).__name__}: {error}){where}; training goes on without it"
         self.warnings.append(warning)
