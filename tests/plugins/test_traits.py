@@ -37,7 +37,9 @@ ONCE = [
     (
         *(DETECTORS, "aim", "progress"),
         "no-learning plateau frozen-parameters lost-updates vanishing-gradients dead-units representation-collapse "
-        "zero-learning-rate",
+        "zero-learning-rate parameters-outside-optimizer gradients-carried-over repeated-batch misused-loss "
+        "broadcast-loss left-in-evaluation misplaced-labels visible-labels supervised-padding rows-without-labels "
+        "clipped-while-scaled",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

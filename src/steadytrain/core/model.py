@@ -65,6 +65,8 @@ TABLES: Mapping[str, str] = {
     "modules": "outputs of modules, a row a module, on a cadence",
     "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
     "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
+    "script": "what the script does with model, loss and data, a row `measure:place`, in a few early steps and after "
+    "a change",
 }
 """The tables of a run. The modules that measure them define their columns."""
 

@@ -236,6 +236,14 @@ SAVED_SIZES = TorchAttribute(
     _STEP_LOSS,
     made=torch_samples.sum_node,
 )
+_NO_GRAPH = "the first losses are not looked into"
+NODE_SHAPES = TorchAttribute("torch.autograd.graph:Node._input_metadata", _NO_GRAPH, made=torch_samples.likelihood)
+SAVED_DIMENSION = TorchAttribute("torch.autograd.graph:Node._saved_dim", _NO_GRAPH, made=torch_samples.softmax)
+SAVED_IGNORED = TorchAttribute(
+    "torch.autograd.graph:Node._saved_ignore_index", _NO_GRAPH, made=torch_samples.likelihood
+)
+SAVED_CAUSAL = TorchAttribute("torch.autograd.graph:Node._saved_is_causal", _NO_GRAPH, made=torch_samples.attention)
+SAVED_HOOK = TorchAttribute("torch._C:_autograd.SavedTensor.unpack_hook", _NO_GRAPH, made=torch_samples.saved_tensor)
 SINGLE_LEVEL = TorchName(
     "torch.autograd.function:_SingleLevelFunction.setup_context", "the trial `reference-operation` does not run"
 )

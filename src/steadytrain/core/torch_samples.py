@@ -24,9 +24,22 @@ def node(operation: str) -> Any:
     return getattr(one, operation)(torch().ones(())).grad_fn
 
 
+def softmax() -> Any:
+    return torch().ones(2, requires_grad=True).softmax(0).grad_fn
+
+
+def attention() -> Any:
+    one = torch().ones(1, 1, 2, 8, requires_grad=True)
+    return torch().nn.functional.scaled_dot_product_attention(one, one, one).grad_fn
+
+
 def likelihood() -> Any:
     inputs, labels = torch().ones(1, 2, requires_grad=True), torch().zeros(1).long()
     return torch().nn.functional.nll_loss(inputs, labels).grad_fn
+
+
+def saved_tensor() -> Any:
+    return getattr(likelihood(), "_raw_saved_target")  # noqa: B009 (a private name, which is tested here)
 
 
 def sum_node() -> Any:

@@ -42,6 +42,10 @@ VOCABULARY_MIN = 256
 """Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
 the classes of a whole text."""
 
+NOT_SENT = ("gradients", "script")
+"""Tables whose readings are not sent to other tools: these have the gradients with the step, and of what the script
+does the symptoms."""
+
 _NO_TENSORS = np.zeros(0, np.float32)
 
 
@@ -185,7 +189,7 @@ class RunRecorder:
         except Exception as error:
             self._give_up(error)
             return
-        if reading.table != "gradients":  # the sink has those with the step
+        if reading.table not in NOT_SENT:
             with self._guard.part("exporting"):
                 self._sink.reading(stream.name, step, time, reading)
 

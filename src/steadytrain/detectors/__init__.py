@@ -89,6 +89,15 @@ class Detector(ABC):
         """
 
 
+@dataclass(frozen=True)
+class ScriptRule(Detector):
+    """A detector of what the script itself does, by rows of the table ``script`` (``statistics.script_rows``)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("script.value",)
+    aim: ClassVar[Aim] = "progress"
+    hasty: ClassVar[bool] = True
+
+
 DETECTORS = Kind("detector", Detector, __name__, "steadytrain.detectors", older_group="steadytrain.symptoms")
 
 SYMPTOM_PAGES = Pages(

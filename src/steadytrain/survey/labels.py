@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
+from steadytrain.capture.looks.label_places import padding_of
+from steadytrain.capture.looks.token_inputs import SHIFTS, shares_equal, tokens_beside
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
-from steadytrain.tracing.token_inputs import SHIFTS, shares_equal, tokens_beside
 
 if TYPE_CHECKING:
     from steadytrain.survey.call_findings import LossCall
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from steadytrain.survey.input_facts import Batches
 
 ALIGNED = 0.99
-PAD_RUN, PAD_AT_END = 2, 0.95
-"""Padding repeats at the ends of rows and hardly occurs elsewhere."""
-
 PAD_STEPS_SHARE = 0.5
 """Share of the steps that must show padding. A single batch may have full rows only."""
 
@@ -188,19 +186,10 @@ class Labels:
 
     def _pads(self, call: LossCall, tokens: Tensor, labels: Tensor) -> None:
         self._pads_looked += 1
-        ends = tokens[:, -1]
-        runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
-        if not bool(runs.any()):
+        found = padding_of(tokens)
+        if found is None:
             return
-        pad = int(ends[runs].mode().values)
-        padded = tokens == pad
-        trailing = padded.flip(1).cumprod(1).flip(1).bool()
-        lengths = trailing.sum(1)
-        # A row of padding only is not padded: its text repeats one token.
-        if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
-            return
-        if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
-            return  # a token of the text, such as a space, that happens to end some rows
+        pad, trailing = found
         used = torch.ne(labels, -100 if call.ignore_index is None else call.ignore_index)
         supervised = float((labels[used] == pad).float().mean()) if bool(used.any()) else None
         self._pads_seen.append((pad, float(trailing.float().mean()), supervised))

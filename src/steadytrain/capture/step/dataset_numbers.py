@@ -38,6 +38,14 @@ class DatasetNumbers:
         """The ``id`` of the data set with this number, None of one that is gone."""
         return next((key for key, (held, one) in self._numbers.items() if one == number), None)
 
+    def rows_of(self, number: int) -> int:
+        """How many rows the data set with this number has; 0 of one that is gone or has no length."""
+        dataset = next((held() for held, one in self._numbers.values() if one == number), None)
+        try:
+            return len(dataset) if dataset is not None else 0
+        except (TypeError, NotImplementedError):
+            return 0
+
     def _reference(self, dataset: Any) -> Callable[[], Any]:
         key = id(dataset)
         try:

@@ -31,6 +31,7 @@ from steadytrain.capture.hooks.patches import Patches
 from steadytrain.capture.incident.context import Investigator, Rehearsal
 from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.incident.script_failure import how_it_ended, keep_evidence
+from steadytrain.capture.looks.script_look import ScriptLook
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
@@ -100,6 +101,8 @@ class Watcher:
         self.scaler_step_begins, self.scaler_step_ends = gradients.scaler_step_begins, gradients.scaler_step_ends
         self.clip, self.clip_by_value = gradients.clip, gradients.clip_by_value
         self.step_begins, self.step_ends = steps.step_begins, steps.step_ends
+        if run.recorder.recording:
+            self.follow(ScriptLook(run, self._loaders.datasets.rows_of))
         self._patches = Patches(self)
 
     def follow(self, guest: StepObserver) -> None:

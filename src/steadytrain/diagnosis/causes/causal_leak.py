@@ -61,6 +61,7 @@ class CausalLeak(Cause):
                     "what it learns to tell is no later token, so it may read all of them",
                     "fact label_shift_trained",
                 ),
+                *symptom(case, STRONG, "visible-labels"),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),
                 *when(

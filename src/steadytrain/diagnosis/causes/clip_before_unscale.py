@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLIP
-from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed
+from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ClipBeforeUnscale(Cause):
                 *below(
                     case, "clip_coefficient", 1e-3, FAIR, "clipping multiplies gradients by {value} in the usual step"
                 ),
+                *symptom(case, STRONG, "clipped-while-scaled"),
                 *ruled_out(
                     surveyed(case)
                     and fact(case, "clipped") is not True

@@ -83,6 +83,7 @@ class LabelMisalignment(Cause):
                     STRONG,
                     "{value} of the labels are the token at the same place of the input",
                 ),
+                *symptom(case, STRONG, "misplaced-labels"),
                 *symptom(case, HINT, "loss-collapse", "no-learning", "plateau"),
             )
         )

@@ -78,6 +78,7 @@ class LearningRateTooLow(Cause):
                     "clipping leaves {value} of the gradient: the limit is too low, and not the rate",
                 ),
                 *symptom(case, FAIR, "no-learning", "plateau"),
+                *symptom(case, -STRONG, "zero-learning-rate"),  # ten times nothing is nothing
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
                 *ruled_out(
                     seen(case, "divergence", "loss-spike", "exploding-gradients") is not None,

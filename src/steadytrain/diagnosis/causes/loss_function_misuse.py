@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import listed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -66,6 +66,7 @@ class LossFunctionMisuse(Cause):
                     invariant=True,
                 ),
                 *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
+                *symptom(case, STRONG, "misused-loss"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.signs import above, fact, measured, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import above, fact, measured, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class NoSupervisedTokens(Cause):
                     FAIR,
                     "{value} of all labels are ignored in the usual batch",
                 ),
+                *symptom(case, STRONG, "rows-without-labels"),
                 *ruled_out(
                     measured(case, "labels_ignored_share") == 0.0
                     and not measured(case, "rows_without_labels_share") > 0,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import fact, measured, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import fact, measured, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class PaddingInLoss(Cause):
                     supervised=supervised,
                     padded=padded,
                 ),
+                *symptom(case, STRONG, "supervised-padding"),
                 *ruled_out(surveyed(case) and fact(case, "pad_id") is None, "the inputs have no padding"),
                 *ruled_out(measured(case, "pad_supervised_share") == 0.0, "no label is padding"),
             )

@@ -71,6 +71,7 @@ class ParametersNotInOptimizer(Cause):
                     "{value} parameters of the optimizer belong to no module that was called",
                     invariant=True,
                 ),
+                *symptom(case, STRONG, "parameters-outside-optimizer"),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)

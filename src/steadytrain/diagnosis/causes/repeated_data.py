@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import FRESH_DATA, ONE_WORKER, SEEDS
 from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
@@ -68,6 +68,7 @@ class RepeatedData(Cause):
                     if within_an_epoch
                     else ()
                 ),
+                *symptom(case, STRONG, "repeated-batch"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,

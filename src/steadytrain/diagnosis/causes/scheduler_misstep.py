@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
-from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class SchedulerMisstep(Cause):
 
     Means:
         A schedule that is stepped once for each of `n` processes or micro-batches ends `n` times too early: the rate is
-        near zero, or a cosine rises again. Compare the applied rate with the planned one.
+        near zero, or a cosine rises again. One that is never stepped stays where a warm-up begins, at zero. Compare the
+        applied rate with the planned one.
 
     Causes:
         - a scheduler that a trainer prepared and the script steps too, or `n` times (accelerate #2926, particulate #22)
@@ -81,10 +82,15 @@ class SchedulerMisstep(Cause):
                     "the rate jumped under a scheduler",
                     "window learning_rate",
                 ),
-                *ruled_out(surveyed(case) and fact(case, "scheduler") is None, "there is no scheduler"),
+                *symptom(case, CERTAIN, "zero-learning-rate"),
+                *ruled_out(
+                    surveyed(case) and fact(case, "scheduler") is None and seen(case, "zero-learning-rate") is None,
+                    "there is no scheduler",
+                ),
                 *ruled_out(
                     0.5 <= calls <= 1.5
                     and not short
+                    and seen(case, "zero-learning-rate") is None
                     and fact(case, "scheduler_before_optimizer") is not True
                     and jump_of_rate(case.window, case.onset) < 1.5,
                     "the scheduler is stepped once an update",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -44,6 +44,7 @@ class ShapeBroadcast(Cause):
         return Signature(
             (
                 *listed(case, "broadcast", CERTAIN, "the loss broadcasts: {names}", invariant=True),
+                *symptom(case, STRONG, "broadcast-loss"),
                 *symptom(case, HINT, "plateau", "no-learning"),
                 *ruled_out(surveyed(case) and not fact(case, "broadcast"), "no two shapes were broadcast in the loss"),
             ),

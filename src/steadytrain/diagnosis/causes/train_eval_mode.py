@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed
+from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and no train() before training went on",
                     invariant=True,
                 ),
+                *symptom(case, STRONG, "left-in-evaluation"),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(

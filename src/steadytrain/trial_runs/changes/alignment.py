@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from steadytrain.capture.looks.token_inputs import tokens_beside
 from steadytrain.survey.tensor_values import is_ids
-from steadytrain.tracing.token_inputs import tokens_beside
 from steadytrain.trial_runs.changes import LiveChange, at_least, modules_called
 from steadytrain.trial_runs.launched_script import Launched
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from steadytrain.capture.looks.token_inputs import tokens_beside
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.input_facts import Batches
 from steadytrain.survey.labels import Labels
-from steadytrain.tracing.token_inputs import tokens_beside
 
 ROWS, LENGTH, TOKENS = 8, 12, 30
 

@@ -1,0 +1,102 @@
+"""Which parameters a loss trains, and which of them an optimizer holds.
+
+A parameter that backward fills and no optimizer holds is looked at twice: one that moved meanwhile is updated in a way
+of the script's own (copies in another precision, an update by hand). Sharded parameters are left out: what backward
+fills is a gathered copy of what the optimizer holds.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import find_model, named_places, optimizer_parameters, plain_name
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import PARAMETERS
+
+ROWS_MAX = 32
+"""Names that one look reports of one kind."""
+
+
+def is_sharded(parameters: Sequence[Tensor]) -> bool:
+    """Whether the optimizer holds parts of parameters that ranks share."""
+    return any(type(one).__name__ in ("DTensor", "FlatParameter") for one in parameters)
+
+
+class HeldParameters:
+    """Of all streams; what was outside at the look before is remembered by its norm."""
+
+    def __init__(self) -> None:
+        self._norms: dict[str, float] = {}
+
+    def look(
+        self, stream: Stream, streams: Iterable[Stream], filled: Mapping[int, nn.Parameter]
+    ) -> Iterator[tuple[str, float]]:
+        """Rows of the parameters that backward ``filled`` before a step of ``stream``.
+
+        ``outside-optimizer:NAME`` is the share of the held parameters that stand before it in the model;
+        ``outside-share:model`` the share of the filled elements outside; ``stranger:NAME`` one the optimizer holds,
+        no module does, and no backward fills.
+        """
+        if is_sharded(stream.parameters):
+            return
+        held = {id(one) for other in streams for one in other.parameters}
+        outside = [one for key, one in filled.items() if key not in held]
+        if outside:
+            held |= {id(one) for one in optimizer_parameters(_optimizers())}
+            outside = [one for one in outside if id(one) not in held]
+        if not outside:
+            self._norms = {}
+            return
+        order = _in_order(outside)
+        inside = [at for at, (key, _) in enumerate(order) if key in held]
+        norms = self._moved(order, {id(one): one for one in outside})
+        stayed = [name for name, norm in norms.items() if self._norms.get(name) == norm]
+        if any(name in self._norms for name in norms.keys() - set(stayed)):
+            stayed = []  # the script moves them itself
+        self._norms = norms
+        places = {name: at for at, (_, name) in enumerate(order)}
+        for name in stayed[:ROWS_MAX]:
+            before = sum(at < places[name] for at in inside)
+            yield f"outside-optimizer:{name}", before / len(inside) if inside else 1.0
+        if stayed:
+            total = sum(one.numel() for one in filled.values())
+            yield "outside-share:model", sum(one.numel() for one in outside) / max(1, total)
+            yield from self._strangers(stream)
+
+    def _strangers(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        known = {id(one) for module in _modules() for one in PARAMETERS.of(module).values() if one is not None}
+        for one, name in list(zip(stream.parameters, stream.tensor_names, strict=False)):
+            if id(one) not in known and one.grad is None:
+                yield f"stranger:{name}", 1.0
+
+    def _moved(self, order: Sequence[tuple[int, str]], outside: Mapping[int, nn.Parameter]) -> dict[str, float]:
+        named = [(name, outside[key]) for key, name in order if key in outside][: 2 * ROWS_MAX]
+        if not named:
+            return {}
+        norms = torch.stack([one.detach().double().norm() for _, one in named])
+        return dict(zip((name for name, _ in named), norms.tolist(), strict=True))
+
+
+def _in_order(parameters: Sequence[Tensor]) -> list[tuple[int, str]]:
+    """The parameters of the models that hold these, in order, each by its id and once."""
+    model = find_model(parameters)
+    found: dict[int, str] = {}
+    for root in model.roots:
+        lead = f"{type(root).__name__}." if len(model.roots) > 1 else ""
+        for path, module in named_places(root):
+            for name, one in PARAMETERS.of(module).items():
+                if one is not None:
+                    found.setdefault(id(one), lead + plain_name(f"{path}.{name}" if path else name))
+    return list(found.items())
+
+
+def _optimizers() -> list[torch.optim.Optimizer]:
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.optim.Optimizer)]
+
+
+def _modules() -> list[nn.Module]:
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]

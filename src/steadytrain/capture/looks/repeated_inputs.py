@@ -1,0 +1,94 @@
+"""Whether step after step is given the same inputs, and where they come from.
+
+Inputs are compared by a sample of their values. Not here: whether that is meant, as where a script trains on all that
+it has at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+
+SAMPLED_MAX = 1024
+CALLS_MAX = 4
+INPUTS_MAX = 8
+
+
+Inputs = list[weakref.ref[Tensor]]
+
+
+def inputs_of(args: Any, kwargs: Any) -> Inputs:
+    """The tensors of a call, by their identity."""
+    return [weakref.ref(one) for one in tensors_in((args, kwargs)) if one.dim() > 0][:INPUTS_MAX]
+
+
+@dataclass
+class Fetched:
+    """The batches that loaders gave since the last step, and the rows of the largest data set among theirs."""
+
+    batches: int = 0
+    rows_in_all: int = 0
+
+
+class RepeatedInputs:
+    """Of one stream: how many steps in a row had the inputs of the step before."""
+
+    def __init__(self) -> None:
+        self._digest = b""
+        self._count = 0
+        self._held: list[weakref.ref[Tensor]] = []
+        self._same_tensors = True
+        self._fetched = 0
+
+    def step(self, given: Inputs, calls: Sequence[MicroBatch], data: Fetched) -> Iterator[tuple[str, float]]:
+        """The row of a step whose first call was ``given`` these tensors, and that made ``calls`` in all.
+
+        ``same-batch:PLACE`` counts the steps in a row with the same inputs. PLACE is ``loader`` where a data loader
+        that has more rows gave a batch in each of them, or gave the one that is used again; ``tensors`` where the
+        script gives the very same tensors, and ``values`` where it makes equal ones anew. Where the batch is all that
+        the loaders have there is no row.
+        """
+        again = len(given) == len(self._held) and all(
+            now() is before() is not None for now, before in zip(given, self._held, strict=True)
+        )
+        self._held = given
+        digest = _digest(calls)
+        if not digest:
+            return
+        repeats = digest == self._digest
+        self._count = self._count + 1 if repeats else 1
+        self._same_tensors = (self._same_tensors and again) if repeats else True
+        self._fetched = self._fetched + data.batches if repeats else data.batches
+        self._digest = digest
+        rows = sum(call.samples for call in calls[:CALLS_MAX])
+        if 0 < data.rows_in_all <= rows:
+            return
+        of_loader = data.rows_in_all > rows and self._fetched >= (1 if self._same_tensors else self._count)
+        yield f"same-batch:{'loader' if of_loader else 'tensors' if self._same_tensors else 'values'}", self._count
+
+
+@torch.no_grad()
+def _digest(calls: Sequence[MicroBatch]) -> bytes:
+    """Of the values of all inputs, empty where there are none."""
+    parts = []
+    for call in calls[:CALLS_MAX]:
+        for one in list(tensors_in((call.args, call.kwargs)))[:INPUTS_MAX]:
+            if (
+                one.numel()
+                and type(one) is Tensor
+                and not one.is_quantized
+                and one.layout == torch.strided
+                and not one.is_complex()
+            ):
+                flat = one.detach().reshape(-1)
+                stride = -(-flat.numel() // SAMPLED_MAX) | 1
+                parts.append(flat[::stride].double().cpu().numpy().tobytes())
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest() if parts else b""

@@ -1,0 +1,229 @@
+"""The look itself: which steps it is made in, and what of it becomes a reading of the table ``script``.
+
+A look is made in the first steps of a stream, further and further apart, and again after the optimizer got other
+parameters or the model another mode. A row is ``MEASURE:PLACE``; the table has one column, ``value``. Rows that a look
+cannot measure stay away or are NaN. In all other steps a look costs a few comparisons.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
+from steadytrain.capture.looks.label_places import label_rows
+from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
+from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.script_frames import user_frames
+from steadytrain.core.model import Reading
+from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
+
+LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
+INPUT_STEPS = 48
+"""Steps whose inputs are compared: as many as a batch that is used again and again needs to be sure."""
+
+GRAPHS_MAX = 4
+"""Losses of one step that are followed; micro-batches are alike."""
+
+ROWS_MAX = 128
+EVAL_TOLD = (4, 16, 64)
+"""Steps in a row in evaluation mode after which they are reported again."""
+
+
+@dataclass
+class _Followed:
+    """What is known of one stream."""
+
+    inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
+    held: HeldParameters = field(default_factory=HeldParameters)
+    signature: tuple[int, ...] = ()
+    since_change: int = 0
+    updated: bool = False
+    left_over: bool = False
+    trained: bool = False
+    in_eval: int = 0
+    rows: dict[str, float] = field(default_factory=dict)
+    known: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Seen:
+    """What was seen since the last step of any stream."""
+
+    graphs: list[tuple[str, LossGraph, MicroBatch | None]] = field(default_factory=list)
+    call: MicroBatch | None = None
+    given: Inputs = field(default_factory=list)
+    training: bool = True
+    can_tell: bool = False
+
+
+class ScriptLook(StepObserver):
+    """Follows every stream of ``run``, beside whoever records its steps.
+
+    Args:
+        rows_of: how many rows a data set has, by its number; 0 where it has no length.
+    """
+
+    def __init__(self, run: LiveRun, rows_of: Callable[[int], int]) -> None:
+        self._run = run
+        self._rows_of = rows_of
+        self._of: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        self._followed: dict[int, _Followed] = {}
+        self._seen = _Seen()
+        self._data = Fetched()
+        self._works = True
+
+    # -- the step --------------------------------------------------------------------------------------------------
+
+    def fetched(self, dataset: int, batch: Any) -> Any:
+        self._guarded(self._fetched, dataset)
+        return MISSING
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        self._guarded(self._called, module, call, args, kwargs)
+        return None
+
+    def loss_seen(self, root: Tensor) -> None:
+        self._guarded(self._loss_seen, root)
+
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        self._guarded(self._gate, stream, seen)
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        self._guarded(self._step_ended, stream, folder)
+
+    def stream_done(self, stream: Stream) -> None:
+        self._followed.pop(id(stream), None)
+
+    def forget(self) -> None:
+        self._works = False
+
+    def _guarded(self, look: Callable[..., None], *arguments: Any) -> None:
+        """A look may fail without harm: then nothing more is looked at."""
+        if not self._works:
+            return
+        try:
+            look(*arguments)
+        except Exception as error:
+            self._works = False
+            self._run.guard.report("looking at what the script does", error)
+
+    def _fetched(self, dataset: int) -> None:
+        self._data.batches += 1
+        self._data.rows_in_all = max(self._data.rows_in_all, self._rows_of(dataset))
+
+    def _called(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> None:
+        first, self._seen.call = self._seen.call is None, call
+        self._seen.training, self._seen.can_tell = module.training, self._mode_matters(module)
+        if first:
+            self._seen.given = inputs_of(args, kwargs)
+
+    def _loss_seen(self, root: Tensor) -> None:
+        due = [stream for stream in self._run.streams if self._is_due(stream)]
+        if len(self._seen.graphs) >= GRAPHS_MAX or not (due or not self._run.streams):
+            return
+        graph = read_graph(root)
+        self._seen.graphs.append((_line(), graph, self._seen.call))
+        for stream in due:
+            filled = [one for one in stream.parameters if id(one) in graph.parameters]
+            if filled and not is_sharded(stream.parameters):
+                one = self._one(stream)
+                there = any(each.grad is not None and bool(each.grad.any()) for each in filled)
+                one.left_over, one.updated = (one.updated or one.left_over) and there, False
+
+    def _gate(self, stream: Stream, seen: StepInProgress) -> None:
+        one = self._one(stream)
+        if stream.signature is not one.signature and stream.signature != one.signature:
+            one.signature, one.since_change = stream.signature, 0
+        rows = dict(self._of_mode(one, seen))
+        if stream.own_steps < INPUT_STEPS:
+            rows |= self._of_inputs(one, stream, seen)
+        if self._seen.graphs and self._is_due(stream):
+            rows |= self._of_graphs(one, stream)
+            rows["carried-over:gradients"] = float(one.left_over)
+        if self._run.scaling.clipped_before_unscaling:
+            rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
+        one.since_change += 1
+        one.rows = rows
+
+    def _step_ended(self, stream: Stream, folder: Path | None) -> None:
+        one = self._one(stream)
+        rows, one.rows = one.rows, {}
+        one.updated, one.left_over = True, False
+        self._seen, self._data.batches = _Seen(), 0
+        if not rows or folder is None:
+            return
+        one.known += [name for name in rows if name not in one.known][: ROWS_MAX - len(one.known)]
+        values = np.array([[rows.get(name, np.nan)] for name in one.known], np.float32)
+        reading = Reading("script", tuple(one.known), ("value",), values)
+        self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+
+    # -- what is measured ------------------------------------------------------------------------------------------
+
+    def _of_graphs(self, one: _Followed, stream: Stream) -> dict[str, float]:
+        rows: dict[str, float] = {}
+        filled = {key: each for _, graph, _ in self._seen.graphs for key, each in graph.parameters.items()}
+        rows.update(one.held.look(stream, self._run.streams, filled))
+        for line, graph, call in self._seen.graphs:
+            rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
+            for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
+                assert call is not None
+                given = [
+                    each
+                    for each in tensors_in((call.args, call.kwargs))
+                    if each.dim() == 2 and not each.is_floating_point()
+                ]
+                given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
+                found = label_rows(likelihood, given, call.samples, graph.attention)
+                rows |= {f"{measure}:{line}": value for measure, value in found}
+        return rows
+
+    def _of_inputs(self, one: _Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:
+        step = stream.own_steps + 1
+        found = dict(one.inputs.step(self._seen.given, seen.micro_batches, self._data))
+        return found if step in LOOK_STEPS or step == INPUT_STEPS or step % 16 == 0 else {}
+
+    def _of_mode(self, one: _Followed, seen: StepInProgress) -> Iterator[tuple[str, float]]:
+        if not seen.micro_batches:
+            return
+        if self._seen.training:
+            one.trained, one.in_eval = True, 0
+        elif self._seen.can_tell and one.trained:
+            one.in_eval += 1
+            if one.in_eval in EVAL_TOLD:
+                yield f"in-eval:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
+
+    def _mode_matters(self, module: nn.Module) -> bool:
+        """Whether ``module`` works otherwise in evaluation mode."""
+        known = self._of.get(module)
+        if known is None:
+            kinds = (DROPOUTS.get(), BATCH_NORMS.get())
+            known = self._of[module] = any(isinstance(one, kinds) for one in module.modules())
+        return known
+
+    # -- where it stands -------------------------------------------------------------------------------------------
+
+    def _is_due(self, stream: Stream) -> bool:
+        one = self._one(stream)
+        return stream.own_steps + 1 in LOOK_STEPS or one.since_change + 1 in LOOK_STEPS
+
+    def _one(self, stream: Stream) -> _Followed:
+        return self._followed.setdefault(id(stream), _Followed())
+
+
+def _line() -> str:
+    """``train.py:17``, the innermost line of the script."""
+    frames = user_frames()
+    return f"{Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else "the loss"

@@ -1,0 +1,65 @@
+"""The loss function is given what it does not take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+SAID = {
+    "softmax-twice": "gets the output of softmax and takes softmax of it again",
+    "sigmoid-before-softmax": "gets the output of sigmoid and takes softmax of it",
+    "sigmoid-twice": "gets probabilities (sigmoid or softmax) and takes the sigmoid of them again",
+    "probabilities-as-logarithms": "expects log-probabilities and gets probabilities",
+    "scores-as-logarithms": "expects log-probabilities and gets the scores of a layer, without a bound below",
+    "softmax-of-one": "is about the softmax of a single unit, which is always 1",
+}
+"""Measures of the table ``script``, and what the loss does there."""
+
+
+@final
+@dataclass(frozen=True)
+class MisusedLoss(ScriptRule):
+    """The loss function gets probabilities for scores, or the other way round.
+
+    Means:
+        The graph of the loss shows which operation made its input. Softmax before `cross_entropy`, or sigmoid before
+        `binary_cross_entropy_with_logits`, squashes twice: gradients shrink, and the loss stays above a floor that no
+        prediction can pass. `nll_loss` without `log_softmax` has no bound below. A softmax over one unit is always 1
+        and learns nothing. None of these raises an error. Compiled losses cannot be looked into.
+
+    Causes:
+        - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
+        - `nll_loss` taken for `cross_entropy`
+        - a single output unit for two classes
+
+    Next:
+        1. Give `cross_entropy` and `binary_cross_entropy_with_logits` the output of the last layer as it is.
+        2. Use softmax and sigmoid only where probabilities are read.
+        3. One unit for two classes: `binary_cross_entropy_with_logits` without softmax.
+    """
+
+    looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        found = []
+        for measure, said in SAID.items():
+            for row in script_rows(window, measure):
+                if len(row.steps) >= self.looks_min:
+                    found.append((int(row.steps[0]), measure, said, row))
+        return tuple(
+            Symptom(
+                name="misused-loss",
+                severity="warning",
+                first_step=first,
+                last_step=int(window.steps[-1]),
+                message=f"the loss of {row.place} {said}",
+                signals=("script.value",),
+                numbers={measure: row.last},
+            )
+            for first, measure, said, row in sorted(found, key=lambda one: one[0])[:1]
+        )

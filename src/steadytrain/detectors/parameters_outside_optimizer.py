@@ -1,0 +1,65 @@
+"""The loss trains parameters that no optimizer holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class ParametersOutsideOptimizer(ScriptRule):
+    """Parameters get a gradient in every backward, and no optimizer holds them: they never move.
+
+    Means:
+        The first losses were followed back to the parameters that they fill. These are in the groups of no optimizer of
+        the process, and between two looks they did not move. It is a warning if some of them stand behind parameters
+        that are trained, or if the optimizer holds tensors that the model has no more. It is a note if only whole parts
+        before the trained ones are left out, or more than half of what the loss reaches: a head on features that stay
+        as they are is often made so.
+
+    Causes:
+        - a head or a layer that was made, replaced or resized after the optimizer
+        - the optimizer got the parameters of a copy: the model was wrapped, copied or moved afterwards
+        - modules in a plain list, or a filter of names that leaves too much out
+        - no fault: a part that is meant to stay, without `requires_grad_(False)`
+
+    Next:
+        1. Make the optimizer last, after the model is complete, moved and wrapped.
+        2. Compare `{id(p) for p in model.parameters()}` with the parameters of all groups.
+        3. Meant to stay: call `requires_grad_(False)` on it, which also saves its gradients.
+    """
+
+    left_out_share: float = threshold(
+        0.5, "share of the trained elements above which the rest is meant: prompts and heads alone are small. Chosen"
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        rows = script_rows(window, "outside-optimizer")
+        if not rows:
+            return ()
+        strangers = script_rows(window, "stranger")
+        share = max((row.last for row in script_rows(window, "outside-share")), default=0.0)
+        behind = any(row.last > 0.0 for row in rows)
+        severity: Severity = "warning" if strangers or (behind and share <= self.left_out_share) else "note"
+        names = tuple(row.place for row in rows)
+        which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more parameters"
+        stale = f"; it holds {len(strangers)} tensors that no module has" if strangers else ""
+        return (
+            Symptom(
+                name="parameters-outside-optimizer",
+                severity=severity,
+                first_step=int(rows[0].steps[0]),
+                last_step=int(window.steps[-1]),
+                message=f"{which} ({share:.0%} of what the loss reaches) get a gradient and no optimizer holds them, "
+                f"so they stay as they are{stale}",
+                signals=("script.value",),
+                tensors=names,
+                numbers={"share": share, "strangers": float(len(strangers))},
+            ),
+        )

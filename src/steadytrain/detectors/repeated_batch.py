@@ -1,0 +1,60 @@
+"""The model is given the same batch again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class RepeatedBatch(ScriptRule):
+    """Step after step has the same inputs: the model learns one batch by heart.
+
+    Means:
+        The inputs of the model were compared from step to step by a sample of their values. It is a warning if they
+        come from a data loader that has more rows than this batch. It is a note if the script makes equal values anew
+        in each step, which may be a seed that is set inside the loop, or gives the same tensors of token ids. A script
+        that gives the very same tensors of numbers, or all rows that there are, trains on its whole data: nothing is
+        said.
+
+    Causes:
+        - `next(iter(loader))` inside or before the loop, instead of a loop over the loader
+        - `manual_seed` or a new generator of the same seed before each batch
+        - a data set whose `__getitem__` ignores its index, or workers that all have one seed
+        - a test of overfitting that was left in
+
+    Next:
+        1. Print a few values of the batch, or its indices, in three steps in a row.
+        2. Loop over the loader: `for batch in loader`; set the seed once, before the loop.
+    """
+
+    repeated_steps: int = threshold(
+        8, "steps in a row with equal inputs. Several updates on one batch (policies, inner loops) are usually fewer"
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        found = []
+        for row in script_rows(window, "same-batch"):
+            beyond = row.steps[row.values >= self.repeated_steps]
+            if row.place == "tensors" or not len(beyond) or row.steps[-1] != beyond[-1]:
+                continue
+            count = int(row.last)
+            whence = "of a data loader that has more" if row.place == "loader" else "made anew in each step"
+            found.append(
+                Symptom(
+                    name="repeated-batch",
+                    severity="warning" if row.place == "loader" else "note",
+                    first_step=int(row.steps[-1]) - count + 1,
+                    last_step=int(window.steps[-1]),
+                    message=f"the same batch at {count} steps in a row, {whence}",
+                    signals=("script.value",),
+                    numbers={"steps": float(count)},
+                )
+            )
+        return tuple(found[:1])

@@ -1,0 +1,487 @@
+"""What a look at real loops finds, and what it leaves alone: loops with a fault, and loops that look like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from steadytrain.core.model import Severity
+from steadytrain.detectors import ScriptRule
+from steadytrain.grouping.catalog import declared
+from watching import watching
+
+STEPS = 16
+TOKENS, LENGTH = 20, 12
+
+Step = Callable[[int], None]
+Found = dict[str, Severity]
+
+
+def found(folder: Path, begin: Callable[[], Step], *, steps: int = STEPS) -> Found:
+    """What rules of the script say after ``steps`` steps, by name, with the severity."""
+    torch.manual_seed(0)
+    with watching(folder, "observe") as watcher:
+        step = begin()
+        for at in range(1, steps + 1):
+            step(at)
+    return {one.name: one.severity for one in watcher.symptoms if issubclass(declared(one.name), ScriptRule)}
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    x = torch.randn(24, 8)
+    return x, x[:, :3].argmax(1)
+
+
+def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def adam(*models: nn.Module) -> torch.optim.Adam:
+    return torch.optim.Adam([one for model in models for one in model.parameters()], lr=1e-3)
+
+
+# Parameters.
+
+
+def head_made_after_the_optimizer() -> Step:
+    model = small()
+    optimizer = adam(model)
+    model[4] = nn.Linear(16, 3)
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def decoder_forgotten() -> Step:
+    encoder, decoder = nn.Linear(8, 32), nn.Linear(32, 3)
+    model = nn.Sequential(encoder, nn.ReLU(), decoder)
+    optimizer = adam(encoder)
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def features_stay() -> Step:
+    model = small()
+    optimizer = adam(model[4])
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def features_are_frozen() -> Step:
+    model = small()
+    model.requires_grad_(False)
+    model[4].requires_grad_(True)
+    optimizer = adam(model[4])
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def two_that_play_against_each_other() -> Step:
+    maker, judge = nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    of_maker, of_judge = adam(maker), adam(judge)
+
+    def step(at: int) -> None:
+        made = maker(torch.randn(24, 4))
+        said = judge(torch.cat([batch()[0], made.detach()]))
+        update(of_judge, F.binary_cross_entropy_with_logits(said, torch.arange(48)[:, None].lt(24).float()))
+        update(of_maker, -judge(made).mean())
+
+    return step
+
+
+def copies_in_float64() -> Step:
+    """The optimizer holds copies; the script carries gradients and weights over."""
+    model = small()
+    copies = [one.detach().double().requires_grad_() for one in model.parameters()]
+    optimizer = torch.optim.SGD(copies, lr=0.1)
+
+    def step(at: int) -> None:
+        model.zero_grad()
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        for copy, one in zip(copies, model.parameters(), strict=True):
+            assert one.grad is not None
+            copy.grad = one.grad.double()
+        optimizer.step()
+        with torch.no_grad():
+            for copy, one in zip(copies, model.parameters(), strict=True):
+                one.copy_(copy)
+
+    return step
+
+
+# Gradients.
+
+
+def never_cleared() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        optimizer.step()
+
+    return step
+
+
+def cleared_to_zeros() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        optimizer.step()
+        model.zero_grad(set_to_none=False)
+
+    return step
+
+
+def accumulated() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        for _ in range(4):
+            (F.cross_entropy(model(batch()[0]), batch()[1]) / 4).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def closure() -> Step:
+    model = small()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    x, y = batch()
+
+    def evaluated() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    return lambda at: optimizer.step(evaluated) and None
+
+
+# Batches.
+
+
+def loader(rows: int = 200, size: int = 8) -> DataLoader[tuple[Tensor, ...]]:
+    x = torch.randn(rows, 8)
+    return DataLoader(TensorDataset(x, x[:, :3].argmax(1)), batch_size=size)
+
+
+def first_batch_each_time() -> Step:
+    model, batches = small(), loader()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        x, y = next(iter(batches))
+        update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def one_batch_kept() -> Step:
+    model = small()
+    optimizer = adam(model)
+    x, y = next(iter(loader()))
+    return lambda at: update(optimizer, F.cross_entropy(model(x), y))
+
+
+def seed_in_the_loop() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        torch.manual_seed(1)
+        x, y = batch()
+        update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def all_data_at_once() -> Step:
+    model = small()
+    optimizer = adam(model)
+    x, y = batch()
+    return lambda at: update(optimizer, F.cross_entropy(model(x), y))
+
+
+def all_rows_of_the_loader() -> Step:
+    model, batches = small(), loader(rows=24, size=24)
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        for x, y in batches:
+            update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def four_updates_a_batch() -> Step:
+    model, batches = small(), iter(loader())
+    optimizer = adam(model)
+    held: list[tuple[Tensor, ...]] = []
+
+    def step(at: int) -> None:
+        if at % 4 == 1:
+            held[:] = [tuple(next(batches))]
+        update(optimizer, F.cross_entropy(model(held[0][0]), held[0][1]))
+
+    return step
+
+
+# Losses.
+
+
+def loss_of(loss: Callable[[Tensor, Tensor], Tensor], *, units: int = 3) -> Callable[[], Step]:
+    def begin() -> Step:
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, units))
+        optimizer = adam(model)
+
+        def step(at: int) -> None:
+            x, y = batch()
+            update(optimizer, loss(model(x), y))
+
+        return step
+
+    return begin
+
+
+def pairs(scores: Tensor, labels: Tensor) -> Tensor:
+    """Every prediction with every target, as quantiles are trained."""
+    return F.smooth_l1_loss(scores[:, :, None].expand(-1, 3, 3), labels[:, None, None].float().expand(-1, 3, 3))
+
+
+MISUSED = {
+    "softmax twice": loss_of(lambda scores, y: F.cross_entropy(scores.softmax(1), y)),
+    "softmax twice, targets as probabilities": loss_of(
+        lambda scores, y: F.cross_entropy(scores.softmax(1), F.one_hot(y, 3).float())
+    ),
+    "sigmoid before softmax": loss_of(lambda scores, y: F.cross_entropy(scores.sigmoid(), y)),
+    "sigmoid twice": loss_of(
+        lambda scores, y: F.binary_cross_entropy_with_logits(scores.sigmoid(), y[:, None].gt(0).float()), units=1
+    ),
+    "scores": loss_of(F.nll_loss),
+    "probabilities": loss_of(lambda scores, y: F.nll_loss(scores.softmax(1), y)),
+    "one unit": loss_of(lambda scores, y: F.binary_cross_entropy(scores.softmax(1), y[:, None].gt(0).float()), units=1),
+}
+WELL_USED = {
+    "cross entropy": loss_of(F.cross_entropy),
+    "log softmax": loss_of(lambda scores, y: F.nll_loss(scores.log_softmax(1), y)),
+    "log of softmax": loss_of(lambda scores, y: F.nll_loss((scores.softmax(1) + 1e-9).log(), y)),
+    "binary": loss_of(lambda s, y: F.binary_cross_entropy(s.sigmoid(), y[:, None].gt(0).float()), units=1),
+    "distillation": loss_of(
+        lambda scores, y: (
+            F.kl_div(scores.log_softmax(1), scores.detach().softmax(1), reduction="batchmean")
+            + F.cross_entropy(scores / 2.0, y)
+        )
+    ),
+    "quantiles": loss_of(pairs),
+}
+SPREAD = {
+    "mse": loss_of(lambda scores, y: F.mse_loss(scores, y.float()), units=1),
+    "squares": loss_of(lambda scores, y: ((scores - y.float()) ** 2).mean(), units=1),
+    "l1": loss_of(lambda scores, y: F.l1_loss(scores.squeeze(-1), y[:, None].float()), units=1),
+}
+NOT_SPREAD = {
+    "column": loss_of(lambda scores, y: F.mse_loss(scores, y[:, None].float()), units=1),
+    "row": loss_of(lambda scores, y: ((scores.squeeze(-1) - y.float()) ** 2).mean(), units=1),
+    "pairs on purpose": loss_of(lambda s, y: (s.squeeze(-1)[:, None] - y.float()[None]).abs().mean(), units=1),
+    "contrast": loss_of(lambda s, y: (s[:, :1] - s[:, 0]).square().mean() + F.cross_entropy(s, y)),
+    "quantiles": loss_of(pairs),
+}
+
+
+# Labels.
+
+
+class Reader(nn.Module):
+    def __init__(self, *, causal: bool = True, by_hand: bool = False) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(TOKENS, 16), nn.Embedding(LENGTH, 16)
+        self.mix, self.out, self.head = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, TOKENS)
+        self.causal, self.by_hand = causal, by_hand
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids) + self.places.weight[: ids.shape[1]]
+        q, k, v = self.mix(x).chunk(3, -1)
+        if self.by_hand:
+            scores = q @ k.mT / 4
+            if self.causal:
+                scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("-inf"))
+            x = x + self.out(scores.softmax(-1) @ v)
+        else:
+            q, k, v = (one[:, None] for one in (q, k, v))
+            x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)[:, 0])
+        logits: Tensor = self.head(x)
+        return logits
+
+
+def text(rows: int = 8) -> Tensor:
+    return torch.randint(1, TOKENS, (rows, LENGTH))
+
+
+def reads(labels: Callable[[Tensor], tuple[Tensor, Tensor]], **how: bool) -> Callable[[], Step]:
+    """A model that is given, and trained on, what ``labels`` makes of a text: inputs and labels, -100 left out."""
+
+    def begin() -> Step:
+        model = Reader(**how)
+        optimizer = adam(model)
+
+        def step(at: int) -> None:
+            ids, wanted = labels(text())
+            update(optimizer, F.cross_entropy(model(ids).flatten(0, 1), wanted.flatten()))
+
+        return step
+
+    return begin
+
+
+def next_ones(ids: Tensor) -> tuple[Tensor, Tensor]:
+    return ids[:, :-1], ids[:, 1:]
+
+
+def twice_shifted(ids: Tensor) -> tuple[Tensor, Tensor]:
+    return ids[:, :-2], ids[:, 2:]
+
+
+def same(ids: Tensor) -> tuple[Tensor, Tensor]:
+    return ids, ids
+
+
+def hidden(ids: Tensor) -> tuple[Tensor, Tensor]:
+    here = torch.rand(ids.shape) < 0.3
+    return torch.where(here, 0, ids), torch.where(here, ids, -100)
+
+
+def filled_up(ids: Tensor, *, ignored: bool = False) -> tuple[Tensor, Tensor]:
+    lengths = torch.randint(4, LENGTH - 2, (ids.shape[0], 1))
+    filled = torch.arange(LENGTH) >= lengths
+    ids = torch.where(filled, 0, ids)
+    wanted = torch.where(filled, -100, ids) if ignored else ids
+    return ids[:, :-1], wanted[:, 1:]
+
+
+def ends_count(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The id that fills up ends a text as well, and is a label there once."""
+    given, wanted = filled_up(ids)
+    return given, torch.where((given == 0) & (wanted == 0), -100, wanted)
+
+
+def answers_cut_off(ids: Tensor) -> tuple[Tensor, Tensor]:
+    given, wanted = next_ones(ids)
+    return given, wanted.masked_fill(torch.arange(len(ids))[:, None] % 2 == 0, -100)
+
+
+# Modes.
+
+
+def left_in_evaluation() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+        if at == 4:
+            model.eval()
+
+    return step
+
+
+def back_to_training() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        model.train()
+        update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+        model.eval()
+        with torch.no_grad():
+            model(batch()[0])
+
+    return step
+
+
+def evaluation_from_the_start() -> Step:
+    model = small().eval()
+    optimizer = adam(model)
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def normalisation_stays() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        model.train()
+        if at > 4:
+            model[1].eval()
+        update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+    return step
+
+
+SICK: list[tuple[Callable[[], Step], str, Severity]] = [
+    (head_made_after_the_optimizer, "parameters-outside-optimizer", "warning"),
+    (decoder_forgotten, "parameters-outside-optimizer", "warning"),
+    (never_cleared, "gradients-carried-over", "warning"),
+    (first_batch_each_time, "repeated-batch", "warning"),
+    (one_batch_kept, "repeated-batch", "warning"),
+    (seed_in_the_loop, "repeated-batch", "note"),
+    *((begin, "misused-loss", "warning") for begin in MISUSED.values()),
+    *((begin, "broadcast-loss", "warning") for begin in SPREAD.values()),
+    (reads(same), "misplaced-labels", "warning"),
+    (reads(same, causal=False), "misplaced-labels", "note"),
+    (reads(twice_shifted, by_hand=True), "misplaced-labels", "warning"),
+    (reads(next_ones, causal=False), "visible-labels", "warning"),
+    (reads(next_ones, causal=False, by_hand=True), "visible-labels", "warning"),
+    (reads(filled_up), "supervised-padding", "warning"),
+    (reads(answers_cut_off), "rows-without-labels", "warning"),
+    (left_in_evaluation, "left-in-evaluation", "warning"),
+]
+HEALTHY: list[tuple[Callable[[], Step], Found]] = [
+    (features_stay, {"parameters-outside-optimizer": "note"}),
+    *(
+        (begin, {})
+        for begin in (
+            features_are_frozen,
+            two_that_play_against_each_other,
+            copies_in_float64,
+            cleared_to_zeros,
+            accumulated,
+            closure,
+            all_data_at_once,
+            all_rows_of_the_loader,
+            four_updates_a_batch,
+            *WELL_USED.values(),
+            *NOT_SPREAD.values(),
+            reads(next_ones),
+            reads(next_ones, by_hand=True),
+            reads(hidden, causal=False),
+            reads(lambda ids: filled_up(ids, ignored=True)),
+            reads(ends_count),
+            back_to_training,
+            evaluation_from_the_start,
+            normalisation_stays,
+        )
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(("begin", "name", "severity"), SICK)
+def test_a_fault_is_told(begin: Callable[[], Step], name: str, severity: Severity, tmp_path: Path) -> None:
+    assert found(tmp_path / "run", begin) == {name: severity}
+
+
+@pytest.mark.parametrize(("begin", "expected"), HEALTHY)
+def test_what_looks_like_one_is_not(begin: Callable[[], Step], expected: Found, tmp_path: Path) -> None:
+    assert found(tmp_path / "run", begin, steps=2 * STEPS) == expected

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from script_windows import NAN, looked
+from steadytrain.detectors.left_in_evaluation import LeftInEvaluation
+from steadytrain.testing import newest
+
+SICK = (looked(in_eval__Model=[NAN, NAN, NAN, NAN, 4.0, NAN]),)
+QUIET = (looked(), looked(in_eval__Model=[NAN, 1.0, 2.0, 3.0, NAN, NAN]))
+HEALTHY = QUIET
+
+
+def test_quiet() -> None:
+    assert [LeftInEvaluation().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_since_when() -> None:
+    symptom = newest(LeftInEvaluation(), SICK[0])
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 5)
+    assert symptom.message.startswith("Model trains in evaluation mode from step 5 on")

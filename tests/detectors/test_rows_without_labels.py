@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from script_windows import looked
+from steadytrain.detectors.rows_without_labels import RowsWithoutLabels
+from steadytrain.testing import newest
+
+FEW = looked(rows_without_label__train=[0.125])
+QUIET = (looked(), looked(rows_without_label__train=[0.0]), looked(rows_without_label__train=[0.0, 0.5, 0.0]))
+HEALTHY = (*QUIET, FEW)
+SICK = (looked(rows_without_label__train=[0.5]),)
+
+
+def test_quiet() -> None:
+    assert [RowsWithoutLabels().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_many_rows() -> None:
+    symptom = newest(RowsWithoutLabels(), SICK[0])
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message == "50% of the rows have no label that the loss of train counts"
+
+
+def test_few_rows_are_a_note() -> None:
+    symptom = newest(RowsWithoutLabels(), FEW)
+    assert symptom is not None
+    assert symptom.severity == "note"
