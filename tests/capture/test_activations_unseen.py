@@ -198,7 +198,7 @@ def test_what_was_compiled_before_is_said_to_be_unseen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compiled": "everywhere"}, "'everywhere': not where compiled code is seen; one of edges, inside"),
+        ({"compiled": "everywhere"}, "'everywhere': no such place in compiled code; one of edges, inside"),
         ({"compiled": "inside", "level": "light"}, "the level light looks at no outputs"),
     ],
 )

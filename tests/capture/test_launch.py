@@ -262,7 +262,7 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
         (["--policy", "pray", "good.py"], "'pray': no such policy; one of stop, observe"),
         (["--level", "lots", "good.py"], "'lots': no such level; one of light, standard, full"),
         (["--policy"], "--policy"),
-        (["--state-mb", "-1", "good.py"], "-1: the bound on kept state must not be negative"),
+        (["--state-mb", "-1", "good.py"], "-1: the limit on stored state must not be negative"),
         (["--state-mb", "many", "good.py"], "many"),
         (["--name", "a/b", "good.py"], "'a/b': a run's name is one plain folder name"),
         (["--runs-dir", "good.py", "good.py"], "good.py: not a folder"),

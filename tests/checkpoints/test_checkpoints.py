@@ -453,7 +453,7 @@ def test_a_damaged_card(home: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     shutil.copytree(home / "run", tmp_path / "run")
     (card, *_) = (tmp_path / "run" / "saved").iterdir()
     card.write_text('{"format": "steadytrain.card", "version": 99}')
-    with pytest.raises(UsageError, match="not a card"):
+    with pytest.raises(UsageError, match="not a readable fingerprint"):
         audited(home / "step-6.pt", capsys, "--run", str(tmp_path / "run"))
 
 

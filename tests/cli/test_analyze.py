@@ -211,7 +211,7 @@ def test_what_could_not_be_read_beside_what_could(tmp_path: Path) -> None:
         (["binary"], "binary: a binary file"),
         (["nowhere.csv"], "nowhere.csv: no such file or folder"),
         (["."], r"the file is empty \(and 1 more"),
-        (["two.csv"], "two.csv: 2 columns look equally much like the training loss"),
+        (["two.csv"], "two.csv: 2 columns look equally like the training loss"),
         (["two.csv", "--loss", "los"], r"two.csv: --loss 'los': no such column .* did you mean"),
         (["two.csv", "--loss", "loss", "--html", "."], r"\.: this is a folder; name a file with --html"),
         (["two.csv", "--loss", "loss", "--html", "no/x.html"], "no such folder to write x.html into"),

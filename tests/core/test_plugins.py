@@ -83,7 +83,7 @@ def test_a_plug_in_for_another_version_of_the_api_is_refused_in_a_line(monkeypat
     assert [kebab(cls) for cls in DATA_CHECKS.outside()] == ["reversed"]
     (broken,) = DATA_CHECKS.broken()
     assert broken.entry_point == f"OfAnotherTime = {__name__}:OfAnotherTime"
-    assert broken.why == "written for version 2 of the plug-in API, and this steadytrain has version 1"
+    assert broken.why == "written for version 2 of the plug-in API; this steadytrain has version 1"
 
 
 def test_the_older_name_of_a_group_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_a_run_or_step_that_is_not_there_is_named(tmp_path: Path, text: str, say
 def test_a_run_whose_only_update_was_refused_has_nothing_to_go_on_from(tmp_path: Path) -> None:
     with pytest.raises(steadytrain.RunStopped):
         train(tmp_path, "first", 5, spike_at=1, spike=float("nan"))
-    with pytest.raises(UsageError, match="nothing to go on from"):
+    with pytest.raises(UsageError, match="no recorded update to continue from"):
         which_run("first", tmp_path)
 
 

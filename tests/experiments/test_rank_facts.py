@@ -87,4 +87,4 @@ def test_one_process_and_a_rank_that_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["unchanged", "drop-batch", "float32", "learning-rate-tenth"])
 def test_no_trial_of_several_ranks_is_run(name: str) -> None:
     plan = trial(name).plan(finite_case(facts={"ranks": 2}))
-    assert plan == NotApplicable("a script of several ranks is not launched again")
+    assert plan == NotApplicable("a script with several ranks cannot be launched again")

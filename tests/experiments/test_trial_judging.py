@@ -102,7 +102,7 @@ def test_an_update_that_grows_is_judged_before_a_hard_batch_near_it(case: Case) 
     still = replace(of("learning-rate-tenth", [one / 100 for one in grown]), spec=tenth_of_the_rate(control.spec))
     verdict = trial("learning-rate-tenth").judge(named, [control], [still])
     assert verdict.effect == "inconclusive"
-    assert verdict.why.endswith("; a smaller rate makes smaller updates by itself")
+    assert verdict.why.endswith("; a smaller rate alone makes smaller updates")
 
 
 def test_a_value_that_is_not_finite_in_the_trial_alone_is_worse(case: Case) -> None:
@@ -239,8 +239,8 @@ def test_a_change_without_any_effect_is_told(case: Case) -> None:
     same = made("one-thread", SPIKE, HURT, exact=True, changes=(Change("one-thread"),))
     verdict = judge("one-thread", case, [control], [same])
     assert verdict.effect == "persists"
-    assert "as recorded, to the last bit" in verdict.why
-    assert "to the last bit" not in judge("unchanged", case, [control], [control]).why
+    assert "bit-identical to the recording" in verdict.why
+    assert "bit-identical" not in judge("unchanged", case, [control], [control]).why
 
 
 def test_excess_needs_two_points() -> None:
@@ -257,7 +257,7 @@ def test_the_table(case: Case) -> None:
     assert found["control"] == {"shown": True, "exact": True, "why": "probe loss rises by 0.8"}
     text = "\n".join(lines(found))
     assert "unchanged (control)  persists" in text
-    assert "exact to the last bit" in text
+    assert "bit-identical" in text
     assert "retie: nothing was run" in text
 
 

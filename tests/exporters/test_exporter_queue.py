@@ -177,7 +177,7 @@ def test_one_that_hangs_holds_up_neither_the_run_nor_its_end(method: str) -> Non
     started.rows(1, 3 * exporter_queue.ROWS_WAITING_MAX)  # each of these returns although nobody takes anything
     started.close(wait_s=0.05)
     assert threads() == ["steadytrain-there"]
-    assert "warning: there does not answer; it was left behind with what it had not written" in started.told
+    assert "warning: there does not respond; unwritten data is lost" in started.told
     answers.set()
 
 
@@ -194,7 +194,7 @@ def test_too_much_costs_the_oldest_rows_and_no_symptom_and_no_incident(tmp_path:
     started.close()
     assert exporter.steps == list(range(many - kept + 1, many + 1))
     assert (exporter.symptoms, exporter.incidents) == (["nonfinite-gradient"], [7])
-    assert started.told == [f"note: there was slower than the run: {many - kept} rows of scalars were not sent"]
+    assert started.told == [f"note: there was slower than the run: {many - kept} rows of scalars were dropped"]
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # what is tested is how it goes well
@@ -261,10 +261,10 @@ def test_names(text: str, names: tuple[str, ...]) -> None:
     [
         (
             "tensorbord",
-            "'tensorbord': no such tool that a run can go to; one of mlflow, tensorboard, wandb, auto, none",
+            "'tensorbord': no exporter has that name; one of mlflow, tensorboard, wandb, auto, none",
         ),
-        ("", "'': no such tool that a run can go to; one of mlflow, tensorboard, wandb, auto, none"),
-        ("none,auto", "'none,auto': none stands alone"),
+        ("", "'': no exporter has that name; one of mlflow, tensorboard, wandb, auto, none"),
+        ("none,auto", "'none,auto': none excludes all others"),
     ],
 )
 def test_bad_names_are_told_in_a_line(text: str, line: str) -> None:

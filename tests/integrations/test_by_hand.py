@@ -143,7 +143,7 @@ def test_an_update_that_fails_is_not_recorded(tmp_path: Path) -> None:
 
 def test_bad_input_of_an_update_is_named(tmp_path: Path) -> None:
     model = net()
-    with steadytrain.watch(runs_dir=tmp_path) as watch, pytest.raises(UsageError, match="this watch knows no model"):
+    with steadytrain.watch(runs_dir=tmp_path) as watch, pytest.raises(UsageError, match="this watch has no model"):
         watch.update()
     with steadytrain.watch(model, runs_dir=tmp_path) as watch:
         for gradients, told in (

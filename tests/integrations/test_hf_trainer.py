@@ -226,7 +226,7 @@ class Tells(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     [
         ({"policy": "halt"}, "'halt': no such policy; one of stop, observe"),
         ({"level": "lots"}, "'lots': no such level; one of light, standard, full"),
-        ({"to": ("paper",)}, "'paper': no such tool"),
+        ({"to": ("paper",)}, "'paper': no exporter has that name"),
     ],
     ids=str,
 )

@@ -80,8 +80,8 @@ def test_a_line_that_was_cut_and_one_of_text(tmp_path: Path) -> None:
     content = table("step,loss,lr", "{step},{loss},0.1") + "201,oops,0.1\n202,2."
     log = read_one(text(tmp_path, "log.csv", content))
     assert signal(log, "loss") == {**EXPECTED, 202: 2.0}
-    assert "1 cell of 'loss' with text, taken as not logged; the first is 'oops'." in log.notes
-    assert "1 line cut short: the missing cells were taken as not logged." in log.notes
+    assert "1 cell of 'loss' with text treated as not logged; the first is 'oops'." in log.notes
+    assert "1 line cut short: the missing cells were treated as not logged." in log.notes
 
 
 def test_a_header_behind_a_comment_and_one_that_is_repeated(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_what_tensorboard_exports(tmp_path: Path) -> None:
         ("hello\nworld\n", "its first line does not name columns"),
         ("step,accuracy\n1,2\n2,3\n", r"no column looks like a training loss; name it with --loss \(it has: step, acc"),
         ("step,val_loss\n1,2\n2,3\n", "no column looks like a training loss"),
-        ("step,loss,train_loss\n1,2,3\n2,3,4\n", "2 columns look equally much"),
+        ("step,loss,train_loss\n1,2,3\n2,3,4\n", "2 columns look equally like"),
     ],
 )
 def test_bad_files(tmp_path: Path, content: str, said: str) -> None:

@@ -28,7 +28,7 @@ def test_trainer_log_of_llama_factory(tmp_path: Path) -> None:
     assert signal(log, "learning_rate")[5] == 1e-5
     assert metric(log, "eval_loss")[300] == loss_at(300)
     assert log.window.facts == {"planned_steps": 500.0}
-    assert log.notes == ("1 line passed over: no whole JSON object.",)
+    assert log.notes == ("1 line skipped: not a complete JSON object.",)
 
 
 def test_nested_numbers_and_numbers_as_text(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_lines_that_are_no_json_before_and_between_the_others(tmp_path: Path) ->
     log = read_one(text(tmp_path, "log.jsonl", "\n".join(["WARNING: slow", *lines[:3], "{oh", *lines[3:], ""])))
     assert log.kind == "json-lines"
     assert signal(log, "loss") == {step: loss_at(step) for step in range(1, 6)}
-    assert log.notes == ("2 lines passed over: no whole JSON object.",)
+    assert log.notes == ("2 lines skipped: not a complete JSON object.",)
 
 
 def test_of_a_list_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: Path) -> None:
@@ -84,5 +84,5 @@ def test_of_a_list_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: P
 def test_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rows of a log in it"):
         read(text(tmp_path, "broken.jsonl", "{oh\n{dear\n"))
-    with pytest.raises(UsageError, match="not whole or no JSON"):
+    with pytest.raises(UsageError, match="truncated or not JSON"):
         read(text(tmp_path, "cut.json", '[{"lo'))

@@ -59,5 +59,5 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as base:
         base.execute("CREATE TABLE songs (name TEXT)")
         base.commit()
-    with pytest.raises(UsageError, match="cannot be read as a store of MLflow"):
+    with pytest.raises(UsageError, match="cannot be read as an MLflow store"):
         read(path)

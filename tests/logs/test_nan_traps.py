@@ -88,6 +88,6 @@ def test_a_nan_whose_cell_was_left_empty_is_pointed_at(tmp_path: Path) -> None:
     rows = "".join(f"{step},{2.5 if step < 200 else ''},1e-4\n" for step in range(1, 301))
     log = read_one(text(tmp_path, "log.csv", "step,loss,lr\n" + rows))
     (note,) = log.notes
-    assert note.startswith("No loss after step 199, though the log goes on to step 300")
+    assert note.startswith("No loss after step 199, though the log continues to step 300")
     sparse = "".join(f"{step},{2.5 if step % 50 == 0 else ''},1e-4\n" for step in range(1, 340))
     assert read_one(text(tmp_path, "sparse.csv", "step,loss,lr\n" + sparse)).notes == ()

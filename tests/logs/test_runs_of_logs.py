@@ -42,7 +42,7 @@ def test_a_resume_that_goes_back_takes_the_later_rows() -> None:
     assert window.steps.tolist() == list(range(1, 121))
     assert window.signals["loss"][window.steps >= 81].tolist() == [1.0] * 40
     assert window.resumed.tolist() == [81]
-    assert log.notes == ("Resumed at step 81 after step 100: of the steps done twice the later ones hold.",)
+    assert log.notes == ("Resumed at step 81 after step 100: of repeated steps the later ones count.",)
 
 
 def test_two_resumes_and_an_abandoned_end() -> None:
@@ -70,7 +70,7 @@ def test_another_run_that_logs_at_another_cadence_is_no_resume() -> None:
 def test_a_gap_that_the_cadence_does_not_explain_is_an_interruption() -> None:
     (log,) = logs(stepped([*range(1, 101), *range(501, 601)]))  # type: ignore[arg-type]
     assert log.window.resumed.tolist() == [501]
-    assert log.notes == ("Steps 101 to 500 are not in the log; taken for an interruption.",)
+    assert log.notes == ("Steps 101 to 500 are missing from the log; treated as an interruption.",)
     # Ten single steps and then every two hundredth is a cadence.
     (log,) = logs(stepped([*range(1, 11), *range(200, 4200, 200)]))  # type: ignore[arg-type]
     assert not len(log.window.resumed)
@@ -80,7 +80,7 @@ def test_a_few_late_rows_are_put_in_order() -> None:
     (log,) = logs(stepped([1, 2, 4, 3, 5, 6, 7, 8]))  # type: ignore[arg-type]
     assert log.window.steps.tolist() == list(range(1, 9))
     assert not len(log.window.resumed)
-    assert "1 row written after rows of later steps; put in order." in log.notes
+    assert "1 row written after rows of later steps: sorted." in log.notes
 
 
 def test_rows_out_of_order_everywhere_are_sorted() -> None:
@@ -124,7 +124,7 @@ def test_steps_that_count_within_an_epoch_are_counted_through() -> None:
     (log,) = logs(rows)
     assert log.window.steps.tolist() == list(range(0, 150, 10))
     assert not len(log.window.resumed)
-    assert "counts steps anew in every epoch" in log.notes[0]
+    assert "restarts its steps in every epoch" in log.notes[0]
 
 
 def test_without_steps_whole_epochs_are_the_steps() -> None:
@@ -133,7 +133,7 @@ def test_without_steps_whole_epochs_are_the_steps() -> None:
     assert log.window.steps.tolist() == [3, 4, 5, 6, 7]
     assert log.window.metrics["val_loss"].steps.tolist() == [7]
     assert log.window.facts == {}  # planned steps are no epochs
-    assert log.notes == ("The log counts epochs and no steps; a step is an epoch here.",)
+    assert log.notes == ("The log counts epochs instead of steps; a step is an epoch here.",)
 
 
 def test_without_steps_the_position_is_the_step() -> None:
@@ -186,7 +186,7 @@ def test_of_a_log_that_is_too_long_the_newest_rows_are_read(monkeypatch: pytest.
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", 100)
     (log,) = logs(stepped(range(1, 5001)))
     assert log.window.steps.tolist() == list(range(4001, 5001))
-    assert log.notes == ("5,000 rows are in the log; the newest 1,000 were read, what came before was not looked at.",)
+    assert log.notes == ("5,000 rows are in the log; only the newest 1,000 were read.",)
 
 
 def test_nothing_with_a_step_is_an_error() -> None:

@@ -29,9 +29,9 @@ def test_every_format_has_a_name_a_docstring_and_a_test() -> None:
     ("content", "said"),
     [
         (b"", "the file is empty"),
-        (b"\n \n", "nothing but blank lines in it"),
-        (bytes(range(256)) * 10, "a binary file of no kind that is known here"),
-        (gzip.compress(PLAIN.encode(), mtime=0), "packed with gzip; unpack it first"),
+        (b"\n \n", "only blank lines"),
+        (bytes(range(256)) * 10, "a binary file of an unknown kind"),
+        (gzip.compress(PLAIN.encode(), mtime=0), "compressed with gzip; decompress it first"),
         (b"hello\n", "no line of it has a loss and its number"),
         (b"\xff\xfe", "no line of it has a loss and its number"),
     ],

@@ -79,7 +79,7 @@ def test_a_metric_that_counts_epochs_does_not_spoil_the_steps(tmp_path: Path) ->
     points += [("lr", epoch, 0.1) for epoch in range(9)]
     log = read_one(write(tmp_path, points))
     assert close(signal(log, "loss"), range(100, 1000))
-    assert "'lr' counts other steps than the loss and was left out." in log.notes
+    assert "'lr' counts different steps than the loss and was left out." in log.notes
 
 
 def test_a_truncated_file(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_truncated_file(tmp_path: Path) -> None:
     assert 50 < len(log.window) < 150
     assert "is cut short or damaged; its last" in log.notes[0]
     file.write_bytes(whole[:10])
-    with pytest.raises(UsageError, match=r"no whole event in it|no scalars in it"):
+    with pytest.raises(UsageError, match=r"no complete event in it|no scalars in it"):
         read(file)
 
 

@@ -83,7 +83,7 @@ def test_of_a_file_that_was_cut_off_the_rows_before_the_cut_are_read(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"log_history": [{"loss": 1.0, "st', "not whole or no JSON"),
+        ('{"log_history": [{"loss": 1.0, "st', "truncated or not JSON"),
         ('{"log_history": []}', "its log_history is empty"),
         ('{"best_metric": null}', "it has no log_history"),
         ('{"log_history": [{"eval_loss": 1.0, "step": 1}]}', "no column looks like a training loss"),

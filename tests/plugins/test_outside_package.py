@@ -19,8 +19,7 @@ BROUGHT = (
     *("tally", "verse", "diary", "tiny-trainer"),
 )
 REFUSED = (
-    "old-loss = outsider.loud_loss:OldLoss: "
-    "written for version 0 of the plug-in API, and this steadytrain has version 1"
+    "old-loss = outsider.loud_loss:OldLoss: written for version 0 of the plug-in API; this steadytrain has version 1"
 )
 TRAINING = """
     import torch

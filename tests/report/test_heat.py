@@ -67,9 +67,9 @@ def test_what_is_not_finite_is_marked_named_and_kept_before_every_number() -> No
     shown = map_of(values)
     assert [row.not_finite for row in shown.rows] == [False, True, False]
     assert (shown.levels[1] == NOT_FINITE).sum() == 1
-    assert shown.captions[0] == "Not finite first at step 2,346: layer.1.weight."
+    assert shown.captions[0] == "First not finite at step 2,346: layer.1.weight."
     assert shown.captions[1] == "Largest: 1e+30 in layer.2.weight at step 2,346."
-    assert "not finite first at step 2,346" in shown.rows[1].title
+    assert "first not finite at step 2,346" in shown.rows[1].title
     assert '<text class="tick bad"' in drawn(shown)
     assert "✗ 1.weight" in drawn(shown)
 

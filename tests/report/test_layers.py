@@ -66,8 +66,8 @@ def test_what_was_not_recorded_and_what_is_zero_throughout_is_said(tmp_path: Pat
     drawn, told = maps(readings_of(run))
     assert [heat.name for heat in drawn] == ["gradient_norm"]
     assert told == (
-        "Update ratios were not recorded: levels standard and full do that.",
-        "Shares of zeros were not recorded: levels standard and full do that.",
+        "Update ratios were not recorded: levels standard and full record them.",
+        "Shares of zeros were not recorded: levels standard and full record them.",
     )
     tabled.modules(run, (1, 2), ("block", "norm"))
     _, told = maps(readings_of(run))

@@ -72,7 +72,7 @@ def test_every_stream_has_its_maps_and_the_rest_is_named(tmp_path: Path) -> None
     assert len(report.measured) == STREAMS_MAX
     first, second = (part.heats[0].title.partition(":")[0] for part in report.measured)
     assert (first, second) == ("main", "critic")
-    assert "The tables of these streams are recorded and not shown: third." in report.notes
+    assert "The tables of these streams are recorded but not shown: third." in report.notes
 
 
 def test_an_incident_shows_the_layers_of_the_steps_before(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_incident_shows_the_layers_of_the_steps_before(tmp_path: Path) -> Non
     report = with_window(build.from_bundle(bundle), bundle.window)
     (heat,) = report.measured[0].heats
     assert [row.not_finite for row in heat.rows] == [False, True, True]
-    assert heat.captions[0].startswith("Not finite first at step 412: ")
+    assert heat.captions[0].startswith("First not finite at step 412: ")
     text = static(report)
     assert text.count('<svg class="heat"') == 1
     assert "<h2>Machine" not in text

@@ -95,7 +95,7 @@ def test_an_absent_accelerator_is_said_and_not_drawn_as_zero(tmp_path: Path) -> 
     assert [curve.title for curve in found.curves] == ["host: memory of the process, GB"]
     assert found.curves[0].largest == pytest.approx(2.4)
     assert facts(found)["host: memory available on the host, GB"] == "8 throughout"
-    assert "No accelerator was used, so there is nothing of its memory, temperature or power." in found.sentences
+    assert "No accelerator was used, so its memory, temperature and power were not recorded." in found.sentences
     assert "host did not report: busy share of the processors." in found.sentences
 
 

@@ -57,11 +57,11 @@ def diagnose(
         'safe-operation'
     """
     if not budget_s > 0:
-        raise UsageError(f"--budget {budget_s:g}s: a time above 0 such as 90s, 10m or 1h is wanted")
+        raise UsageError(f"--budget {budget_s:g}s: must be a time above 0, such as 90s, 10m or 1h")
     if workers is not None and not 1 <= workers <= WORKERS_MAX:
         raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
     source = incident_or_run_of(target, runs_dir)
-    needs_torch("diagnose needs PyTorch to do steps again")
+    needs_torch("diagnose needs PyTorch to run the steps again")
     request = diagnosing.Request(source, budget_s, workers or default_workers(), engine, moved)
     with ending_in_order():
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))

@@ -19,7 +19,7 @@ from steadytrain.storage.step_look import keep_look
 if TYPE_CHECKING:
     from steadytrain.storage.step_look import StepLook
 
-NOT_SEARCHED = "nothing was searched when the step was recorded"
+NOT_SEARCHED = "no search ran when the step was recorded"
 
 
 @dataclass(frozen=True)

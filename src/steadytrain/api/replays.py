@@ -66,10 +66,10 @@ class ReplayOptions:
             if step is not None and step < 1:
                 raise UsageError(f"{option} {step}: steps count from 1")
         if (self.step_fn is None) != (self.build is None):
-            raise UsageError("--step-fn and --build go together: the one gives the loss, the other model and optimizer")
+            raise UsageError("--step-fn and --build go together: one returns the loss, the other model and optimizer")
         for option, name in (("--step-fn", self.step_fn), ("--build", self.build)):
             if name is not None and not all(name.partition(":")):
-                raise UsageError(f"{option} {name}: MODULE:NAME is wanted")
+                raise UsageError(f"{option} {name}: must be MODULE:NAME")
 
     @property
     def loop(self) -> tuple[str, str] | None:
@@ -161,7 +161,7 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
         loop=options.loop,
     )
     if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
-        tell(f"note: a secret among the arguments was not kept; the script gets {REDACTED}")
+        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}")
     with ending_in_order():
         replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
     return ReplayResult(source, tuple(replays), judgement, plan.looked_for)

@@ -207,7 +207,7 @@ class Watch:
             UsageError: the watch has no model, or the gradients are not the model's.
         """
         if self._model is None:
-            raise UsageError("update: this watch knows no model; begin it with steadytrain.watch(model)")
+            raise UsageError("update: this watch has no model; start it with steadytrain.watch(model)")
         if self._updates is None:
             from steadytrain.capture.hooks.manual_updates import Updates
 
@@ -248,7 +248,7 @@ class _Unwatched(Watch):
         self._run_dir = run_dir
 
     def _facts(self) -> dict[str, str]:
-        return {"state": "could not begin"}
+        return {"state": "could not start"}
 
     @property
     def run_dir(self) -> Path:

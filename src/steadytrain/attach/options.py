@@ -59,17 +59,17 @@ class Options:
             raise UsageError(f"{self.policy!r}: no such policy; one of {', '.join(POLICIES)}")
         level = find_level(self.level)
         if self.compiled not in COMPILED:
-            raise UsageError(f"{self.compiled!r}: not where compiled code is seen; one of {', '.join(COMPILED)}")
+            raise UsageError(f"{self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}")
         if self.compiled == "inside" and level.modules_every is None:
-            raise UsageError(f"compiled inside: the level {level.name} looks at no outputs; take standard or full")
+            raise UsageError(f"compiled inside: the level {level.name} measures no outputs; use standard or full")
         object.__setattr__(self, "to", parse_to(self.to) if isinstance(self.to, str) else check_to(self.to))
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
-            raise UsageError(f"{name!r}: a run's name is one plain folder name; --runs-dir says where it lies")
+            raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
         if self.state_mb < 0:
-            raise UsageError(f"{self.state_mb}: the bound on kept state must not be negative")
+            raise UsageError(f"{self.state_mb}: the limit on stored state must not be negative")
         if self.rewind_mb < 0:
-            raise UsageError(f"{self.rewind_mb}: the bound on disk for rewinding must not be negative")
+            raise UsageError(f"{self.rewind_mb}: the disk space for rewinding must not be negative")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "runs_dir": str(self.runs_dir)}

@@ -57,7 +57,7 @@ _DIM = "dim"
     "--compare",
     type=click.Path(path_type=Path),
     metavar="LOG",
-    help="Draw a healthy log beside each: both levels at the same steps, and from where on they differ.",
+    help="Compare each with a healthy log: both levels at the same steps, and from which step they differ.",
 )
 @_options.as_json
 @click.option(

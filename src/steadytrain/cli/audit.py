@@ -57,7 +57,7 @@ def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_
     if run_name is not None:
         path = find(run_name, runs_dir)
         if is_bundle(path):
-            raise UsageError(f"{path}: an incident; --run takes the run that it belongs to")
+            raise UsageError(f"{path}: an incident; give its run to --run")
         run = open_run(path)
         cards = cards_of(run)
         found = read_checkpoint(checkpoint, names=names_of(run, cards))

@@ -42,14 +42,10 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
     recorded = environment.get("git") or {}
     bad = bad or recorded.get("commit")
     if bad is None:
-        raise UsageError(
-            f"{path}: the bundle knows no commit of the run; name one at which the symptom comes with --bad"
-        )
+        raise UsageError(f"{path}: the bundle does not record the run's commit; name one with the symptom by --bad")
     ends = [bisection.commit_of(repository, revision) for revision in (good, bad)]
     if recorded.get("dirty"):
-        click.echo(
-            "steadytrain: note: the run had changes that were not committed; commits are tested without them", err=True
-        )
+        click.echo("steadytrain: note: the run had uncommitted changes; commits are tested without them", err=True)
     run = [sys.executable, "-m", "steadytrain.replay.bisection", str(repository), str(wait_s), str(path.absolute())]
     found = bisection.bisect(repository, good=ends[0], bad=ends[1], command=run)
     if as_json:
@@ -69,7 +65,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
         click.echo(f"first bad commit  {found.first_bad} {found.subject}")
         click.echo(f"  in              {repository}")
     else:
-        click.echo("not found: at these commits no replay could show the symptom; the first bad one is among")
+        click.echo("not found: no replay could decide at these commits; the first bad one is among")
         for candidate in found.candidates:
             click.echo(f"  {candidate}")
     return 0 if found.first_bad is not None else NOT_FOUND_STATUS

@@ -65,7 +65,7 @@ class DataOptions:
     "--tokenizer", metavar="PATH|NAME", help="A tokenizer.json, its folder, or a name cached on this machine."
 )
 @click.option("--text", metavar="FIELD", help="Field with the text, if the guess is wrong.")
-@click.option("--labels", metavar="FIELD", help="Field with the labels: one a row, or one a token.")
+@click.option("--labels", metavar="FIELD", help="Field with the labels: one per row, or one per token.")
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Context length in tokens; also the row length of a .bin."
 )

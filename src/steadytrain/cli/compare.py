@@ -60,9 +60,7 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
     else:
         found = _open(runs, runs_dir)
         if len(found) < 2:
-            raise UsageError(
-                f"{' '.join(runs) or 'no run'}: at least two runs are compared; `steadytrain runs` lists them"
-            )
+            raise UsageError(f"{' '.join(runs) or 'no run'}: give at least two runs; `steadytrain runs` lists them")
         comparison = compare_runs(found)
     if html is not None:
         _write(html, comparison)
@@ -108,7 +106,7 @@ def _open(targets: Sequence[str], runs_dir: Path) -> list[Run]:
             paths.append(find(target, runs_dir))
     for path in paths:
         if is_bundle(path):
-            raise UsageError(f"{path}: an incident; runs are compared")
+            raise UsageError(f"{path}: an incident; compare takes runs")
     unique = list(dict.fromkeys(path.resolve() for path in paths))
     if len(unique) > RUNS_MAX:
         raise UsageError(f"{len(unique)} runs; at most {RUNS_MAX} are compared at once")
@@ -140,7 +138,7 @@ def _lines(comparison: Comparison, html: Path | None) -> list[str]:
         lines += _entry_lines(pair.entries)
     lines += _entry_lines(comparison.entries) if comparison.groups else []
     lines += [
-        f"  about {noise.runs_needed:,} runs a side would show a difference of this size"
+        f"  about {noise.runs_needed:,} runs per side would show a difference of this size"
         for noise in comparison.groups
         if noise.verdict == "no-difference" and noise.runs_needed is not None
     ]

@@ -82,5 +82,5 @@ def _seconds(budget: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", budget.strip())
     seconds = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
     if not seconds > 0:
-        raise UsageError(f"--budget {budget}: a time above 0 such as 90s, 10m or 1h is wanted")
+        raise UsageError(f"--budget {budget}: must be a time above 0, such as 90s, 10m or 1h")
     return seconds

@@ -43,7 +43,7 @@ class PreflightOptions:
         if self.wait_s <= 0:
             raise UsageError(f"--wait-s {self.wait_s}: must be more than 0")
         if self.as_json and self.then_run:
-            raise UsageError("--json with --then-run: stdout is the script's; the document lies in the run folder")
+            raise UsageError("--json with --then-run: stdout belongs to the script; the document is in the run folder")
 
     def wanted(self) -> Wanted:
         """The requested checks. Reports unknown names before the script starts, without importing torch."""
@@ -154,7 +154,7 @@ def _then_run(target: Target, wanted: Wanted, outlets: Outlets, *, runs_dir: Pat
         seen.append(document)
         print(as_text(document), file=sys.stderr, end="", flush=True)
         if fails(document):
-            print("steadytrain: a check failed: the run does not begin (--skip, --baseline)", file=sys.stderr)
+            print("steadytrain: a check failed: the run does not start (--skip, --baseline)", file=sys.stderr)
             raise SystemExit(FAILED_STATUS)
 
     status = run_target(target, Options(runs_dir=runs_dir, name=name), guest=guest(target.name, wanted, take))

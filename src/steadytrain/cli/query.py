@@ -71,7 +71,7 @@ def _find(target: str, runs_dir: Path) -> list[Run]:
         return [open_run(path) for path in paths]
     path = find(target, runs_dir)
     if is_bundle(path):
-        raise UsageError(f"{path}: an incident bundle; a question is put to a run: `steadytrain query RUN SQL`")
+        raise UsageError(f"{path}: an incident bundle; a query needs a run: `steadytrain query RUN SQL`")
     return [open_run(path)]
 
 
@@ -83,7 +83,7 @@ def _all(runs_dir: Path) -> list[Run]:
 
     runs = [open_run(run.path) for run in list_runs(runs_dir)]
     for reason in unreadable_runs(runs_dir):
-        click.echo(f"steadytrain: not asked: {reason}", err=True)
+        click.echo(f"steadytrain: not queried: {reason}", err=True)
     if not runs:
         raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
     return runs

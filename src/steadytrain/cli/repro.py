@@ -76,7 +76,7 @@ def command(
         source, step, run = bundle.path, bundle.incident.step, bundle.incident.run
     else:
         if before:
-            raise UsageError(f"--before {before}: for a NaN or Inf; a loss that rises has no first bad operation")
+            raise UsageError(f"--before {before}: only for a NaN or Inf; a rising loss has no first bad operation")
         subject = of_bundle(bundle) if bundle is not None else of_run(path)
         repro = make_rising_repro(subject, folder, wait_s=wait_s)
         source, step, run = subject.source, subject.symptom.first_step, subject.run

@@ -38,7 +38,7 @@ def _states(held: CheckpointContents) -> list[Difference]:
     if not having:
         if not held.step or not any("betas" in group for group in held.settings):
             return []  # plain SGD keeps nothing
-        message = f"the optimizer has no state of any of its {len(parameters)} parameters, at step {held.step}"
+        message = f"the optimizer has no state for any of its {len(parameters)} parameters at step {held.step}"
         return [Difference("moments", "moments", "missing", message, f"{len(parameters)} parameters", None)]
     differences = []
     without = [name for name in parameters if name not in having]
@@ -100,7 +100,7 @@ def _counts(held: CheckpointContents) -> list[Difference]:
     # A hand-written loop may count from 0; a trainer does not.
     counted = (told, told + 1) if isinstance(told, int) and held.kind in ("torch.save", "distributed") else (told,)
     if told is not None and usual not in counted:
-        message = f"the optimizer counts {plainly(usual)} updates, the checkpoint says that it is of step {told}"
+        message = f"the optimizer counts {plainly(usual)} updates, the checkpoint says it is from step {told}"
         differences.append(Difference("counters", "all", "inconsistent", message, plainly(told), plainly(usual)))
     return differences
 

@@ -59,7 +59,7 @@ def compare(
     if not same_step:
         notes.append(
             f"the steps differ ({found.step} here, {expected.step} there): values are expected to differ, "
-            "and only what may not change between steps is compared"
+            "and only what must not change between steps is compared"
         )
     parts, differences = [], []
 
@@ -91,9 +91,11 @@ def compare(
     # Most loops save no random state and train well, so this is a note and not a fault.
     without = [difference.name for difference in random if difference.kind == "missing"]
     if without:
-        notes.append(f"no random state of {', '.join(without)} in the checkpoint: a resume draws otherwise")
+        notes.append(
+            f"no random state of {', '.join(without)} in the checkpoint: a resumed run draws other random numbers"
+        )
     if expected.position and found.position == {}:
-        notes.append("the checkpoint does not say of which step it is, nor where in its data the run stood")
+        notes.append("the checkpoint records neither its step nor its position in the data")
     add("position", found.position, expected.position, _position(found.position, expected.position, same_step))
     return Compared(tuple(parts), tuple(differences), tuple(notes))
 
@@ -254,7 +256,7 @@ def _random(
             message = f"random state of {name}: not in the checkpoint"
             differences.append(Difference("random", name, "missing", message, digest, None))
         elif same_step and found[name] != digest:
-            message = f"random state of {name}: another one than the run had"
+            message = f"random state of {name}: differs from the run's"
             differences.append(Difference("random", name, "changed", message, digest, found[name]))
     return differences
 

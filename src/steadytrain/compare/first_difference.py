@@ -72,7 +72,7 @@ def agreement(left: Run, right: Run) -> Agreement:
     last_equal: int | None = None
     streams = [stream for stream in left.streams() if stream in right.streams()]
     for stream in sorted({*left.streams(), *right.streams()} - set(streams)):
-        notes.append(f"the stream {stream} is in one of the two runs only")
+        notes.append(f"only one of the two runs has the stream {stream}")
     for stream in streams:
         windows = left.scalars(stream), right.scalars(stream)
         steps = np.intersect1d(windows[0].steps, windows[1].steps)
@@ -106,7 +106,7 @@ def _first_in_stream(
             tables = left.table(name, stream), right.table(name, stream)
             only = sorted(set(tables[0].rows) ^ set(tables[1].rows))
             if only and name != "modules":
-                note = f"{len(only)} tensors are in one of the two runs only ({only[0]}, ...)"
+                note = f"{len(only)} tensors are in only one of the two runs ({only[0]}, ...)"
                 notes += [note] if note not in notes else []
             candidates += _cells(stream, *tables)
     order = list(PHASES)

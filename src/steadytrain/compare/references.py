@@ -55,7 +55,7 @@ def cards_of(run: Run) -> list[CheckpointContents]:
                 raise ValueError(f"larger than {CARD_BYTES_MAX >> 20} MiB")
             found.append(CheckpointContents.from_json(json.loads(file.read_text(encoding="utf-8"))))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{file}: not a card of this run that can be read ({str(error)[:160]})") from None
+            raise UsageError(f"{file}: not a readable fingerprint of this run ({str(error)[:160]})") from None
     return sorted(found, key=lambda card: card.step or 0)
 
 
@@ -89,7 +89,7 @@ def reference(run: Run, found: CheckpointContents, cards: Sequence[CheckpointCon
     )
     note = None
     if not matched:
-        note = f"the run kept no card of step {found.step}; the nearest is that of step {shown}"
+        note = f"the run kept no fingerprint of step {found.step}; the nearest is from step {shown}"
     return Reference(expected, tuple(other for other in cards if other is not card), note)
 
 
@@ -186,7 +186,7 @@ def _from_records(run: Run, found: CheckpointContents, offset: int | None) -> Re
     weights, moments, step = _norms_at(run, found, offset)
     if settings is None and weights is None:
         raise UsageError(
-            f"{run.path}: has neither cards of what it saved nor a record of its optimizer; nothing to hold"
+            f"{run.path}: has neither fingerprints of saved states nor a record of its optimizer; nothing to compare"
         )
     shown = "its records" if step is None else f"its records of step {step}"
     expected = CheckpointContents(
@@ -197,7 +197,7 @@ def _from_records(run: Run, found: CheckpointContents, offset: int | None) -> Re
         moments=moments,
         settings=settings,
     )
-    note = "the run kept no card of what it saved: " + (
+    note = "the run kept no fingerprint of what it saved: " + (
         "only settings are compared" if weights is None else "tensors are compared by their recorded norms"
     )
     return Reference(expected, (), note)

@@ -15,9 +15,9 @@ from steadytrain.core.json_values import JsonValue
 Kind = Literal["missing", "unexpected", "reshaped", "cast", "swapped", "stale", "changed", "inconsistent"]
 
 KINDS: Mapping[str, str] = {
-    "missing": "expected, and not there",
-    "unexpected": "there, and not expected",
-    "reshaped": "of another shape",
+    "missing": "expected, but absent",
+    "unexpected": "present, but not expected",
+    "reshaped": "has another shape",
     "cast": "went through another number format",
     "swapped": "holds what belongs to another name",
     "stale": "as it was at another step",

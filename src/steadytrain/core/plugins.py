@@ -249,7 +249,7 @@ class Kind(Generic[Plugin]):
             return f"{cls!r} is not a subclass of {self.contract.__module__}.{self.contract.__name__}"
         version = getattr(cls, "api_version", API_VERSION)
         if version != API_VERSION:
-            return f"written for version {version} of the plug-in API, and this steadytrain has version {API_VERSION}"
+            return f"written for version {version} of the plug-in API; this steadytrain has version {API_VERSION}"
         return self.lacks(cls) or (f"the name {name_of(cls)} is taken" if name_of(cls) in taken else None)
 
 

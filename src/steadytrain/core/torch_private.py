@@ -173,16 +173,16 @@ NEXT_BATCH = TorchName(
 )
 NEXT_INDEX = TorchName(
     "torch.utils.data.dataloader:_BaseDataLoaderIter._next_index",
-    "of which samples a batch is made is not known",
+    "the samples of a batch are unknown",
     needed=True,
 )
 _TRACED = "our code would run while a compiler traces the script"
 TRACING = TorchName("torch._guards:TracingContext.try_get", _TRACED, needed=True)
-_FAKED = "a tensor without values is not told from one with"
+_FAKED = "a tensor without values looks like one with values"
 FAKE_TENSOR = TorchName("torch._subclasses.fake_tensor:FakeTensor", _FAKED, needed=True)
 IS_WRAPPER = TorchName(
     "torch.utils._python_dispatch:is_traceable_wrapper_subclass",
-    "a tensor that wraps others is not told from a plain one",
+    "a tensor that wraps others looks like a plain one",
     needed=True,
 )
 NO_MODES = TorchName(
@@ -196,10 +196,10 @@ NO_TORCH_FUNCTION = TorchName(
 
 VERSION = TorchAttribute(
     "torch:Tensor._version",
-    "no batch is recorded: a change in place would pass unseen",
+    "no batch is recorded, because an in-place change would go unnoticed",
     made=lambda: torch_samples.torch().ones(1),
 )
-SPARSE_VALUES = TorchAttribute("torch:Tensor._values", "sparse gradients are not looked at", made=torch_samples.sparse)
+SPARSE_VALUES = TorchAttribute("torch:Tensor._values", "sparse gradients are not measured", made=torch_samples.sparse)
 SPARSE_INDICES = TorchAttribute(
     "torch:Tensor._indices", "`steadytrain.testing` compares no sparse tensors", made=torch_samples.sparse
 )
@@ -207,11 +207,11 @@ STORAGE_ADDRESS = TorchAttribute(
     "torch:UntypedStorage._cdata", "`locate`, `replay` and `repro` do not follow values through memory"
 )
 LOCAL_TENSOR = TorchAttribute(
-    "torch.distributed.tensor:DTensor._local_tensor", "`locate` and `repro` do not look into sharded tensors"
+    "torch.distributed.tensor:DTensor._local_tensor", "`locate` and `repro` do not inspect sharded tensors"
 )
 SEQUENCE = TorchAttribute(
     "torch.autograd.graph:Node._sequence_nr",
-    "an operation of the backward is not led back to its line in the forward",
+    "an operation of the backward has no line in the forward",
     made=lambda: torch_samples.node("mul"),
 )
 SAVED_OTHER = TorchAttribute(
@@ -254,7 +254,7 @@ KEEP_VERSION = TorchName(
 # -- modules ---------------------------------------------------------------------------------------------------------
 
 PARAMETERS = TorchAttribute("torch.nn:Module._parameters", "models are not read", made=torch_samples.module)
-BUFFERS = TorchAttribute("torch.nn:Module._buffers", "buffers are not kept or put back", made=torch_samples.module)
+BUFFERS = TorchAttribute("torch.nn:Module._buffers", "buffers are not stored or restored", made=torch_samples.module)
 CHILDREN = TorchAttribute("torch.nn:Module._modules", "outputs of modules are not measured", made=torch_samples.module)
 TRANSIENT_BUFFERS = TorchAttribute(
     "torch.nn:Module._non_persistent_buffers_set",
@@ -302,16 +302,16 @@ MILESTONES = TorchAttribute(
 )
 DATASET = TorchAttribute(
     "torch.utils.data.dataloader:_BaseDataLoaderIter._dataset",
-    "data sets are not told apart",
+    "data sets are not distinguished",
     made=torch_samples.loader_iterator,
 )
 SENT = TorchAttribute(
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._send_idx",
-    "samples of loaders with workers are not known",
+    "samples of loaders with workers are unknown",
 )
 RECEIVED = TorchAttribute(
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._rcvd_idx",
-    "samples of loaders with workers are not known",
+    "samples of loaders with workers are unknown",
 )
 IN_ORDER = TorchAttribute(
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._in_order",
@@ -332,7 +332,9 @@ BACKWARD_NODE = TorchName("torch._C:_current_autograd_node", "`locate` does not 
 NEXT_SEQUENCE = TorchName("torch._C:_autograd._get_sequence_nr", "`locate` does not name operations of the backward")
 DISPATCH_MODE = TorchName("torch.utils._python_dispatch:TorchDispatchMode", "`locate`, `replay` and `repro` do not run")
 NO_DISPATCH = TorchName("torch._C:_DisableTorchDispatch", "`locate` does not summarise tensors")
-PLAIN_DISPATCH = TorchName("torch._C:_disabled_torch_dispatch_impl", "`locate` does not tell plain tensors from others")
+PLAIN_DISPATCH = TorchName(
+    "torch._C:_disabled_torch_dispatch_impl", "`locate` does not distinguish plain tensors from others"
+)
 FUNCTION_MODE = TorchName("torch.overrides:_get_current_function_mode", "`diagnose` does not survey a step's calls")
 SCHEMA = TorchAttribute(
     "torch._ops:OpOverload._schema",
@@ -349,9 +351,9 @@ FOREACH_ZERO = TorchName("torch:_foreach_zero_", "`compiled inside` does not run
 # -- the compiler ----------------------------------------------------------------------------------------------------
 
 SKIP_RULES = TorchName("torch._dynamo.trace_rules:add", "compiled code may break its graphs at our hooks")
-COUNTERS = TorchName("torch._dynamo.utils:counters", "it is not known whether the script compiles")
+COUNTERS = TorchName("torch._dynamo.utils:counters", "whether the script compiles is unknown")
 COMPILE_TIMES = TorchName("torch._dynamo.utils:compilation_time_metrics", "trials may take a compiled script for eager")
-BACKENDS_USED = TorchName("torch._dynamo.eval_frame:cached_backends", "code that was compiled before us is not noticed")
+BACKENDS_USED = TorchName("torch._dynamo.eval_frame:cached_backends", "code compiled earlier is not noticed")
 HOOK_GUARDS = TorchName(
     "torch._dynamo.config:skip_nnmodule_hook_guards", "a script that guards on hooks compiles its modules again"
 )
@@ -359,14 +361,14 @@ OPTIMIZED_MODULE = TorchName(
     "torch._dynamo.eval_frame:OptimizedModule", "`diagnose` does not compare compiled with eager"
 )
 ORIGINAL_MODULE = TorchAttribute(
-    "torch._dynamo.eval_frame:OptimizedModule._orig_mod", "a compiled model is not looked into"
+    "torch._dynamo.eval_frame:OptimizedModule._orig_mod", "a compiled model is not inspected"
 )
 LOOKUP_BACKEND = TorchName("torch._dynamo:lookup_backend", "`locate` does not compare compilers")
 STATIC_ADDRESS = TorchName("torch._dynamo:mark_static_address", "`compiled inside` does not run")
 INDUCTOR_PATCH = TorchName("torch._inductor.config:patch", "compilers are not compared")
 CUDA_GRAPHS = TorchName("torch._inductor.config:triton.cudagraphs", "`compiled inside` does not run")
-INDUCTOR_WRAPPER = TorchName("torch:_TorchCompileInductorWrapper", "`locate` does not look into code of inductor")
-BACKEND_WRAPPER = TorchName("torch:_TorchCompileWrapper", "`locate` does not look into code of other compilers")
+INDUCTOR_WRAPPER = TorchName("torch:_TorchCompileInductorWrapper", "`locate` does not inspect inductor's code")
+BACKEND_WRAPPER = TorchName("torch:_TorchCompileWrapper", "`locate` does not inspect other compilers' code")
 
 # -- what a crash leaves ---------------------------------------------------------------------------------------------
 

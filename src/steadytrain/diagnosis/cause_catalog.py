@@ -160,7 +160,7 @@ INTERVENTION_PAGES = Pages(
     headings=(),
     thresholds=False,
     title="Interventions",
-    intro="What may mend a run, by name (`diagnose.md`). Rungs go from 1, fast, to 7, invasive.\n"
+    intro="Fixes by name (`diagnose.md`). Rungs go from 1, fast, to 7, invasive.\n"
     "`steadytrain explain NAME` prints the same in a terminal; `steadytrain verify --with NAME` tries one that has a\n"
     "trial.",
     markdown_closing=_mending,

@@ -263,11 +263,11 @@ def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, kn
         named = f"Possible: {first.cause} ({first.confidence:.2f}){f'; {first.why}' if first.why else ''}."
         return f"A note did no lasting harm, so no cause of it is called likely. {named}"
     if not known.symptom:
-        return "No symptom above a note was seen, and no rule that sound runs keep is broken."
+        return "No symptom above a note was seen, and no invariant is broken."
     best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]
     if best:
         return f"The evidence does not single out one cause. Possible: {', '.join(best)}."
-    return "Nothing that was seen or tried speaks for one of the known causes."
+    return "No observation or trial supports any known cause."
 
 
 def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
     elif known.control.exact is False:
         advice.append(
             f"a run that repeats: `steadytrain replay {shlex.quote(known.target)}` names the first operation that "
-            "differs, and the switch for it"
+            "differs, and the setting that prevents it"
         )
     elif known.control.exact is None:
         advice.append("snapshots of steps before it, so that a replay can be compared with the run: more --rewind-mb")

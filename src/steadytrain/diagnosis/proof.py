@@ -52,7 +52,7 @@ def proof(
 ) -> Proof:
     """The proof of one cause. ``waiting`` are the trials that can run but have not yet."""
     if suspect.signature.ruled_out:
-        return Proof(False, lacks="what it needs is not there")
+        return Proof(False, lacks="its precondition is absent")
     needs = needed(suspect, verdicts, waiting)
     unsure = _replay_lacks(control)
     if unsure:
@@ -71,7 +71,7 @@ def _replay_lacks(control: Control) -> str:
         return f"nothing was replayed: {control.note}"
     if control.exact is None:
         return "the replay could not be compared with the run"
-    return "" if control.exact else "the replay is not the same to the last bit"
+    return "" if control.exact else "the replay is not bit-identical"
 
 
 def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control) -> str:
@@ -105,7 +105,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
         return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would separate it from its rivals")
     cured = [trial for trial in suspect.cause.spared if removes(verdicts, trial)]
     if cured:
-        return Proof(False, lacks=f"{' and '.join(cured)} removes it as well")
+        return Proof(False, lacks=f"{' and '.join(cured)} removes it, too")
     # A trial that does not apply to this run has no verdict: its rival is impossible here.
     asked = [trial for trial in suspect.cause.spared if trial in verdicts]
     spared = [trial for trial in asked if persists(verdicts, trial)]

@@ -183,7 +183,7 @@ def renumbered(case: Case, weight: float) -> Signs:
     found = fact(case, "token_overlap")
     if not isinstance(found, list) or len(found) != 2 or not (found[1] > SAME_RANKS_MIN and found[0] < OTHER_IDS_MAX):
         return ()
-    text = f"ids are as frequent as before by rank ({found[1]:.0%} shared), but they are other ids ({found[0]:.0%})"
+    text = f"token frequencies match by rank ({found[1]:.0%} shared), but not by id ({found[0]:.0%})"
     return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
 
 

@@ -241,7 +241,7 @@ def open_case(
         window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
     leading = _leading(symptoms, symptom, path)
     if leading is None and onset is None and step is None:
-        raise UsageError(f"{path}: no symptom was raised, so there is nothing to try to remove")
+        raise UsageError(f"{path}: no symptom was raised, so there is none to remove")
     began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
     assert began is not None
     seen = step if step is not None else began

@@ -17,11 +17,11 @@ FILE = "facts.json"
 
 FACTS: Mapping[str, str] = {
     # -- the survey itself
-    "surveyed_first_step": "first step of the script that was looked at",
-    "surveyed_last_step": "last step that was looked at (the incident's, where it was reached)",
-    "surveyed_steps": "how many steps were looked at",
+    "surveyed_first_step": "first surveyed step of the script",
+    "surveyed_last_step": "last surveyed step (the incident's, if it was reached)",
+    "surveyed_steps": "number of surveyed steps",
     "survey_replayed": "whether recorded batches and states were fed (else the script made all steps by itself)",
-    "survey_notes": "what could not be looked at and why, texts",
+    "survey_notes": "what could not be surveyed and why, texts",
     # -- parameters
     "parameter_elements": "elements of all parameters of the model",
     "parameters_frozen": "names of parameters with requires_grad False",

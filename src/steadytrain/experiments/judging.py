@@ -97,7 +97,7 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         return True, f"the {QUANTITIES[quantity]} grows {math.exp(growth):.3g} times"
     high, by = highest_loss(case, control)
     if high:
-        return True, f"the loss of a step is {by:.3g} over those before"
+        return True, f"the loss of a step is {by:.3g} above those before"
     return False, "nothing rises"
 
 
@@ -114,7 +114,7 @@ def _noted(verdict: Verdict, outcome: Outcome) -> Verdict:
     """Add a note if a change had no effect at all."""
     if not outcome.exact or not outcome.spec.changes:
         return verdict
-    return replace(verdict, why=f"{verdict.why}; with the change every number is as recorded, to the last bit")
+    return replace(verdict, why=f"{verdict.why}; with the change every number is bit-identical to the recording")
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _by_rise(pair: _Pair) -> Verdict | None:
         return pair.says("inconclusive", pair.short)
     bursts = here.peak > max(BURST_TIMES * abs(here.first), floor) and here.peak > BURST_SHARE * there.peak
     if effect == "removed" and bursts:
-        return pair.says("inconclusive", f"{why}: less, but it bursts as well")
+        return pair.says("inconclusive", f"{why}: less, but it bursts, too")
     return pair.says(effect, why)
 
 
@@ -241,13 +241,13 @@ def _by_growth(pair: _Pair) -> Verdict | None:
     why = f"the {QUANTITIES[quantity]} grows {math.exp(grows):.3g} times, in the control {math.exp(grown):.3g}"
     effect = _by_share(grows, grown, 0.0)
     if effect == "removed" and pair.rate_only and pair.outcome.spec.changes and quantity == "update_ratio":
-        return pair.says("inconclusive", f"{why}; a smaller rate makes smaller updates by itself")
+        return pair.says("inconclusive", f"{why}; a smaller rate alone makes smaller updates")
     return pair.says(effect, why)
 
 
 def _by_highest_loss(pair: _Pair) -> Verdict:
     there, here = (highest_loss(pair.case, one)[1] for one in (pair.control, pair.outcome))
-    why = f"loss of a step {here:.3g} over those before, in the control {there:.3g}; the probes show no damage"
+    why = f"loss of a step {here:.3g} above those before, in the control {there:.3g}; the probes show no damage"
     return pair.says(_by_share(here, there, pair.case.loss_noise()), why)
 
 

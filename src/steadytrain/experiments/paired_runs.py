@@ -70,4 +70,4 @@ def _pair(trial: str, outcomes: Sequence[Outcome]) -> tuple[Outcome, Outcome] | 
     runs = {one.spec.repeat: one for one in outcomes if one.ran}
     if 0 in runs and 1 in runs:
         return runs[0], runs[1]
-    return not_run(trial, outcomes, "it was not run to its end")
+    return not_run(trial, outcomes, "it did not run to its end")

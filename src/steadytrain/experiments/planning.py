@@ -23,7 +23,7 @@ def planned(
     recorded run began with them, too. A trial that needs recorded steps then does not apply.
     """
     if case.facts.get("ranks", 1) > 1:
-        return NotApplicable("a script of several ranks is not launched again")
+        return NotApplicable("a script with several ranks cannot be launched again")
     start = begin if begin is not None else case.begin
     if start is None or case.replayable is not None:
         if steps is not None or refused:

@@ -39,7 +39,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     """The document as lines of text."""
     symptom = result["symptom"] or "no symptom"
     begin = "the script's own beginning" if result["begin"] is None else f"the snapshot after step {result['begin']}"
-    exact = {True: ", exact to the last bit", False: ", not exact", None: ""}[result["control"]["exact"]]
+    exact = {True: ", bit-identical", False: ", not exact", None: ""}[result["control"]["exact"]]
     told = [
         f"{symptom} at step {result['onset']}, trials from {begin}",
         f"  unchanged replay: {'shows it' if result['control']['shown'] else 'does not show it'}"

@@ -29,10 +29,10 @@ Effect = Literal["removed", "delayed", "persists", "worse", "inconclusive", "not
 
 EFFECTS: Mapping[str, str] = {
     "removed": "the control showed the symptom, the trial did not, to the end of its steps",
-    "delayed": "the symptom came, but later than in the control",
-    "persists": "the symptom came as in the control",
+    "delayed": "the symptom occurred, but later than in the control",
+    "persists": "the symptom occurred as in the control",
     "worse": "more of the symptom than in the control",
-    "inconclusive": "something between, or the control itself did not show the symptom",
+    "inconclusive": "in between, or the control itself did not show the symptom",
     "not-run": "the trial does not apply, or could not be run; `why` says which",
 }
 

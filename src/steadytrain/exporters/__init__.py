@@ -39,11 +39,11 @@ def check_to(names: Sequence[str]) -> tuple[str, ...]:
     tools = known_tools()
     for name in names:
         if name not in (*tools, AUTO, NONE):
-            raise UsageError(f"{name!r}: no such tool that a run can go to; one of {', '.join((*tools, AUTO, NONE))}")
+            raise UsageError(f"{name!r}: no exporter has that name; one of {', '.join((*tools, AUTO, NONE))}")
         if name in tools and not _is_installed(tools[name].requires):
             raise UsageError(f"{name!r}: not installed here; pip install '{tools[name].install or name}'")
     if NONE in names and len(set(names)) > 1:
-        raise UsageError(f"{','.join(names)!r}: none stands alone")
+        raise UsageError(f"{','.join(names)!r}: none excludes all others")
     return tuple(dict.fromkeys(names))
 
 

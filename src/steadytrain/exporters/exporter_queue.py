@@ -84,9 +84,9 @@ class Outlet:
                 self._exporter.let_go()
             self._thread.join(LET_GO_S)
         if self._thread.is_alive():
-            self._tell(f"warning: {self.name} does not answer; it was left behind with what it had not written")
+            self._tell(f"warning: {self.name} does not respond; unwritten data is lost")
         if self.dropped:
-            self._tell(f"note: {self.name} was slower than the run: {self.dropped} rows of scalars were not sent")
+            self._tell(f"note: {self.name} was slower than the run: {self.dropped} rows of scalars were dropped")
 
     def forget(self) -> None:
         """In a forked child, where the thread does not exist."""

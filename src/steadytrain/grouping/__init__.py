@@ -130,7 +130,7 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
         better = _bettered(window)
         if better:
             return "healthy", f"{better}; {asked.seen}"
-        return "unknown", f"nothing is known of the loss; {asked.seen}"
+        return "unknown", f"there is no information about the loss; {asked.seen}"
     if len(finite) < LOSSES_MIN:
         are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
         return "unknown", f"{are} too few to say anything; {LOSSES_MIN} are the least"

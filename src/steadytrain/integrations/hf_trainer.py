@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steadytrain.attach.options import OptionsGiven
 
 FILTER_NOTE = (
-    "logging_nan_inf_filter is on: the Trainer's own log shows an earlier mean in place of a loss that is NaN or Inf; "
+    "logging_nan_inf_filter is on: the Trainer's own log shows an earlier mean instead of a NaN or Inf loss; "
     "the loss recorded here is the real one"
 )
 

@@ -273,7 +273,7 @@ def _the_loss(columns: Mapping[str, Column], names: Sequence[str], where: object
     if any(not _same(columns[best[0]], columns[other]) for other in best[1:]):
         shown = ", ".join(best[:NAMES_SHOWN_MAX])
         raise UsageError(
-            f"{where}: {len(best)} columns look equally much like the training loss ({shown}); "
+            f"{where}: {len(best)} columns look equally like the training loss ({shown}); "
             f"name one, as in --loss {best[0]!r}"
         )
     return best[0]

@@ -260,13 +260,13 @@ def _rows(lines: Sequence[str], header: Header) -> list[list[str]]:
 
 def _notes(told: _Told) -> list[str]:
     notes = [
-        f"{counted(count, 'cell')} of {name!r} with text, taken as not logged; the first is {told.first[name]!r}."
+        f"{counted(count, 'cell')} of {name!r} with text treated as not logged; the first is {told.first[name]!r}."
         for name, count in told.cells.items()
     ]
     if told.left_out:
         notes.append(f"More than {COLUMNS_MAX} columns: {told.left_out} of them were left out.")
     if told.short:
-        notes.append(f"{counted(told.short, 'line')} cut short: the missing cells were taken as not logged.")
+        notes.append(f"{counted(told.short, 'line')} cut short: the missing cells were treated as not logged.")
     return notes
 
 

@@ -125,10 +125,7 @@ class RowsBuilder:
         }
         told = list(notes)
         if self.seen > self._kept:
-            told.append(
-                f"{self.seen:,} rows are in the log; the newest {self._kept:,} were read, what came before was not "
-                "looked at."
-            )
+            told.append(f"{self.seen:,} rows are in the log; only the newest {self._kept:,} were read.")
         if self._names_left_out:
             told.append(f"More than {COLUMNS_MAX} columns: {len(self._names_left_out)} of them were left out.")
         named = [block.run_of for block in self._blocks if block.run_of is not None]

@@ -86,7 +86,7 @@ def _told(choice: Choice, rows: Rows) -> list[str]:
     notes = []
     loss = choice.signals.get("loss")
     if loss is None:
-        notes.append("No column looks like a training loss, so nothing is said of it.")
+        notes.append("No column looks like a training loss.")
     elif role_of(loss).tier > 0 or role_of(loss).what != "loss":
         notes.append(f"The loss is the column {loss!r}.")
     if not choice.steps:
@@ -94,7 +94,7 @@ def _told(choice: Choice, rows: Rows) -> list[str]:
         lacks = f"The column {still!r} does not count steps" if still else "The log has no steps"
         notes.append(f"{lacks}; a step is a row's position among the rows with a loss.")
     elif _are_epochs(choice):
-        notes.append("The log counts epochs and no steps; a step is an epoch here.")
+        notes.append("The log counts epochs instead of steps; a step is an epoch here.")
     elif choice.steps[0] == PROGRESS_BAR:
         notes.append("The steps are those of the progress bar.")
     return notes
@@ -111,7 +111,7 @@ def _silent_end(window: Window) -> list[str]:
         return []
     last = int(window.steps[-1])
     return [
-        f"No loss after step {loss[-1]}, though the log goes on to step {last}: some tools leave a NaN's cell empty."
+        f"No loss after step {loss[-1]}, though the log continues to step {last}: some tools leave a NaN's cell empty."
     ]
 
 
@@ -159,7 +159,7 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
     per_epoch = _over_epochs(rows, choice, here, steps)
     if per_epoch is not None:
         steps = per_epoch
-        note = ("The log counts steps anew in every epoch; here they are counted through.",)
+        note = ("The log restarts its steps in every epoch; here they count on.",)
     returns = np.flatnonzero(np.diff(steps) < 0) + 1
     if len(returns) > min(RETURNS_MAX, len(steps) / UNSORTED_ROWS_MAX):
         order = np.argsort(steps, kind="stable")
@@ -168,7 +168,7 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
         return [_Run(name, here[order], steps[order], notes=note)]
     segments, late = _segments(steps, returns)
     if late:
-        note = (*note, f"{counted(late, 'row')} written after rows of later steps; put in order.")
+        note = (*note, f"{counted(late, 'row')} written after rows of later steps: sorted.")
     runs: list[list[tuple[int, int]]] = []
     stride = stride_of(steps[slice(*segments[0])])
     for segment in segments:
@@ -182,7 +182,7 @@ def _split(rows: Rows, choice: Choice, here: IntArray, name: str) -> list[_Run]:
     if len(found) == 1:
         return found
     return [
-        replace(run, name=f"{run.name} #{number}", notes=(*run.notes, "The steps begin again: a run of its own."))
+        replace(run, name=f"{run.name} #{number}", notes=(*run.notes, "The steps start again: a separate run."))
         for number, run in enumerate(found, start=1)
     ]
 
@@ -225,14 +225,14 @@ def _resumed(
         if number:
             resumed.append(first)
             last = int(steps[segments[number - 1][0] : segments[number - 1][1]].max())
-            told.append(f"Resumed at step {first} after step {last}: of the steps done twice the later ones hold.")
+            told.append(f"Resumed at step {first} after step {last}: of repeated steps the later ones count.")
     places = np.concatenate(kept[::-1])
     order = np.argsort(steps[places], kind="stable")
     places = places[order]
     ordered = steps[places]
     jumps = _jumps(ordered[np.append(True, np.diff(ordered) != 0)])
     told = told[::-1] + [
-        f"Steps {after + 1} to {before - 1} are not in the log; taken for an interruption."
+        f"Steps {after + 1} to {before - 1} are missing from the log; treated as an interruption."
         for after, before in jumps[:STRAGGLERS_MAX]
     ]
     resumed += [before for _, before in jumps]

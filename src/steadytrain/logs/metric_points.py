@@ -49,7 +49,7 @@ def rows_of(metrics: Mapping[str, Points]) -> Rows:
     steps_of = {name: np.array(points.steps, np.int64) for name, points in metrics.items() if len(points.steps)}
     for name in _of_other_steps(steps_of):
         del steps_of[name]
-        notes.append(f"{name!r} counts other steps than the loss and was left out.")
+        notes.append(f"{name!r} counts different steps than the loss and was left out.")
     if not steps_of:
         return Rows(0, {}, notes=tuple(notes))
     steps = np.concatenate(list(steps_of.values()))

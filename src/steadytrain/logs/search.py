@@ -75,15 +75,15 @@ def _read_file(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
     if not head:
         raise UsageError(f"{path}: the file is empty")
     if not head.strip() and len(head) < HEAD_BYTES:
-        raise UsageError(f"{path}: nothing but blank lines in it")
+        raise UsageError(f"{path}: only blank lines")
     for reader in readers():
         if reader.claims(path, head):
             return reader.read(path, columns, tell)
     packed = packed_as(head)
     if packed:
-        raise UsageError(f"{path}: packed with {packed}; unpack it first")
+        raise UsageError(f"{path}: compressed with {packed}; decompress it first")
     assert not is_text(head), "any text has a reader"
-    raise UsageError(f"{path}: a binary file of no kind that is known here (see docs/analyze.md for what is)")
+    raise UsageError(f"{path}: a binary file of an unknown kind (docs/analyze.md lists the known ones)")
 
 
 def _read_folder(folder: Path, columns: Columns, tell: Tell) -> Found:

@@ -78,7 +78,7 @@ def from_bundle(bundle: Bundle) -> Report:
         Command("keep this as a page", f"steadytrain report {target} -o report.html"),
     ]
     if incident.kind == "symptom":
-        commands.insert(0, Command("find the first step that left its course", f"steadytrain onset {target}"))
+        commands.insert(0, Command("find the first step that deviated", f"steadytrain onset {target}"))
     elif incident.finding.located is None:
         commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
     commands += _explanations(incident.symptoms)
@@ -223,7 +223,7 @@ def _run_summary(
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")
     elif run.ended is None:
-        lines.append("The run did not say how it ended: it was killed, or is still going.")
+        lines.append("The run did not record how it ended: it was killed, or is still running.")
     if not seen and steps:
         lines.append(_SILENCE)
     return tuple(lines)
@@ -254,9 +254,9 @@ def _curves(window: Window) -> tuple[Curve, ...]:
 def _window_notes(window: Window) -> tuple[str, ...]:
     skipped = int(window.skipped.sum())
     missing = [title for name, title, _ in _CURVES[:2] if not len(window.series(name))]
-    notes = [f"The {title} was not recorded, so nothing is said of it." for title in missing] if len(window) else []
+    notes = [f"The {title} was not recorded." for title in missing] if len(window) else []
     if skipped:
-        notes.append(f"The gradient scaler skipped {count(skipped)} step{'s' if skipped > 1 else ''} by itself.")
+        notes.append(f"The gradient scaler skipped {count(skipped)} step{'s' if skipped > 1 else ''}.")
     return tuple(notes)
 
 

@@ -26,7 +26,7 @@ _ENDINGS = {
 
 def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
     description, facts = run.description, run.facts
-    ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still going)")
+    ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still running)")
     status = facts.get("exit_status")
     steps = None
     if window is not None and len(window):

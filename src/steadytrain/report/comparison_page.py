@@ -29,9 +29,9 @@ ROW_HEIGHT = 34
 TICKS = 5
 
 HEADLINES = {
-    "equal": "Equal to the last bit",
+    "equal": "Bit-identical",
     "differ": "The runs differ",
-    "no-difference": "No difference beyond what seeds do",
+    "no-difference": "No difference beyond seed noise",
     "cannot-tell": "Cannot tell",
 }
 _STYLE = """
@@ -90,7 +90,7 @@ def _pair_line(pair: Pair) -> str:
     more = f" (and {first.also_count:,} more tensors)" if first.also_count else ""
     stream = "" if first.stream == "main" else f", stream {clean(first.stream)}"
     return (
-        f"{names}: part at step {first.step:,}{stream}, phase {first.phase}: {what}{more} is {first.left:.9g} and "
+        f"{names}: diverge at step {first.step:,}{stream}, phase {first.phase}: {what}{more} is {first.left:.9g} and "
         f"{first.right:.9g}"
     )
 
@@ -138,7 +138,7 @@ def _difference(comparison: Comparison, pair: Pair) -> str:
         return ""
     drawing = lines([(Series(steps[here], apart[here]), COLOURS[0])], "difference of the losses", [], logarithmic=True)
     names = f"{escape(clean(pair.left))} and {escape(clean(pair.right))}"
-    return f"<h2>How far the losses of {names} are apart</h2>{drawing}"
+    return f"<h2>Difference of the losses of {names}</h2>{drawing}"
 
 
 def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int], *, logarithmic: bool = False) -> str:
@@ -214,7 +214,7 @@ def _tails(comparison: Comparison, noise: Noise, colours: Sequence[str]) -> str:
         x = across(value)
         parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{number(value)}</text>')
     first, last = comparison.tail
-    return f"<h2>Mean loss over steps {first:,} to {last:,}, a dot a run</h2>" + "\n".join([*parts, "</svg>"])
+    return f"<h2>Mean loss over steps {first:,} to {last:,}, one dot per run</h2>" + "\n".join([*parts, "</svg>"])
 
 
 def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
@@ -222,7 +222,7 @@ def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
         f"<tr><td>{escape(clean(entry.name))}</td><td>{_cell(entry.left)}</td><td>{_cell(entry.right)}</td></tr>"
         for entry in entries[:ENTRIES_SHOWN_MAX]
     ]
-    title = "<h2>What was set otherwise</h2>"
+    title = "<h2>Different settings</h2>"
     if not rows:
         return f"{title}<p>No recorded entry of configuration or environment differs.</p>"
     more = len(entries) - ENTRIES_SHOWN_MAX
@@ -232,7 +232,7 @@ def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
 
 
 def _cell(value: str | None) -> str:
-    return '<span class="small">not there</span>' if value is None else escape(clean(value, length_max=400))
+    return '<span class="small">absent</span>' if value is None else escape(clean(value, length_max=400))
 
 
 def _runs(members: Sequence[Member], colours: Sequence[str]) -> str:

@@ -200,7 +200,7 @@ def _rows(rows: Sequence[Block], layers: Sequence[str], steps: IntArray, values:
         bad_members = members[bad_any[members]]
         if len(bad_members):
             first = int(bad_members[bad_at[bad_members].argmin()])
-            title += f"; not finite first at step {count(int(steps[bad_at[first]]))}"
+            title += f"; first not finite at step {count(int(steps[bad_at[first]]))}"
             title += f" in {layers[first]}" if several else ""
         found.append(HeatRow(label, row.name, title, bool(len(bad_members))))
     return tuple(found)
@@ -214,7 +214,7 @@ def _captions(
     if bad.any():
         first = int(bad.any(axis=1).argmax())
         names = [layers[index] for index in np.flatnonzero(bad[first]).tolist()]
-        found.append(f"Not finite first at step {count(int(steps[first]))}: {enumerated(names, NAMED_MAX)}.")
+        found.append(f"First not finite at step {count(int(steps[first]))}: {enumerated(names, NAMED_MAX)}.")
     finite = np.where(np.isfinite(values), values, -np.inf)
     if np.isfinite(finite).any():
         reading, layer = (int(index) for index in np.unravel_index(finite.argmax(), finite.shape))
@@ -225,7 +225,7 @@ def _captions(
     if len(steps) > len(widths):
         found.append(f"{readings}; a column is about {count(round(float(widths.mean())))} steps and shows the largest.")
     elif len(steps) > 1 and int(widths.max()) > 1:
-        found.append(f"{readings}; each stands until the next.")
+        found.append(f"{readings}; each holds until the next.")
     else:
         found.append(f"{readings}.")
     beginning = shared_beginning([row.name for row in rows])

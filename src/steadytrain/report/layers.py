@@ -81,7 +81,10 @@ def layer_groups(readings: Readings) -> tuple[tuple[LayerGroup, ...], tuple[str,
             "not finite, then those with the largest updates.",
         )
     if any(len(modules[name]) > PARAMETERS_MAX for name in shown):
-        told = (*told, f"Of a layer with more than {PARAMETERS_MAX} parameters the first {PARAMETERS_MAX} are shown.")
+        told = (
+            *told,
+            f"Of a layer with more than {PARAMETERS_MAX} parameters only the first {PARAMETERS_MAX} are shown.",
+        )
     layers = [
         layer for layer in (_layer(name, modules[name][:PARAMETERS_MAX], source) for name in shown) if layer.parts
     ]

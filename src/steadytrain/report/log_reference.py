@@ -19,7 +19,7 @@ def lines_of(reference: LogReference) -> Iterator[str]:
     same = "steps" if reference.aligned == "steps" else "place of the log"
     yield f"beside {clean(reference.run)}, at the same {same}:"
     if not reference.signals:
-        yield "  both have no column of five rows in common"
+        yield "  they share no column with five rows or more"
     for signal in reference.signals:
         yield from _signal(signal)
 

@@ -82,7 +82,7 @@ def _numbers(first: int, last: int) -> str:
 
 def not_run(why: Mapping[str, str]) -> str:
     """One sentence for all detectors that could not run."""
-    return f"{len(why)} detectors did not look, because the log lacks what they need: {', '.join(why)}."
+    return f"{len(why)} detectors did not run, because the log lacks what they need: {', '.join(why)}."
 
 
 def loss_curve(window: Window) -> Curve | None:

@@ -21,9 +21,9 @@ def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
     if norms is None:
         told.append("Gradient norms of layers were not recorded.")
     if ratios is None:
-        told.append("Update ratios were not recorded: levels standard and full do that.")
+        told.append("Update ratios were not recorded: levels standard and full record them.")
     if dead is None:
-        told.append("Shares of zeros were not recorded: levels standard and full do that.")
+        told.append("Shares of zeros were not recorded: levels standard and full record them.")
     elif not np.nanmax(dead.values) > 0:
         told.append(
             f"No dead elements: over {count(len(dead.steps))} readings no element of the {of_what} of "

@@ -17,7 +17,7 @@ from steadytrain.report.wording import clean
 from steadytrain.storage.run_folder import Run
 
 STREAMS_MAX = 2
-NO_TABLES = "Nothing of single layers can be shown: the run has no tables that can be read."
+NO_TABLES = "No layers can be shown: the run has no readable tables."
 
 
 def with_measured(report: Report, run: Run) -> Report:
@@ -27,7 +27,7 @@ def with_measured(report: Report, run: Run) -> Report:
     notes = report.notes
     if len(streams) > STREAMS_MAX:
         left_out = ", ".join(map(clean, streams[STREAMS_MAX:]))
-        notes = (*notes, f"The tables of these streams are recorded and not shown: {left_out}.")
+        notes = (*notes, f"The tables of these streams are recorded but not shown: {left_out}.")
     return replace(report, measured=tuple(part for part in measured if part is not None), notes=notes)
 
 

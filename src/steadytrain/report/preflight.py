@@ -147,7 +147,7 @@ def _tail(document: Mapping[str, Any]) -> str:
     known = sum(bool(entry.get("known")) for entry in document["checks"])
     if known:
         parts.append(f"{known} known from the baseline")
-    put_back = "everything put back, verified by digests" if document["restored"] else "NOT everything was put back"
+    put_back = "state restored, verified by digests" if document["restored"] else "state NOT fully restored"
     return f"{', '.join(parts)}; {document['seconds']:.1f} s; {put_back}"
 
 

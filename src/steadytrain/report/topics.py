@@ -59,8 +59,8 @@ _ACCELERATOR = (
     ("power_w", "power, watts", 1.0),
 )
 _COUNTERS = (
-    ("allocation_retries", "allocations tried again"),
-    ("out_of_memory_errors", "allocations that failed for want of memory"),
+    ("allocation_retries", "retried allocations"),
+    ("out_of_memory_errors", "allocations that failed for lack of memory"),
     ("ecc_uncorrected", "memory errors not correctable"),
     ("xid_errors", "errors reported by the driver (XID)"),
 )
@@ -106,7 +106,7 @@ def machine(run: Run, window: Window, readings: Readings) -> Topic:
     if "machine" not in readings.tables:
         told.append("The machine was not recorded.")
     elif not devices:
-        told.append("No accelerator was used, so there is nothing of its memory, temperature or power.")
+        told.append("No accelerator was used, so its memory, temperature and power were not recorded.")
     if len(devices) > DEVICES_MAX:
         told.append(f"{DEVICES_MAX} of {len(devices)} accelerators are shown.")
     return Topic(

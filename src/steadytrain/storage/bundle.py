@@ -126,7 +126,7 @@ def open_for_report(path: Path) -> Bundle:
 
 
 def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
-    manifest = _read_json(path / MANIFEST, missing="its writing was cut off, or it is no bundle")
+    manifest = _read_json(path / MANIFEST, missing="writing was interrupted, or this is not a bundle")
     if manifest.get("format") != "steadytrain.bundle":
         raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
     refuse_newer(path, manifest.get("version"), BUNDLE_VERSION, what="bundle")
@@ -157,7 +157,7 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
     if not isinstance(name, str) or not _lies_inside(name):
         raise UsageError(f"{path}: {MANIFEST} names {name!r}, a path outside the bundle; refused")
     if not isinstance(facts, dict):
-        raise UsageError(f"{path}: {MANIFEST} says nothing of {name}; the bundle is damaged")
+        raise UsageError(f"{path}: {MANIFEST} does not list {name}; the bundle is damaged")
     file = path / name
     if name.startswith(f"{RECORDING}/") and not os.path.lexists(file):
         return  # deleted to save space: the rest still allows everything but a replay of its steps
@@ -189,7 +189,7 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
         raise UsageError(f"{path.parent}: no {path.name} ({missing})")
     try:
         if path.stat().st_size > JSON_BYTES_MAX:
-            raise UsageError(f"{path}: larger than {JSON_BYTES_MAX >> 20} MiB, which no such file is; refused")
+            raise UsageError(f"{path}: larger than {JSON_BYTES_MAX >> 20} MiB; refused")
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, UsageError):

@@ -80,9 +80,9 @@ def checked_names(names: Any) -> tuple[str, ...]:
         ValueError: not a list of distinct strings.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("it holds what is no name")
+        raise ValueError("an entry is not a name")
     if len(set(names)) != len(names):
-        raise ValueError("it holds a name twice")
+        raise ValueError("a name occurs twice")
     return tuple(names)
 
 
@@ -216,7 +216,7 @@ def open_columnar(path: Path) -> ColumnarPart:
     kinds |= dict.fromkeys(map(column_name, facts.columns), pa.float32())
     found = {field.name: field.type for field in file.schema_arrow}
     if any(found.get(name) != kind for name, kind in kinds.items()) or "name" not in found:
-        raise UsageError(f"{path}: its columns are not those that its metadata name; the run folder is damaged")
+        raise UsageError(f"{path}: its columns differ from its metadata; the run folder is damaged")
     _check_layout(path, file, facts)
     return ColumnarPart(
         path, file, facts.stream, facts.table, facts.rows, facts.columns, facts.readings, facts.rows_per_group
@@ -241,7 +241,7 @@ def _facts(document: bytes, names: bytes) -> _Facts:
     if data["format"] != "steadytrain.table" or not all(isinstance(data[key], str) for key in ("stream", "table")):
         raise ValueError("its metadata are not those of a table")
     if not all(isinstance(number, int) and number > 0 for number in numbers):
-        raise ValueError("its metadata hold what is no count")
+        raise ValueError("a count in its metadata is not a number")
     rows, columns = _names(names)
     if not fits(rows, columns, numbers[1]):
         raise ValueError("its metadata name no cells")
@@ -260,10 +260,10 @@ def _check_layout(path: Path, file: pyarrow.parquet.ParquetFile, facts: _Facts) 
     metadata, count = file.metadata, facts.readings
     size = len(facts.rows) * facts.readings * len(facts.columns)
     if size > PART_VALUES_MAX:
-        raise UsageError(f"{path}: {size} values, more than is ever written to one file; refused")
+        raise UsageError(f"{path}: {size} values, more than steadytrain writes to one file; refused")
     groups = -(-len(facts.rows) // facts.rows_per_group)
     if metadata.num_rows != len(facts.rows) * count or metadata.num_row_groups != groups:
-        raise UsageError(f"{path}: laid out otherwise than its metadata say; the run folder is damaged")
+        raise UsageError(f"{path}: its layout contradicts its metadata; the run folder is damaged")
 
 
 def _line(error: BaseException) -> str:

@@ -26,7 +26,7 @@ def which_run(text: str, runs_dir: Path) -> dict[str, Any]:
     window = run.scalars() if "main" in run.streams() else None
     applied = window.steps[~window.refused].tolist() if window is not None else []
     if not applied:
-        raise UsageError(f"{target}: no update of that run is on record, so there is nothing to go on from")
+        raise UsageError(f"{target}: that run has no recorded update to continue from")
     step = int(number) if number else applied[-1]
     if not applied[0] <= step <= applied[-1]:
         raise UsageError(f"{text}: that run has the steps {applied[0]} to {applied[-1]}")

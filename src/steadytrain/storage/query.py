@@ -83,7 +83,7 @@ def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
         UsageError: duckdb or pyarrow is missing, the statement is not a SELECT or fails, or a run cannot be read.
     """
     if find_spec("duckdb") is None:
-        raise UsageError(f"questions need duckdb, which is not installed here; {INSTALL}")
+        raise UsageError(f"queries need duckdb, which is not installed here; {INSTALL}")
     import_pyarrow()
     import duckdb
 
@@ -125,7 +125,7 @@ def _check(connection: Any, sql: str) -> None:
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         what = ", ".join(str(statement.type).rpartition(".")[2] for statement in statements) or "nothing"
-        raise UsageError(f"{sql[:80]!r}: a question is one SELECT (or DESCRIBE, SHOW, SUMMARIZE), not {what}")
+        raise UsageError(f"{sql[:80]!r}: a query is one SELECT (or DESCRIBE, SHOW, SUMMARIZE), not {what}")
 
 
 def _lock(connection: Any, files: Sequence[Path]) -> None:

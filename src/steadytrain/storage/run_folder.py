@@ -289,7 +289,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: the index holds what cannot be read ({error!r}); the folder is damaged") from None
+        raise UsageError(f"{file}: the index holds an unreadable entry ({error!r}); the folder is damaged") from None
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -340,7 +340,7 @@ def read_schema(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
     refuse_newer(path, version, SEGMENT_VERSION, what="segment")
     if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:
-        raise UsageError(f"{path}: the segment schema holds what is no name; the run folder is damaged")
+        raise UsageError(f"{path}: the segment schema holds an invalid name; the run folder is damaged")
     return dict(schema)
 
 

@@ -27,9 +27,9 @@ Verdict = Literal["number-format", "mathematics", "input", "both-finite", "unkno
 VERDICTS: Mapping[Verdict, str] = {
     "number-format": "finite in float64: the number format is at fault",
     "mathematics": "non-finite in float64 too: the mathematics is at fault",
-    "input": "what came into the step was not finite: no number format helps",
+    "input": "the step's input was not finite: no number format helps",
     "both-finite": "finite in the run's number format and in float64",
-    "unknown": "it is not known what float64 gives",
+    "unknown": "the float64 result is unknown",
 }
 
 

@@ -220,7 +220,7 @@ def join(parts: Sequence[RawPart | ColumnarPart], name: str) -> Table:
     size = 4 * sum(map(len, steps)) * len(rows) * len(columns)
     if size > TABLE_BYTES_MAX:
         raise UsageError(
-            f"the table {name} is {size >> 30} GiB in memory; read one `series`, or ask with `steadytrain query`"
+            f"the table {name} is {size >> 30} GiB in memory; read one `series`, or use `steadytrain query`"
         )
     values = np.full((sum(map(len, steps)), len(rows), len(columns)), absent(name), np.float32)
     start = 0
@@ -300,7 +300,7 @@ def read_schema(path: Path) -> Schema:
     refuse_newer(path, version, TABLE_VERSION, what="table")
     if 4 * len(schema.rows) * len(schema.columns) > RECORD_BYTES_MAX:
         size = f"{len(schema.rows)} x {len(schema.columns)}"
-        raise UsageError(f"{path}: {size} values a reading, more than is ever written; refused")
+        raise UsageError(f"{path}: {size} values a reading, more than steadytrain writes; refused")
     return schema
 
 
@@ -337,7 +337,7 @@ def _parse_schema(text: str) -> tuple[int, Schema]:
     data = json.loads(text)
     rows, columns, version = data["rows"], data["columns"], data["version"]
     if data["format"] != "steadytrain.table" or not isinstance(version, int):
-        raise ValueError("its format is another")
+        raise ValueError("it has another format")
     if not isinstance(data["stream"], str) or not isinstance(data["table"], str):
         raise ValueError("it names no stream or table")
     return version, Schema(data["stream"], data["table"], checked_names(rows), checked_names(columns))

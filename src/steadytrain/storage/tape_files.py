@@ -154,7 +154,7 @@ class Recording:
             raise UsageError(f"{self.folder}: no tape of its steps was kept, so they cannot be replayed")
         starts = self.starts()
         if not starts:
-            raise UsageError(f"{self.folder}: no snapshot before the steps on the tape was kept; nothing to begin from")
+            raise UsageError(f"{self.folder}: no snapshot before the steps on the tape was kept; a replay has no start")
         last = until if until is not None else self.last_step
         assert last is not None
         if first is None:
@@ -164,12 +164,12 @@ class Recording:
             able = [start for start in before if onset is not None and start <= onset and self.reaches(start) >= last]
             first = able[-1] if able else before[-1]
         if first not in starts:
-            raise UsageError(f"step {first}: replays begin after a snapshot, so at one of {_listed(starts)}")
+            raise UsageError(f"step {first}: a replay starts after a snapshot, at one of {_listed(starts)}")
         if last < first:
             raise UsageError(f"step {last} comes before {first}, the first step of the replay")
         reached = self.reaches(first)
         if reached < last:
-            raise UsageError(f"step {last}: from step {first} on the tape reaches to step {reached}")
+            raise UsageError(f"step {last}: from step {first} on, the tape reaches only step {reached}")
         shot = self.snapshot_after(first - 1)
         assert shot is not None
         return shot, last
@@ -262,7 +262,7 @@ def remove_recording(folder: Path) -> None:
 def _read(document: Path, tensors: Path, name: str, version: int) -> dict[str, Any]:
     try:
         if document.stat().st_size > DOCUMENT_BYTES_MAX:
-            raise UsageError(f"{document}: larger than {DOCUMENT_BYTES_MAX >> 20} MiB, which no such file is; refused")
+            raise UsageError(f"{document}: larger than {DOCUMENT_BYTES_MAX >> 20} MiB; refused")
         data = json.loads(document.read_text(encoding="utf-8"))
         size = tensors.stat().st_size
     except UsageError:

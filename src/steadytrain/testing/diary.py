@@ -206,7 +206,7 @@ def _feed(sha: Any, value: Any) -> None:
     elif value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
         sha.update(repr(value).encode())
     else:
-        raise AssertionError(f"a {type(value).__name__} cannot be compared to the last bit: return its values instead")
+        raise AssertionError(f"a {type(value).__name__} cannot be compared bit for bit: return its values instead")
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -194,7 +194,7 @@ def assert_skip_is_recorded(
             window = record.scalars()
             skipped = window.steps[window.skipped].tolist()
             assert skipped == [step], f"step {step} was to be skipped by the scaler, recorded as skipped: {skipped}"
-            assert not record.incidents, f"a step that the scaler skipped by itself became an incident under {policy}"
+            assert not record.incidents, f"a step that the scaler skipped became an incident under {policy}"
 
 
 def assert_hooks_gone(
@@ -349,8 +349,8 @@ def _check_fails_open(bare: Outcome, call: _Calls) -> None:
         ours = call.watched()
     _assert_same(bare, ours)
     places = [warning.partition(" failed ")[0] for warning in ours.warnings if PLANTED in warning]
-    assert places, "errors of ours were planted and not told of"
-    assert len(places) == len(set(places)), f"an error of ours was told more than once: {ours.warnings}"
+    assert places, "planted errors were not reported"
+    assert len(places) == len(set(places)), f"an error was reported more than once: {ours.warnings}"
     _assert_gone(ours)
 
 

@@ -58,7 +58,7 @@ class CausalLeak(Cause):
                 *when(
                     bool(reads_on) and not shift >= 1,
                     -STRONG,
-                    "what it learns to tell is no later token, so it may read all of them",
+                    "its targets are not later tokens, so it may read all tokens",
                     "fact label_shift_trained",
                 ),
                 *symptom(case, STRONG, "visible-labels"),

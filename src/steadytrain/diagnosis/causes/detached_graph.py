@@ -65,7 +65,7 @@ class DetachedGraph(Cause):
         contradicted = bool(behind) and moves > MOVES_MIN
         unused = bool(behind) and moves <= MOVES_MIN and not blocked
         told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
-        beside = f"; moved by a hundredth they move the output by {moves:.2g} of it" if contradicted else ""
+        beside = f"; a change of one hundredth changes the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
             (
                 *equivalence(

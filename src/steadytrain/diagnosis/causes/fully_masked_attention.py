@@ -71,7 +71,7 @@ class FullyMaskedAttention(Cause):
                 *when(
                     some and not not_finite(case),
                     HINT,
-                    "attention rows without a key, and no harm",
+                    "attention rows without a key, but harmless",
                     "fact fully_masked_rows",
                 ),
                 *operation(case, STRONG, "{operation} in {module} got a row of -Inf", is_masked_softmax),

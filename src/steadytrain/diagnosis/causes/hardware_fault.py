@@ -51,7 +51,7 @@ class HardwareFault(Cause):
                 *when(
                     alone,
                     CERTAIN,
-                    f"a replay is the same to the last bit up to step {case.onset}, where the symptom began, and not "
+                    f"a replay is bit-identical up to step {case.onset}, where the symptom began, and not "
                     "from there on",
                     "fact first_difference",
                 ),

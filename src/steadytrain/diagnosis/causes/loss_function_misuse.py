@@ -37,7 +37,9 @@ class LossFunctionMisuse(Cause):
     expects = like("script", removed=("loss-from-logits",))
     confirming = ("loss-from-logits",)
     spared = ("learning-rate-third", "float32")
-    interventions = (Intervention("loss-from-logits", 5, "give the loss what it takes", "loss-from-logits"),)
+    interventions = (
+        Intervention("loss-from-logits", 5, "give the loss the inputs that it expects", "loss-from-logits"),
+    )
     grade = "A"
     source = "documentation of torch.nn.functional; Karpathy, A recipe for training neural networks (2019)"
 
@@ -55,7 +57,7 @@ class LossFunctionMisuse(Cause):
                     case,
                     "logits_as_log_probabilities",
                     CERTAIN,
-                    "what is no log-probability goes into a loss that takes those: {names}",
+                    "values other than log-probabilities go into a loss that takes those: {names}",
                     invariant=True,
                 ),
                 *listed(

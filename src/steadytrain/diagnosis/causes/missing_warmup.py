@@ -50,7 +50,7 @@ class MissingWarmup(Cause):
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(
                     case.symptom is not None and case.symptom.name == "frozen-parameters",
-                    "a gradient that does not come waits for no warm-up",
+                    "a warm-up does not help a missing gradient",
                     "symptoms",
                 ),
                 *when(

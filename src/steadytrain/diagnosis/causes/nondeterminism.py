@@ -57,6 +57,6 @@ class Nondeterminism(Cause):
                     f"a replay is not exact; it first differs at {where}",
                     "fact replay_exact",
                 ),
-                *ruled_out(fact(case, "replay_exact") is True, "the replay is the same to the last bit"),
+                *ruled_out(fact(case, "replay_exact") is True, "the replay is bit-identical"),
             ),
         )

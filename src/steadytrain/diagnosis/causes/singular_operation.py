@@ -74,7 +74,7 @@ class SingularOperation(Cause):
                 *operation(
                     case,
                     -FAIR,
-                    "the first bad operation is {operation}, which has no edge",
+                    "the first bad operation is {operation}, which has no singular point",
                     lambda found: not _is_singular(found),
                 ),
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),

@@ -94,7 +94,7 @@ class StaleOptimizerState(Cause):
                 *when(
                     resumed_near(case, RESUME_STEPS),
                     STRONG,
-                    "the run was taken up again shortly before",
+                    "the run was resumed shortly before",
                     "window resumed",
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),

@@ -42,9 +42,9 @@ class TiedWeightsBroken(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *listed(case, "tied_broken", CERTAIN, "meant to be one tensor and are two: {names}", invariant=True),
+                *listed(case, "tied_broken", CERTAIN, "should be one tensor but are two: {names}", invariant=True),
                 *ruled_out(
-                    surveyed(case) and not fact(case, "tied_broken"), "no weights that should be tied are apart"
+                    surveyed(case) and not fact(case, "tied_broken"), "all weights that should be tied are tied"
                 ),
             ),
             layer=_pair(case),

@@ -46,7 +46,7 @@ class TrainEvalMode(Cause):
                     case,
                     "eval_left_on",
                     CERTAIN,
-                    "eval() was called, and no train() before training went on",
+                    "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "left-in-evaluation"),
@@ -61,7 +61,7 @@ class TrainEvalMode(Cause):
                     and fact(case, "eval_left_on") is not True
                     and fact(case, "evaluated_in_train_mode") is not True
                     and fact(case, "dropout_functional") is not True,
-                    "modules were in the mode that they should be in",
+                    "modules were in the right mode",
                 ),
                 *ruled_out(
                     not_finite(case) and fact(case, "batch_norm_modules") is None,

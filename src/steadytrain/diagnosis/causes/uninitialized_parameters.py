@@ -36,7 +36,7 @@ class UninitializedParameters(Cause):
     expects = like("script", removed=("reinitialize",))
     confirming = ("reinitialize",)
     spared = ("drop-batch", "float32")
-    interventions = (Intervention("reinitialize", 5, "initialise what was left as it was", "reinitialize"),)
+    interventions = (Intervention("reinitialize", 5, "initialise the uninitialised parameters", "reinitialize"),)
     grade = "A"
     source = "transformers #46002, #30953, #40001; nanochat PR 686; TransformerLens #902"
 

@@ -148,7 +148,7 @@ class JoiningWandbExporter(Exporter):
 
     def open(self, run: Run) -> None:
         if not callable(getattr(self._run, _ROW_HOOK, None)):
-            raise ExporterGoneError(f"wandb {wandb.__version__} logs in a way that is not known here")
+            raise ExporterGoneError(f"wandb {wandb.__version__} logs in an unsupported way")
         self._tensors = run.named
         self._run.define_metric(f"{PREFIX}*", step_metric=STEP)
         self._run.config.update({"steadytrain": {"run_folder": run.folder}}, allow_val_change=True)

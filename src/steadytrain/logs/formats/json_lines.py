@@ -57,7 +57,7 @@ class JsonLines(Reader):
                         _add(builder, row)
                     else:
                         broken += 1
-            notes = [f"{counted(broken, 'line')} passed over: no whole JSON object."] if broken else []
+            notes = [f"{counted(broken, 'line')} skipped: not a complete JSON object."] if broken else []
         if not builder.seen:
             raise UsageError(f"{path}: no rows of a log in it, neither JSON objects by line nor a list of them")
         return logs_of(builder.build(), columns, path=path, kind=self.kind, notes=notes)
@@ -107,7 +107,7 @@ def _of_document(path: Path) -> tuple[RowsBuilder, list[str]]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not whole or no JSON ({error})") from None
+        raise UsageError(f"{path}: truncated or not JSON ({error})") from None
     for row in _document_rows(document):
         _add(builder, row)
     return builder, []

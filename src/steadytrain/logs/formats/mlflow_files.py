@@ -43,7 +43,7 @@ class MlflowFiles(Reader):
             broken += bad
         if not any(len(points.steps) for points in metrics.values()):
             raise UsageError(f"{path}: this run of MLflow has no metrics")
-        notes = [f"{counted(broken, 'line')} of metrics passed over: not time, value and step."] if broken else []
+        notes = [f"{counted(broken, 'line')} of metrics skipped: not time, value and step."] if broken else []
         name = meta.get("run_name") or path.absolute().name
         return logs_of(rows_of(metrics), columns, path=path, kind=self.kind, name=name, notes=notes)
 

@@ -37,7 +37,7 @@ class MlflowSqlite(Reader):
             with closing(sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)) as store:
                 return _read_store(store, path, columns, tell)
         except sqlite3.Error as error:
-            raise UsageError(f"{path}: cannot be read as a store of MLflow ({error})") from None
+            raise UsageError(f"{path}: cannot be read as an MLflow store ({error})") from None
 
 
 def _read_store(store: sqlite3.Connection, path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:

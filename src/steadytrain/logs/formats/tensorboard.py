@@ -80,7 +80,7 @@ def _events(path: Path, tell: Tell) -> Iterator[Any]:
             tell(path, min(size, 100 * seen), size)  # the reader does not report its position
         yield event
     if not seen:
-        raise UsageError(f"{path}: no whole event in it; it is cut short or no event file")
+        raise UsageError(f"{path}: no complete event in it; it is truncated or not an event file")
 
 
 def _number(value: Any) -> float | None:

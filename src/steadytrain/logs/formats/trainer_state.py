@@ -78,7 +78,7 @@ def _why_no_rows(text: str) -> str:
     try:
         state = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return f"not whole or no JSON ({error}); an older checkpoint's file may be whole"
+        return f"truncated or not JSON ({error}); an older checkpoint's file may be complete"
     if isinstance(state, dict) and state.get("log_history") == []:
         return "its log_history is empty; nothing had been logged yet"
     return "it has no log_history; a trainer_state.json of Hugging Face's Trainer does"

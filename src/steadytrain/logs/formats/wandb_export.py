@@ -47,7 +47,7 @@ class WandbExport(Reader):
             except UsageError as error:
                 reasons.append(str(error))
         if not logs:
-            raise UsageError(reasons[0] if reasons else f"{path}: no column of a run in it")
+            raise UsageError(reasons[0] if reasons else f"{path}: no column belongs to a run")
         return tuple(logs)
 
 

@@ -72,7 +72,7 @@ def _read_run(path: Path, columns: Columns, tell: Tell) -> tuple[Log, ...]:
             broken += 1
     if not builder.seen:
         raise UsageError(f"{path}: no history in it; the run had not logged anything, or the file is cut short")
-    notes = [f"{counted(broken, 'record')} passed over: damaged."] if broken else []
+    notes = [f"{counted(broken, 'record')} skipped: damaged."] if broken else []
     unread = path.stat().st_size - read_bytes
     if unread > 0:
         notes.append(f"{path.name} is cut short or damaged; its last {unread:,} bytes were not read.")
