@@ -103,7 +103,7 @@ def test_the_first_bad_commit_is_found_and_nothing_is_left(repository: Path) -> 
 
     done = bisect(repository, "--good", made[3], "--bad", made[4])
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "comes at the good commit" in done.stderr
+    assert "occurs at the good commit" in done.stderr
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
     for arguments, said in (

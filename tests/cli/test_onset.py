@@ -61,7 +61,7 @@ def test_the_first_that_left_its_course_is_named(run: tuple[str, Ended]) -> None
     assert document["found"] == (fault != "nothing")
     if fault == "nothing":
         assert (document["step"], document["first"], document["evidence"]) == (None, None, [])
-        assert "nothing left its course" in document["why"]
+        assert "nothing deviated" in document["why"]
         return
     first = document["first"]
     assert document["step"] == first["step"] == FAULT
@@ -81,7 +81,7 @@ def test_before_the_fault_nothing_is_blamed_and_a_person_reads_it(run: tuple[str
     if fault != "batch":
         pytest.skip("one fault is enough")
     told = onset(outcome.run_dir, "--until", str(FAULT - 40), status=0)
-    assert "nothing left its course before the symptom" in told
+    assert "nothing deviated before the symptom" in told
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_changed_file_is_named_and_a_changed_environment_too(tmp_path: Path) -
     script.write_text(text.replace("if step == 7:", "if step == 7:\n        loss = loss * 2"), encoding="utf-8")
     document = result(replay(str(outcome.run_dir), "--json", environment={"OMP_NUM_THREADS": "2"}))
     assert (document["exact"], document["kind"], document["operation"]) == (False, "environment-changed", None)
-    assert document["changed"] == [f"{script}: the file was changed", "$OMP_NUM_THREADS: 1 then, 2 now"]
+    assert document["changed"] == [f"{script}: the file has changed", "$OMP_NUM_THREADS: 1 then, 2 now"]
 
 
 @pytest.mark.long

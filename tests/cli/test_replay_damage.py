@@ -150,7 +150,7 @@ def test_another_order_of_the_data_is_told_and_does_not_matter(tmp_path: Path) -
     for options, equal in (((), False), (("--lead-s", "0", "--until", "149"), None)):
         told = document(outcome.run_dir, *options)
         assert (told["exact"], told["script_batches_equal"]) == (True, equal), told
-    assert told["changed"] == [f"{script}: the file was changed"]
+    assert told["changed"] == [f"{script}: the file has changed"]
     script.write_text(source.replace("    def __len__", "        raise OSError('the data is gone')\n\n    def __len__"))
     done = replay(outcome.run_dir)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (125, "", 1)

@@ -75,5 +75,5 @@ def test_a_rise_from_before_what_was_kept_is_told(tmp_path: Path) -> None:
     outcome = run_script(tmp_path, ZOO / "adam_with_rate_of_sgd.py", "--policy", "observe")
     done = repro(str(outcome.run.incidents[0]), "-o", str(tmp_path / "made"))
     assert done.returncode == 1
-    assert "already, the first that can be done again" in done.stdout
+    assert "the first that can be replayed" in done.stdout
     assert not (tmp_path / "made").exists()

@@ -180,7 +180,7 @@ def test_a_guest_is_told_everything_and_answers_nothing() -> None:
         ({"optimizer": 0.1}, "optimizer must be a torch.optim.Optimizer, got float"),
         ({"checks": ["causalty"]}, "did you mean causality"),
         ({"batches": [torch.ones(3, 5)]}, "mat1 and mat2"),
-        ({"loss_fn": lambda model, batch: model(batch)}, "no loss of a single number"),
+        ({"loss_fn": lambda model, batch: model(batch)}, "no scalar loss"),
     ],
 )
 def test_bad_arguments_are_named(given: dict[str, Any], words: str) -> None:

@@ -146,9 +146,9 @@ def test_two_that_differ_are_transient_only_where_no_trace_names_an_operation() 
         [operation("aten.index_put_.default", self="x", out="1")],
         [operation("aten.index_put_.default", self="x", out="2")],
     )
-    judged = judge(two, changed=["train.py: the file was changed"], traced=True, part=part)
+    judged = judge(two, changed=["train.py: the file has changed"], traced=True, part=part)
     assert (judged.kind, judged.switch) == ("nondeterministic-operation", ALGORITHMS)
-    assert judged.changed == ("train.py: the file was changed",)
+    assert judged.changed == ("train.py: the file has changed",)
     drawn = first_part(
         [operation("aten.rand.default", random=True, out="1")], [operation("aten.rand.default", random=True, out="2")]
     )
@@ -174,7 +174,7 @@ def test_a_result_document_reads_back_and_a_broken_one_is_told() -> None:
     written = document("i", [replay], judge([replay, replay], changed=[]))
     assert Replayed.from_json(written) == replay
     assert any("forward: loss" in line for line in lines(written))
-    with pytest.raises(UsageError, match="not a result"):
+    with pytest.raises(UsageError, match="not a replay result"):
         Replayed.from_json({"from_step": 3})
 
 
@@ -210,8 +210,8 @@ def test_each_change_is_a_line_files_first() -> None:
     }
     told = changes(ENVIRONMENT, present)
     assert told == [
-        "/home/a/train.py: the file was changed",
-        "/home/a/model.py: was a file of the script, and is not imported now",
+        "/home/a/train.py: the file has changed",
+        "/home/a/model.py: the script imported this file then, and does not now",
         "Python: 3.11.2 then, 3.12.1 now",
         "numpy: 2.0 then, absent now",
         "torch: 2.13.0 then, 2.14.0 now",
@@ -224,7 +224,7 @@ def test_each_change_is_a_line_files_first() -> None:
 
 def test_files_are_found_again_in_another_work_tree() -> None:
     moved = {**ENVIRONMENT, "sources": {"/tmp/tree/train.py": "aa", "/tmp/tree/model.py": "cc"}}
-    assert changes(ENVIRONMENT, moved, moved=("/home/a", "/tmp/tree")) == ["/home/a/model.py: the file was changed"]
+    assert changes(ENVIRONMENT, moved, moved=("/home/a", "/tmp/tree")) == ["/home/a/model.py: the file has changed"]
 
 
 def test_a_strangers_document_breaks_nothing() -> None:

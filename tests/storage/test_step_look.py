@@ -53,7 +53,7 @@ LOOK = StepLook(
         ),
         "inductor",
         True,
-        "compiled-only: finite in eager, not finite by inductor",
+        "compiled-only: finite in eager, not finite with inductor",
         ("a note",),
     ),
     notes=("another note",),

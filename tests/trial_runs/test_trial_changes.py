@@ -432,7 +432,7 @@ def test_one_thread(tmp_path: Path) -> None:
         ("freeze-layer", {"layers": "head"}, "must be a list of str"),
         ("freeze-layer", {"layers": []}, "at least one name"),
         ("synthetic-batch", {"steps": ["a"]}, "must be a list of int"),
-        ("retie", {"pairs": ["one"]}, "pairs of names"),
+        ("retie", {"pairs": ["one"]}, "names in pairs"),
     ],
 )
 def test_values_are_checked(kind: str, values: dict[str, Any], said: str) -> None:

@@ -126,7 +126,7 @@ def test_finished_trials_are_not_run_again(run: Path, case: Case) -> None:
     with Pool(run, workers=1) as pool:
         second = {outcome.spec: outcome for outcome in pool.run(wanted, budget_s=0.0, tell=said.append)}
     assert first == second
-    assert said == ["unchanged: kept from before", "rewarm: kept from before"]
+    assert said == ["unchanged: finished earlier", "rewarm: finished earlier"]
     folder = trials_folder(run)
     kept = sorted(folder.glob("*.json"))
     kept[0].write_text(kept[0].read_text(encoding="utf-8")[:100], encoding="utf-8")  # cut off
@@ -199,7 +199,7 @@ def test_a_full_disk_costs_the_kept_outcome_and_nothing_else(
     with Pool(run) as pool:
         outcomes = list(pool.run(specs_of(case, "epsilon-up", "epsilon-down"), tell=said.append))
     assert all(outcome.ran for outcome in outcomes)
-    assert said.count("finished trials are not kept: No space left on device") == 1
+    assert said.count("finished trials cannot be stored: No space left on device") == 1
 
 
 def test_a_script_that_is_gone_is_told(run: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_commands(run: Path, case: Case) -> None:
             CliRunner().invoke(trial_command, arguments, catch_exceptions=False)
     for arguments, said in (
         ([*where, "--with", "no-such"], "no trial is called"),
-        ([*where, "--with", "clip=much"], "is no number"),
+        ([*where, "--with", "clip=much"], "is not a number"),
         ([*where, "--with", "clean-data"], "made by hand"),
         ([*where, "--with", "clip", "--steps", "0"], "between 1 and"),
     ):

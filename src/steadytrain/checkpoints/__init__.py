@@ -41,7 +41,7 @@ def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Checkp
         if not path.exists():
             raise UsageError(f"{path}: no such checkpoint")
         if path.is_file() and not path.stat().st_size:
-            raise UsageError(f"{path}: an empty file, no checkpoint; its writing was cut off")
+            raise UsageError(f"{path}: an empty file, no checkpoint; writing it was interrupted")
         for form in FORMATS:
             if form.claims(path):
                 return form.read(path, names)
@@ -52,7 +52,7 @@ def read_checkpoint(path: Path, *, names: Sequence[str] | None = None) -> Checkp
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         # Untrusted content can be malformed anywhere, so no list of checks would be complete.
         told = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
-        raise UsageError(f"{path}: not in the form that such checkpoints have ({told})") from None
+        raise UsageError(f"{path}: not in the form of such checkpoints ({told})") from None
     raise UsageError(
         f"{path}: no checkpoint here; known are files of torch.save and safetensors, Lightning checkpoints, and "
         "folders of the Hugging Face Trainer, Accelerate and torch.distributed.checkpoint"

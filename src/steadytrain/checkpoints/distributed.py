@@ -75,14 +75,14 @@ class _KnownClasses(pickle.Unpickler):
             return super().find_class(module, name)
         if (module, name) == ("builtins", "getattr"):
             return _member
-        raise UsageError(f"refused: to load it would run or build {module}.{name}; only plain state is read")
+        raise UsageError(f"refused: loading it would run or build {module}.{name}; only plain state is read")
 
 
 def _member(owner: Any, name: str) -> Any:
     """A member of an enumeration. Before Python 3.11.4 it is pickled as a ``getattr`` on its class."""
     if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
         return owner[name]
-    raise UsageError(f"refused: to load it would get {name} from {owner!r}; only plain state is read")
+    raise UsageError(f"refused: loading it would get {name} from {owner!r}; only plain state is read")
 
 
 def _metadata(file: Path) -> Any:
@@ -102,7 +102,7 @@ def _metadata(file: Path) -> Any:
     if not isinstance(metadata, Metadata) or not isinstance(metadata.state_dict_metadata, Mapping):
         raise UsageError(f"{file}: not the metadata of a torch.distributed.checkpoint")
     if not isinstance(metadata.storage_data, Mapping):
-        raise UsageError(f"{file}: does not say where the tensors lie")
+        raise UsageError(f"{file}: does not locate the tensors")
     return metadata
 
 

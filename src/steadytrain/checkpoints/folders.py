@@ -51,7 +51,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     loose.random = _state(path, RANDOM) or {}
     if (path / "optimizer").is_dir() or (path / "optimizer_0").is_dir() or list(path.glob("global_step*")):
         loose.optimizer = None
-        loose.notes.append("the optimizer's state is in shards of its own folder, which was not read")
+        loose.notes.append("the optimizer's state is in a sharded folder, which was not read")
     kind = "hf-trainer" if state else "accelerate"
     if loose.position is not None and kind == "hf-trainer":
         loose.position["scheduler_steps"] = state.get("global_step")
@@ -67,7 +67,7 @@ def _state(path: Path, names: Sequence[str]) -> Mapping[str, Any] | None:
     if file is None:
         return None
     if not file.stat().st_size:
-        raise UsageError(f"{file}: an empty file; its writing was cut off")
+        raise UsageError(f"{file}: an empty file; writing it was interrupted")
     content = load(file, file)
     if not isinstance(content, Mapping):
         raise UsageError(f"{file}: holds a {type(content).__name__}, a dictionary was expected")

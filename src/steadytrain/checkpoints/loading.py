@@ -38,7 +38,7 @@ def load(source: Path | BinaryIO, told: Path) -> Any:
         if asked:
             name = next(filter(None, asked.groups())).strip("`'.,")
             raise UsageError(
-                f"{told}: refused: to load it would run or build {name}; only plain state is read"
+                f"{told}: refused: loading it would run or build {name}; only plain state is read"
             ) from None
         if "weights_only" in text.lower() or "Weights only load failed" in text:
             reason = text.split("WeightsUnpickler error:")[-1].strip().splitlines()[0][:160]

@@ -24,7 +24,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     Raises:
         UsageError: it is damaged.
     """
-    loose = Loose(weights=tensors_of(path), notes=["a file of safetensors: it holds weights and nothing else"])
+    loose = Loose(weights=tensors_of(path), notes=["a safetensors file: weights only"])
     return assemble(str(path), "safetensors", loose, names)
 
 

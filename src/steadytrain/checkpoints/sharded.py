@@ -39,14 +39,15 @@ def _why(path: Path) -> str | None:
     if any(folder.is_dir() and any(folder.glob(pattern)) for folder in shards for pattern in DEEPSPEED_FILES):
         return "a DeepSpeed checkpoint, whose pieces are not read; " + _DEEPSPEED_INSTEAD
     if any(path.glob(FSDP_PIECES)):
-        return "an FSDP checkpoint of a piece for each rank, which are not read; " + _FSDP_INSTEAD
+        return "an FSDP checkpoint with a piece for each rank, which are not read; " + _FSDP_INSTEAD
     inside = [name for name in FSDP_FOLDERS if (path / name / ".metadata").is_file()]
     if inside:
         return (
-            f"an FSDP checkpoint in shards; audit {' and '.join(inside)} in it by itself, a folder of torch's own kind"
+            f"an FSDP checkpoint in shards; audit {' and '.join(inside)} in it alone, "
+            "a folder of torch.distributed.checkpoint"
         )
     return None
 
 
-_DEEPSPEED_INSTEAD = "its zero_to_fp32.py puts the weights together into a file that can be audited"
+_DEEPSPEED_INSTEAD = "its zero_to_fp32.py combines the weights into a file that can be audited"
 _FSDP_INSTEAD = "saved as FULL_STATE_DICT or SHARDED_STATE_DICT it can be audited"

@@ -31,7 +31,7 @@ def read(path: Path, names: Sequence[str] | None) -> CheckpointContents:
     """
     content = load(path, path)
     if not isinstance(content, Mapping):
-        raise UsageError(f"{path}: holds a {type(content).__name__}, and not the state of a training")
+        raise UsageError(f"{path}: holds a {type(content).__name__}, not the state of a training")
     if LIGHTNING_KEY in content:
         return assemble(str(path), "lightning", lightning(content), names)
     return assemble(str(path), "torch.save", sorted_out(content, path, names), names)
@@ -44,9 +44,9 @@ def sorted_out(content: Mapping[Any, Any], path: Path, names: Sequence[str] | No
         UsageError: it has neither model nor optimizer.
     """
     if is_state(content):
-        return Loose(weights=content, notes=["a bare state dict: it holds weights and nothing else"])
+        return Loose(weights=content, notes=["a bare state dict: weights only"])
     if is_optimizer(content):
-        return Loose(optimizer=content, notes=["an optimizer's state alone: it holds no weights"])
+        return Loose(optimizer=content, notes=["an optimizer's state only, without weights"])
     states = {str(key): value for key, value in content.items() if is_state(value)}
     optimizers = {str(key): first for key, value in content.items() if (first := _optimizer_in(value)) is not None}
     if not states and not optimizers:

@@ -77,12 +77,12 @@ def target(path: Path, step: int | None) -> Target:
         found = Target(path, step or own, bundle.environment, recording, bundle if step in (None, own) else None)
     else:
         if step is None:
-            raise UsageError(f"{path}: a run without an incident; --step N looks at a recorded step")
+            raise UsageError(f"{path}: a run without an incident; use --step N to inspect a recorded step")
         found = Target(path, step, open_run(path).description, recording, None)
     if found.bundle is None and not found.starts:
         starts = recording.starts()
         reach = f"from {starts[0]} to {recording.reaches(starts[-1])}" if starts else "none"
-        raise UsageError(f"--step {step}: no tape of it; steps that can be replayed: {reach}")
+        raise UsageError(f"--step {step}: not on the tape; steps that can be replayed: {reach}")
     return found
 
 

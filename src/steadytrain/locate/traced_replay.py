@@ -44,7 +44,7 @@ from steadytrain.tracing.second_looks import SecondLook, opinion_of
 from steadytrain.tracing.tensor_summary import kinds_of
 from steadytrain.tracing.tracer import OperationTracer
 
-COMPILED_LADDER = "the ladder holds only the last step: compiled code runs past the hooks of modules"
+COMPILED_LADDER = "the ladder has only the last step: compiled code bypasses module hooks"
 NO_CALL = "no call of a module with gradients was seen in the recorded step"
 
 
@@ -265,7 +265,7 @@ class Locator(StepObserver):
             fetched=self._seen.fetched,
             loop=loop_lines(calls[-1].frames, losses[-1].frames) if calls and losses else None,
             alone=not self._stream.together,
-            no_lap="the step is looked at in a replay",
+            no_lap="the step runs in a replay",
         )
 
     def _modules(self) -> dict[nn.Module, str]:

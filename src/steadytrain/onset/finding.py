@@ -41,7 +41,7 @@ STEPS_MAX = 2048
 EVIDENCE_MAX = 12
 RATE_RATIO = 1.5
 RATE_STEPS = 2
-NOTHING = "nothing left its course before the symptom"
+NOTHING = "nothing deviated before the symptom"
 
 Tell = Callable[[str], None]
 
@@ -78,20 +78,18 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
     end = min(symptom_step + AFTER_STEPS, last) if last is not None else symptom_step
     asked = plan(source, first=None, until=max(end, symptom_step), moved=moved, wait_s=wait_s, lead_s=lead_s, loop=None)
     if asked.first is None:
-        raise UsageError(f"{source}: it has no tape of the steps before its own; nothing to measure")
+        raise UsageError(f"{source}: it has no tape of earlier steps; nothing to measure")
     begins = _begins(recording.starts(), symptom_step, end=asked.until, reaches=recording.reaches)
     search = _search(asked, begins, symptom_step, once=incident is None, tell=tell)
     course, found, different_at, notes = search.course, search.found, search.different_at, search.notes
     assert course is not None
     if different_at is not None and (not found or different_at <= found[0].step):
         raise CannotReplayError(
-            f"the replay is not that of the recorded run from step {different_at} on (`steadytrain replay` says why), "
-            "so what is measured in it says nothing of the run"
+            f"the replay differs from the recorded run from step {different_at} on (`steadytrain replay` says why), "
+            "so its measurements do not describe the run"
         )
     if not reaches_back(found, course):
-        notes.append(
-            f"measuring begins with step {int(course.steps[0])}, and what left its course may have left it before"
-        )
+        notes.append(f"measuring begins with step {int(course.steps[0])}, and the deviation may have begun earlier")
     elif not found and symptom_step - int(course.steps[0]) < REFERENCE_STEPS_MIN:
         notes.append(f"only {max(0, symptom_step - int(course.steps[0]))} steps before the symptom could be measured")
     symptom = incident.symptoms[0] if incident is not None and incident.symptoms else None
@@ -224,7 +222,7 @@ def _text(one: Departure) -> str:
     if one.slow:
         if one.passed == one.step and not one.cut:
             return f"{quantity.words}{of} passed {one.limit:.4g}: it was {one.value:.4g}, {one.usual:.4g} before"
-        where = "was beyond its course already" if one.cut else f"began to grow from {one.usual:.4g}"
+        where = "was already beyond its usual range" if one.cut else f"began to grow from {one.usual:.4g}"
         return f"{quantity.words}{of} {where} and passed {one.limit:.4g} at step {one.passed}"
     if not math.isfinite(one.value):
         return f"{quantity.words}{of} was not finite, {one.usual:.4g} before"
@@ -233,7 +231,7 @@ def _text(one: Departure) -> str:
 
 def _why(onset: Onset) -> str:
     if not onset.found:
-        return NOTHING if onset.symptom is not None else "nothing left its course in these steps"
+        return NOTHING if onset.symptom is not None else "nothing deviated in these steps"
     first = onset.found[0]
     before = onset.symptom_step - first.step
     when = (
@@ -241,7 +239,7 @@ def _why(onset: Onset) -> str:
         if before > 1
         else "the step before the symptom"
         if before == 1
-        else ("the symptom's own step" if before == 0 else f"{-before} steps after the onset that the detector gives")
+        else ("the symptom's own step" if before == 0 else f"{-before} steps after the detector's onset")
     )
     return f"step {first.step} ({when}), {first.phase}: {_text(first)}"
 

@@ -139,7 +139,7 @@ def preflight(
     subject = replace(subject, thorough=thorough)
     results = run_checks(subject, bench, chosen(tuple(checks), tuple(skip)), modules=[given["model"]])
     if results.moved:
-        raise RuntimeError(f"the preflight did not put back what it found: {text_digest(*results.moved)}")
+        raise RuntimeError(f"the preflight did not restore what it found: {text_digest(*results.moved)}")
     return Preflight(document(subject, results, script=None))
 
 

@@ -66,7 +66,7 @@ class Way(ABC):
                 said = " ".join(str(error).split())[:200]
                 raise CannotError(f"{self.words} ended with {type(error).__name__}: {said}") from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise CannotError(f"{self.words} gave no loss of a single number")
+            raise CannotError(f"{self.words} returned no scalar loss")
         return Look(loss.reshape(()), calls, watch.calls)
 
 
@@ -183,7 +183,7 @@ class FunctionWay(Way):
         loss = given.get("loss") if isinstance(given, Mapping) else given
         loss = getattr(given, "loss", None) if not isinstance(loss, Tensor) else loss
         if not isinstance(loss, Tensor):
-            raise CannotError(f"{self.words} returned {type(given).__name__} and no loss")
+            raise CannotError(f"{self.words} returned {type(given).__name__} instead of a loss")
         return loss
 
 

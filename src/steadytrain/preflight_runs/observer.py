@@ -151,9 +151,9 @@ class Observer(StepObserver):
         calls, frames = forming.calls[taken:], user_frames()
         loop = loop_lines(calls[-1].frames, frames) if calls else None
         handed: float | None = None
-        lines, variables, why = None, {}, "no call of a model came before backward"
+        lines, variables, why = None, {}, "no model call preceded backward"
         if calls:
-            why = "the model's call and backward have no function in common that is still running"
+            why = "no running function contains both the model call and backward"
         if loop is not None:
             try:
                 lines, why = compile_lines(loop), ""

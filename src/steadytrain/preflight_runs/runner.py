@@ -151,7 +151,7 @@ def _run(check: Check, subject: Subject, bench: Workbench, *, late: bool) -> Out
     if check.cost == "minutes" and not subject.thorough and not check.quick:
         return not_run("it takes minutes; --full runs it")
     if late:
-        return not_run(f"the time for all checks was over{'' if subject.thorough else '; --full gives more'}")
+        return not_run(f"the time limit for all checks was reached{'' if subject.thorough else '; --full gives more'}")
     try:
         with bench.copies(seed=SEED):
             return check.inspect(subject)

@@ -178,7 +178,7 @@ def check_observed(observed: Observed, watcher: Watcher, script: str, wanted: Wa
         _say(f"warning: the check plug-in {plug_in.entry_point} is left out: {plug_in.why}")
     results = run_checks(subject, bench, checks, modules=[subject.model, *observed.modules], tell=_progress)
     if results.moved:
-        _say(f"warning: not put back as it was: {', '.join(results.moved[:4])}")
+        _say(f"warning: not restored: {', '.join(results.moved[:4])}")
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     return document(subject, results, script=script)

@@ -110,7 +110,7 @@ def _model(observed: Observed) -> tuple[nn.Module, Sequence[nn.Module]]:
     roots = [plain_module(root) for root in observed.stream.roots()]
     called = [plain_module(module) for module in observed.modules]
     if not roots:
-        raise UsageError("no torch.nn.Module holds the parameters that the optimizer has: nothing was checked")
+        raise UsageError("no torch.nn.Module holds the optimizer's parameters: nothing was checked")
     everything = list({id(module): module for module in (*roots, *called, *observed.modules)}.values())
     return (roots[0] if len(roots) == 1 else nn.ModuleList(roots)), everything
 

@@ -58,7 +58,7 @@ def repository_of(environment: Mapping[str, Any]) -> Path:
         raise UsageError(f"{place}: the folder of the recorded script is gone; bisect needs its git repository")
     done = git(place, "rev-parse", "--show-toplevel")
     if done.returncode != 0:
-        raise UsageError(f"{place}: not in a git repository; bisect goes through its commits")
+        raise UsageError(f"{place}: not in a git repository; bisect needs its commits")
     return Path(done.stdout.strip())
 
 
@@ -69,7 +69,7 @@ def commit_of(repository: Path, revision: str) -> str:
         UsageError: no such commit exists.
     """
     if revision.startswith("-"):
-        raise UsageError(f"{revision!r}: no revision begins with a dash")
+        raise UsageError(f"{revision!r}: a revision cannot begin with a dash")
     done = git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if done.returncode != 0:
         raise UsageError(f"{revision}: no such commit in {repository}")
@@ -86,11 +86,11 @@ def bisect(repository: Path, *, good: str, bad: str, command: Sequence[str]) -> 
         UsageError: one end fails its test, or git fails.
     """
     if git(repository, "merge-base", "--is-ancestor", good, bad).returncode != 0:
-        raise UsageError(f"{good[:12]} is no ancestor of {bad[:12]}: there is no way from good to bad to search")
+        raise UsageError(f"{good[:12]} is no ancestor of {bad[:12]}: there are no commits to search between them")
     with work_tree(repository, bad) as tree:
         run = [*command, str(tree)]
-        _check_end(tree, bad, run, SYMPTOM_STATUS, "the symptom does not come at the bad commit")
-        _check_end(tree, good, run, CLEAN_STATUS, "the symptom comes at the good commit, too")
+        _check_end(tree, bad, run, SYMPTOM_STATUS, "the symptom does not occur at the bad commit")
+        _check_end(tree, good, run, CLEAN_STATUS, "the symptom also occurs at the good commit")
         _must(git(tree, "checkout", "--quiet", "--detach", bad), "checking out the bad commit")
         _must(git(tree, "bisect", "start", bad, good), "starting the bisection")
         try:
@@ -151,7 +151,7 @@ def git(folder: Path, *arguments: str, wait_s: float = GIT_WAIT_S) -> subprocess
             check=False,
         )
     except FileNotFoundError:
-        raise UsageError("bisect needs git, and there is none on the path") from None
+        raise UsageError("bisect needs git, which is not on the PATH") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"git {arguments[0]} took more than {wait_s:.0f} s in {folder}") from None
 
@@ -196,7 +196,7 @@ def _outcome(tree: Path, done: subprocess.CompletedProcess[str], log: str) -> Bi
     if possible:
         return Bisected(None, possible, "", tested)
     said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    raise UsageError(f"git bisect did not finish: {said[-1] if said else 'it said nothing'}")
+    raise UsageError(f"git bisect did not finish: {said[-1] if said else 'it printed nothing'}")
 
 
 def _must(done: subprocess.CompletedProcess[str], doing: str) -> None:

@@ -23,7 +23,7 @@ from steadytrain.storage.tree import decode
 from steadytrain.tracing.investigator import ScriptLoopRerun
 
 LEAD_IN_S_MAX = 120.0
-NEW_PROCESS = "the recorded command was launched again and did the step over, in a new process"
+NEW_PROCESS = "the recorded command was launched again and repeated the step, in a new process"
 
 
 class BundleRehearsal(Rehearsal):

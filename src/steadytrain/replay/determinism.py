@@ -12,9 +12,9 @@ CUDNN = "torch.backends.cudnn.deterministic = True and torch.backends.cudnn.benc
 MEMORY = (
     f"{ALGORITHMS}, which fills memory that was not initialised (torch.utils.deterministic.fill_uninitialized_memory)"
 )
-THREADS = "torch.set_num_threads(1): no switch is known for it, and sums of one thread keep their order"
+THREADS = "torch.set_num_threads(1): no switch is known for it, but sums on one thread keep their order"
 NONE_KNOWN = f"none is known: {ALGORITHMS} has no deterministic version of it and raises an error there"
-NOT_TORCH = "torch has none for it: it is not torch's own operation, its library has to be asked"
+NOT_TORCH = "torch has none: the operation belongs to another library, which may have one"
 COLLECTIVE = "NCCL_ALGO and NCCL_PROTO fixed in the environment, with the same number of ranks"
 
 

@@ -38,7 +38,8 @@ from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.tracing.investigator import plain_module
 
 SHORT_LEAD = (
-    "the script ran only its first step before the replay: decisions by its own step counter may differ (--lead-s)"
+    "the script ran only its first step before the replay: code that depends on its own step counter may act "
+    "differently (--lead-s)"
 )
 Done = Callable[[Replayed | str, StepTrace | None], None]
 CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
@@ -213,14 +214,14 @@ class Replayer(StepObserver):
         if self._jumped and self._compared == 0 and self._call == 1 and self._stream is not None:
             gradients = [parameter.grad for parameter in self._stream.parameters if parameter.grad is not None]
             if any(bool(gradient.any()) for gradient in gradients):
-                self._note("gradients are carried over from one step to the next, which no snapshot holds")
+                self._note("gradients carry over from step to step, and no snapshot contains them")
         if self._trace is not None:
             self._trace.backward_begins()
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._stream = self._stream or stream
         if stream is not self._stream:
-            self._note("several optimizers take turns: only the state of the first one is in the snapshots")
+            self._note("several optimizers alternate: the snapshots contain only the state of the first one")
             return
         if not self._jumped:
             return
@@ -230,7 +231,7 @@ class Replayer(StepObserver):
             self._trace.end()
         step = self._recorded()
         if step.document["evaluations"] > 1 or seen.evaluations > 1:
-            self._cannot(f"step {self._now}: the optimizer evaluates its closure several times, which no tape holds")
+            self._cannot(f"step {self._now}: the optimizer evaluates its closure several times, which no tape records")
         self._compare(step, measured)
         self._compared += 1
         if self._came_again is not None:

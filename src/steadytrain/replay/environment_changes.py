@@ -59,9 +59,9 @@ def _files(recorded: Mapping[str, Any], present: Mapping[str, Any], moved: tuple
         if moved is not None and (path == moved[0] or path.startswith(moved[0].rstrip(os.sep) + os.sep)):
             place = moved[1].rstrip(os.sep) + path[len(moved[0].rstrip(os.sep)) :]
         if place not in now:
-            yield f"{path}: was a file of the script, and is not imported now"
+            yield f"{path}: the script imported this file then, and does not now"
         elif now[place] != digest:
-            yield f"{path}: the file was changed"
+            yield f"{path}: the file has changed"
 
 
 def _versions(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:

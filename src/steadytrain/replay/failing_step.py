@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from steadytrain.capture.incident.context import IncidentContext
 
 LOG_LINES_SHOWN = 5
-RESUMED_HINT = ", with fewer steps than were recorded (if it resumes from a checkpoint: put back the one it began with)"
+RESUMED_HINT = ", with fewer steps than recorded (if it resumes from a checkpoint, restore the one it started from)"
 FORBIDDEN = ("Permission denied", "Operation not permitted")
-FORBIDDEN_HINT = ", where it was not allowed to write: your files are protected while it is launched again"
+FORBIDDEN_HINT = ", because a write was denied: a relaunched script cannot change your files"
 MARKS = "^~ "
 """The marker lines under a traceback line. They are dropped from the message."""
 
@@ -66,7 +66,7 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     folder = folder_to_run_in(bundle.path, bundle.environment)
     if not (bundle.path / "model.safetensors").is_file():
         note = bundle.incident.state_note
-        raise UsageError(f"{bundle.path}: weights were {note}; without them nothing can be run again")
+        raise UsageError(f"{bundle.path}: weights were {note}; the step cannot run again without them")
     command = ["-m", module, str(bundle.path.absolute()), *arguments]
     return launch(command, result, folder=folder, wait_s=wait_s)
 
@@ -118,8 +118,8 @@ def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_
     return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)
 
 
-NOT_RECORDED = "it is not recorded what command was run, so it cannot be launched again"
-MOVED_HINT = "; --tree OLD=NEW where it has moved"
+NOT_RECORDED = "the command was not recorded, so it cannot be launched again"
+MOVED_HINT = "; use --tree OLD=NEW if it has moved"
 
 
 def check_launch(
@@ -149,8 +149,8 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
     Raises:
         UsageError: the command is unknown, or its script or folder is gone.
     """
-    unknown = f"{path}: it does not say what command was run, so it cannot be launched again"
-    shown = "; put it back for this, or see `steadytrain replay --tree OLD=NEW`, which takes it from elsewhere"
+    unknown = f"{path}: it does not contain the command, so it cannot be launched again"
+    shown = "; restore it, or use `steadytrain replay --tree OLD=NEW` if it has moved"
     check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
     return environment.get("cwd")
 

@@ -65,7 +65,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
     watcher = Watcher(settings, tell=tell, record=recording(), observer=replayer)
     model, optimizer, *more = built()
     if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
-        raise UsageError(f"{build}: a model and an optimizer are wanted, got {type(model)} and {type(optimizer)}")
+        raise UsageError(f"{build}: must return a model and an optimizer, got {type(model)} and {type(optimizer)}")
     watcher.watch_model(model, optimizer)
     update = more[0] if more else optimizer.step
     # One extra step first, for the step that a launched script would compute itself.
@@ -90,7 +90,7 @@ def batches(recorded: RecordedSteps, number: int) -> list[Any]:
         raise UsageError(f"step {number}: no batch of a step function on the tape; watch(..., step_fn=f) records them")
     lost = [name for fetch in fetches for name in fetch["not_kept"]]
     if lost:
-        raise UsageError(f"step {number}: of its batch, things of type {lost[0]} are not on the tape")
+        raise UsageError(f"step {number}: its batch contains {lost[0]}, which is not on the tape")
     values = [step.value(fetch["batch"]) for fetch in fetches]
     assert not any(isinstance(value, Opaque) for value in values)
     return values
@@ -104,7 +104,7 @@ def named(text: str) -> Callable[..., Any]:
     """
     module, separator, name = text.partition(":")
     if not separator or not module or not name:
-        raise UsageError(f"{text!r}: module:function is wanted")
+        raise UsageError(f"{text!r}: must be module:function")
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):

@@ -208,12 +208,12 @@ def _anything(environment: Mapping[str, Any]) -> None:
 
 
 def _check_launch(environment: Mapping[str, Any]) -> None:
-    unknown = f"{NOT_RECORDED} (--step-fn needs none)"
-    check_launch(environment, unknown=unknown, script_hint=f"{MOVED_HINT}, --step-fn to do without")
+    unknown = f"{NOT_RECORDED} (--step-fn works without it)"
+    check_launch(environment, unknown=unknown, script_hint=f"{MOVED_HINT}, or --step-fn to replay without it")
 
 
 def _read(path: Path) -> dict[str, Any]:
     if path.stat().st_size > TRACE_BYTES_MAX:
-        raise UsageError(f"{path.name}: more than {TRACE_BYTES_MAX >> 20} MiB, which is too long a trace to be read")
+        raise UsageError(f"{path.name}: more than {TRACE_BYTES_MAX >> 20} MiB, too large a trace to read")
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document

@@ -33,7 +33,7 @@ class Moved:
             return Moved(None, None)
         old, separator, new = text.partition("=")
         if not separator or not old or not new:
-            raise UsageError(f"{text!r}: OLD=NEW is wanted, the recorded folder and the one that stands for it now")
+            raise UsageError(f"{text!r}: must be OLD=NEW, the recorded folder and its present place")
         if not Path(new).is_dir():
             raise UsageError(f"{new}: no such folder")
         return Moved(os.path.abspath(old), os.path.abspath(new))

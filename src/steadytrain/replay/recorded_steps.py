@@ -19,9 +19,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.storage.tape_files import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot
 from steadytrain.storage.tree import decode
 
-NOT_AS_WRITTEN = (
-    "what is on the disk is not what the run has written; `steadytrain replay --from` begins with another snapshot"
-)
+NOT_AS_WRITTEN = "the file differs from what the run wrote; `steadytrain replay --from` starts from another snapshot"
 
 
 class Tensors(Mapping[str, Tensor]):

@@ -68,7 +68,7 @@ class Replayed(JsonValue):
         try:
             return super().from_json(data)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"not a result of a replay ({error!r})") from None
+            raise UsageError(f"not a replay result ({error!r})") from None
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,13 @@ def judge(
     if differ(replays):
         why = f"{times} differ from each other"
         if traced:
-            why += ", but the replays that were traced operation by operation did not: the difference comes and goes"
+            why += ", but those traced operation by operation do not: the difference is intermittent"
         return Judgement("transient", why, changed=changed)
     if changed:
         return Judgement(
-            "environment-changed", _alike(replays, "something was changed since the recording"), None, None, changed
+            "environment-changed", _alike(replays, "something changed since the recording"), None, None, changed
         )
-    return Judgement(
-        "unknown", _alike(replays, "the recorded run had something that is not recorded or not repeatable")
-    )
+    return Judgement("unknown", _alike(replays, "the run had something that was not recorded or is not repeatable"))
 
 
 def differ(replays: Sequence[Replayed]) -> bool:
@@ -189,7 +187,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     if result["symptom"] is not None:
         told.append(_line("symptom", "came again" if result["symptom"] else "did not come"))
     if result["script_batches_equal"] is False:
-        told.append(_line("batches", "the script came with other batches than recorded; the recorded ones were used"))
+        told.append(_line("batches", "the script loaded different batches than recorded; the recorded ones were used"))
     return told + [_line("note", note) for note in result["notes"]]
 
 
@@ -200,7 +198,7 @@ def _line(name: str, text: str) -> str:
 def _of_part(part: Part, changed: tuple[str, ...]) -> Judgement:
     operation = part.operation
     if operation is None:
-        return Judgement("unknown", "the traces differ, but no operation stands there", changed=changed)
+        return Judgement("unknown", "the traces differ, but no operation is recorded there", changed=changed)
     what = {
         "operation": operation.name,
         **{name: operation.place.get(name) for name in ("phase", "module", "file", "line", "code")},
@@ -211,25 +209,25 @@ def _of_part(part: Part, changed: tuple[str, ...]) -> Judgement:
         "operations_before": part.same_before,
     }
     if part.parting == "operation" and not operation.random:
-        why = "the operation gave other bits from the same input"
+        why = "the operation gave different bits for the same input"
         return Judgement("nondeterministic-operation", why, what, switch_for(operation.name, operation.device), changed)
     if part.parting == "memory":
-        why = "the operation read memory that nobody had written"
+        why = "the operation read uninitialised memory"
         return Judgement("nondeterministic-operation", why, what, MEMORY, changed)
     reasons = {
-        "operation": "the operation drew other random numbers from the same state of its generator",
-        "generator": "it drew from a random generator that was in another state: its seed is not the script's",
-        "number": f"its argument {part.value} was another number, {part.one} and {part.other}: a clock, a file",
-        "outside": f"the tensor {part.value} came in different, and no operation of torch had made it so (a NumPy "
-        "generator, a clock, a file, or a kernel that is called past torch)",
-        "path": f"the script took another way: {part.one} in one replay, {part.other} in the other",
+        "operation": "the operation drew different random numbers from the same generator state",
+        "generator": "it drew from a random generator in a different state, which the script does not seed",
+        "number": f"its argument {part.value} was a different number, {part.one} and {part.other}: a clock, a file",
+        "outside": f"the tensor {part.value} differed on input, and no torch operation caused it (a NumPy "
+        "generator, a clock, a file, or a kernel outside torch)",
+        "path": f"the script took a different path: {part.one} in one replay, {part.other} in the other",
     }
     seed = SEED if part.parting == "generator" else None
     return Judgement("outside-value", reasons[part.parting], what, seed, changed)
 
 
 def _alike(replays: Sequence[Replayed], what: str) -> str:
-    return f"{len(replays)} replays are the same to the last bit, and not what was recorded: {what}"
+    return f"{len(replays)} replays agree to the last bit, but differ from the recording: {what}"
 
 
 def _came_to(replay: Replayed) -> tuple[Any, ...]:

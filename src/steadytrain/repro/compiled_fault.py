@@ -46,15 +46,13 @@ def main(folder_name: str, seconds: str) -> int:
     whole = program_from_json(document["compiled"], torch.load(folder / TENSORS, weights_only=True))
     whole = replace(whole, device="cpu")
     if any(kinds_of(tensor) for tensor in whole.inputs.values()) or not _is_finite(eager_values(whole)):
-        write_json(
-            folder / MADE, {"why": "in eager mode the loss itself is not finite when its operations are run again"}
-        )
+        write_json(folder / MADE, {"why": "the loss is not finite in eager mode either"})
         return 0
     backend, last = _where_bad(whole)
     if backend is None:
         write_json(
             folder / MADE,
-            {"why": "in eager mode and compiled the loss comes out finite: compiled backward is not tried"},
+            {"why": "the loss is finite in eager mode and compiled; the compiled backward was not tried"},
         )
         return 0
     small, finished = cut(whole, last, backend, lambda: time.monotonic() > deadline)

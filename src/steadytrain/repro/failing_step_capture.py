@@ -139,7 +139,7 @@ def _leave(
     try:
         document = _eager_loss(folder, finding, trail, roots) or _document(folder, request, finding, culprit, trail)
     except Exception as error:  # our own error must not let the launched script train on
-        document = {"why": f"the capture failed by itself: {type(error).__name__}: {error}", "programs": []}
+        document = {"why": f"the capture itself failed: {type(error).__name__}: {error}", "programs": []}
     write_json(folder / RESULT, {"finding": finding.to_json(), **document})
     leave()
 
@@ -161,7 +161,7 @@ def _eager_loss(folder: Path, finding: Finding, trail: Trail, roots: Sequence[Te
         program, _ = loss_program(trail, roots, ())
     except CannotWriteError as refusal:
         return {
-            "why": f"in eager mode the step comes out finite, and its loss cannot be cut out: {refusal}",
+            "why": f"the step is finite in eager mode, and its loss cannot be extracted: {refusal}",
             "programs": [],
         }
     torch.save(program.inputs, folder / TENSORS)
@@ -178,7 +178,7 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
     if finding.located is None or culprit is None:
         return {"why": finding.why, "programs": []}
     if not culprit.born or culprit.number is None:
-        return {"why": f"there is no operation that broke: {finding.why}", "programs": []}
+        return {"why": f"no operation broke: {finding.why}", "programs": []}
     if culprit.number not in trail.entries:
         return {"why": f"{culprit.operation} could not be recorded with its inputs", "programs": []}
     programs: list[Any] = []

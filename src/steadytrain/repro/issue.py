@@ -65,7 +65,7 @@ def draft(title: str, *parts: Iterable[str], environment: Mapping[str, Any]) -> 
     """Puts a title, a note and the environment around the parts of a draft."""
     lines = [
         f"# {title}",
-        "> Draft. Read it before you post it, take out what is private, and say why you think that it is a bug.",
+        "> Draft. Before you post it, read it, remove what is private, and say why you think it is a bug.",
         *chain(*parts, environment_parts(environment)),
     ]
     return "\n\n".join(lines) + "\n"
@@ -89,7 +89,7 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     else:
         yield f"{operations} gives {facts['produced']}. All inputs are finite."
     if located is not None and located.operation not in facts["operations"]:
-        yield f"The operation in which the value appears first is `{located.operation}`, in the {located.phase}."
+        yield f"The value first appears in `{located.operation}`, in the {located.phase}."
     yield "## What was expected"
     yield "A finite value, or an error. If this value is what is documented for these inputs, the report is not a bug."
 
@@ -128,9 +128,7 @@ def _training(subject: Subject) -> Iterator[str]:
     if subject.finding.located is not None:
         lines.append(f"- how it was found: {subject.finding.located.method}; the fault came again")
     elif subject.facts.get("backend") is not None:
-        lines.append(
-            "- how it was found: done over in eager mode the step is finite; its loss was compiled and cut down"
-        )
+        lines.append("- how it was found: the step is finite in eager mode; its loss was compiled and cut down")
     yield "\n".join(lines)
     yield curves(subject.bundle.window.last(STEPS_SHOWN))
 

@@ -229,7 +229,7 @@ def _trying(work: _Work, wait_s: float) -> Iterator[Callable[[], dict[str, str]]
                 late = True
             found: dict[str, str] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
             if "compiled" not in found:
-                found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler took its process down"
+                found["compiled"] = f"no result within {wait_s:g} s" if late else "the compiler crashed its process"
             return found
 
         yield results
@@ -256,9 +256,9 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
     why = f"{made['title']}; verified in a fresh process"
     recorded = work.bundle.incident.finding.located
     if recorded is not None and finding.located is not None and recorded.operation != finding.located.operation:
-        why += f"; at the incident another operation was named, {recorded.operation}"
+        why += f"; the incident named another operation, {recorded.operation}"
     if not made["finished"]:
-        why += "; it is not the smallest: the time was over"
+        why += "; it is not the smallest: the time ran out"
     return Repro(True, why, files, lines, facts=made, variants=variants, finding=finding)
 
 

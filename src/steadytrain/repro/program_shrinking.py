@@ -37,7 +37,7 @@ def main(folder_name: str, seconds: str) -> int:
     tensors = torch.load(folder / TENSORS, weights_only=True)
     chosen = next(_faulty(document["programs"], tensors), None)
     if chosen is None:
-        why = "the operation alone, given its recorded inputs, does not make the value again"
+        why = "the operation alone, with its recorded inputs, does not reproduce the value"
         write_json(folder / MADE, {"why": why})
         return 0
     deadline = time.monotonic() + float(seconds)

@@ -111,7 +111,7 @@ def read_captured(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
         raise CannotShowError(str(document["why"]))
     steps = list(document["steps"])
     if not steps:
-        raise CannotShowError("the replay came to no step of the captured ones")
+        raise CannotShowError("the replay reached none of the steps to capture")
     if steps[0]["why"] is not None:
         raise CannotShowError(str(steps[0]["why"]))
     notes = [f"step {step['step']}: {step['why']}" for step in steps if step["why"] is not None]
@@ -148,7 +148,7 @@ def find_rise(captured: Captured, run: RunLosses) -> Rise:
     first = before[0]
     if first.loss > run.usual + needed:
         raise CannotShowError(
-            f"the loss is {first.loss:.4g} in step {captured.steps[0]} already, the first that can be done again"
+            f"the loss is already {first.loss:.4g} at step {captured.steps[0]}, the first that can be replayed"
         )
     for at, step in enumerate(captured.steps):
         one = replace(training, program=_with_inputs(programs[at], first.weights), batches=(training.batches[at],))
@@ -216,10 +216,10 @@ def _rule(
 ) -> Rule:
     names = document.get("optimizers") or []
     if len(names) != 1:
-        raise CannotShowError(f"{len(names)} optimizers step together; a script is made for one")
+        raise CannotShowError(f"{len(names)} optimizers step together; a script supports one")
     module, _, name = names[0].rpartition(".")
     if not module.startswith("torch.optim") or not hasattr(torch.optim, name):
-        raise CannotShowError(f"the optimizer {names[0]} is not torch's own, and a script needs torch alone")
+        raise CannotShowError(f"the optimizer {names[0]} is not part of torch, and a script needs torch alone")
     groups = tuple(
         Group(
             tuple(f"w{at}" for at in group["parameters"] if f"w{at}" in weights),
@@ -245,15 +245,15 @@ def _clip(training: Training, step: Mapping[str, Any], tensors: Mapping[str, Ten
     own = gradients_of(training.program, training.weights, training.batches[0])
     recorded = {name: tensors[f"gradient.{name[1:]}"] for name in own if f"gradient.{name[1:]}" in tensors}
     if recorded.keys() != own.keys():
-        raise CannotShowError("the gradients of the captured operations are not those of the run")
+        raise CannotShowError("the gradients of the captured operations differ from those of the run")
     limit: float | None = step["clip"]
     norm = _norm(own)
     factor = min(1.0, limit / (norm + 1e-6)) if limit is not None else 1.0
     apart = _norm({name: one * factor - recorded[name] for name, one in own.items()})
     if not apart <= GRADIENT_TOLERANCE * max(_norm(recorded), 1e-12):
         raise CannotShowError(
-            "the gradients of the captured operations are not those of the run: something changes them "
-            "before the update, or the model has a backward of its own"
+            "the gradients of the captured operations differ from those of the run: something changes them "
+            "before the update, or the model has a custom backward"
         )
     return limit
 

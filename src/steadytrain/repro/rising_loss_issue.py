@@ -20,16 +20,16 @@ WEIGHTS_NAMED = 6
 
 MEANS: Mapping[str, str] = {
     "batch": (
-        "The weights are those from before the rise, and no update is made. So the batch has it, and not an update: "
-        "look at its rows."
+        "The weights are from before the rise, and no update is made. So the batch causes the rise, not an update: "
+        "inspect its rows."
     ),
     "update": (
-        "One update is made, with the batch, the weights and the optimizer's state that the run had. It raises the "
-        "loss of that same batch, so the update is too large or goes the wrong way; later batches have no part in it."
+        "One update is made with the run's batch, weights and optimizer state. It raises the loss of that same batch, "
+        "so the update is too large or goes in the wrong direction. Later batches play no part."
     ),
     "updates": (
-        "The updates of the recorded steps are made with their batches. Together they raise the loss of the first of "
-        "these batches; none of them does it alone."
+        "The recorded updates are made with their batches. Together they raise the loss of the first batch; none of "
+        "them does so alone."
     ),
 }
 
@@ -57,22 +57,22 @@ def rising_issue_text(
 def _what_happens(made: Mapping[str, Any], symptom: Symptom) -> Iterator[str]:
     yield "## What happens"
     yield f"{made['title']}. {MEANS[made['shape']]}"
-    yield "## What the script shows, and what not"
+    yield "## What the script shows, and what it does not"
     lines = [
-        f"- It fails where the loss is {made['limit']:.4g} or more at the end: half of the rise that it has here.",
+        f"- It fails if the final loss is {made['limit']:.4g} or more: half of the rise here.",
         f"- The run: a loss of {made['usual']:.4g} before step {symptom.first_step}, then up to {made['peak']:.4g}. "
-        f"With all rows and the whole model the script's steps go from {made['found']['low']:.4g} to "
-        f"{made['found']['high']:.4g}, cut down from {made['low']:.4g} to {made['high']:.4g}.",
+        f"With all rows and the whole model, these steps take the loss from {made['found']['low']:.4g} to "
+        f"{made['found']['high']:.4g}; in this script, from {made['low']:.4g} to {made['high']:.4g}.",
     ]
     kept, all_rows = made["rows"]
     if kept is not None and kept != all_rows:
-        lines.append(f"- Of {all_rows} rows of a batch it has {kept}, which are enough.")
+        lines.append(f"- It has {kept} of the {all_rows} rows of a batch, which suffice.")
         if made["shape"] == "batch":
-            lines.append(f"- Of the batch before no {kept} rows have a loss above {made['ordinary_high']:.4g}.")
+            lines.append(f"- No {kept} rows of the batch before have a loss above {made['ordinary_high']:.4g}.")
     if made["shape"] != "batch":
-        state = "as the run had it" if made["state_kept"] else "left empty: the rise does not need it"
+        state = "as the run had it" if made["state_kept"] else "empty: the rise does not need it"
         lines.append(f"- The optimizer's state is {state}.")
-        lines.append("- It does not say that the rise would have stayed: what later updates make of it is not in it.")
+        lines.append("- It does not show whether the rise would last: later updates are not in it.")
     lines += [f"- Left out: {redact_text(one)}." for one in made["left_out"]]
     yield "\n".join(lines)
 

@@ -140,19 +140,18 @@ def _first_and_last(subject: Subject) -> tuple[int, int, float]:
     symptom = subject.symptom
     if not declared(symptom.name).grows:
         raise UsageError(
-            f"{subject.source}: repro makes scripts of a NaN, an Inf or a loss that rises; "
-            f"{symptom.name} is none of these"
+            f"{subject.source}: repro makes scripts for a NaN, an Inf or a rising loss; {symptom.name} is none of these"
         )
     recording = find_recording(subject.source)
     starts = recording.starts()
     if not starts:
-        raise UsageError(f"{subject.source}: no snapshot and tape of its steps were kept; nothing to do again")
+        raise UsageError(f"{subject.source}: no snapshot and tape of its steps exist; nothing to replay")
     able = [start for start in starts if start <= symptom.first_step] or starts[:1]
     last = recording.reaches(able[-1])
     if last < symptom.first_step or able[0] > symptom.last_step:
         raise UsageError(
-            f"{subject.source}: {symptom.name} is of the steps {symptom.first_step} to {symptom.last_step}, "
-            f"and what was kept can be done again from step {starts[0]} to {last}"
+            f"{subject.source}: {symptom.name} covers steps {symptom.first_step} to {symptom.last_step}, "
+            f"but only steps {starts[0]} to {last} can be replayed"
         )
     seconds = subject.scalars.series("step_s").values
     return symptom.first_step, last, float(np.median(seconds)) if len(seconds) else math.inf

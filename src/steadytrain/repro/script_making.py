@@ -56,10 +56,10 @@ def made_small(
     try:
         done = run_python(["-m", *command], wait_s=wait_s, environment=environment)
     except subprocess.TimeoutExpired:
-        return {"why": f"making it small took more than {wait_s:.0f} s (--wait-s)"}
+        return {"why": f"shrinking the script took more than {wait_s:.0f} s (--wait-s)"}
     if not made.is_file():
         said = done.stderr.strip()[-LOG_CHARACTERS_MAX:]
-        return {"why": f"making it small ended with {done.returncode}: {said}"}
+        return {"why": f"shrinking the script ended with {done.returncode}: {said}"}
     found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
     return found
 

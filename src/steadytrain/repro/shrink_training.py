@@ -42,7 +42,7 @@ def smaller(rise: Rise, expired: Callable[[], bool], lines_of: Lines) -> tuple[R
         cut = _last_part(rise, expired)
         if cut is not None:
             rise, operations = cut
-            left_out = (f"the first {operations} operations of the model: what they made is given as it was",)
+            left_out = (f"the first {operations} operations of the model: their recorded results are inputs",)
             rise = _fewer_rows(rise, expired)
     return rise, left_out
 

@@ -144,7 +144,7 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
     except UsageError as error:
         return _alone(opened, onset, done, f"nothing was replayed: {error}")
     if _crashed(opened) and not opened.own_steps(last, lead_s).skips:
-        return _alone(opened, last + 1, done, "the script failed; it was run again to where it does", until=last + 1)
+        return _alone(opened, last + 1, done, "the script failed; it ran again up to that point", until=last + 1)
     own_steps = opened.own_steps(snapshot.step, lead_s)
     inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
     return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])

@@ -124,5 +124,5 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     if not isinstance(value, str):
-        raise UsageError(f"its decode gives {type(value).__name__} and no text")
+        raise UsageError(f"its decode returns {type(value).__name__} instead of text")
     return value

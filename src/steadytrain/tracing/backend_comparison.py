@@ -41,7 +41,7 @@ from steadytrain.tracing.places import code_at
 BACKENDS_S_MAX = 240.0
 """Time limit in seconds, after which the search for the operation stops. A compilation takes 5 to 60 s on a CPU."""
 
-METHOD = "compiled graphs were run by themselves and cut shorter, against eager, on the inputs of the step"
+METHOD = "compiled graphs were run alone, cut shorter and compared with eager, on the inputs of the step"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def compare_backends(incident_context: IncidentContext) -> tuple[Backends | None
     if compiled_only and place is not None and to_blame is not None:
         finding = _search(place, to_blame, steps[to_blame], deadline)
     why = _why(to_blame, steps, place, compiled_only=compiled_only)
-    notes = [] if steps[EAGER].loss is not None else ["the loss is made outside of what could be run again"]
+    notes = [] if steps[EAGER].loss is not None else ["the loss is computed outside the code that could be rerun"]
     return Backends(tuple(rows), to_blame, compiled_only, why, tuple(notes)), finding
 
 
@@ -125,7 +125,7 @@ def _losses(incident_context: IncidentContext) -> Any:
             yield loss * factor, factor
         return
     if incident_context.loop is None:
-        raise CannotRunAgainError("the function that made the loss is over")
+        raise CannotRunAgainError("the function that computed the loss has ended")
     batch = incident_context.micro_batches[-1]
     lines = compile_lines(incident_context.loop)
     if lines.from_further_up and batch.random_before is not None:
@@ -238,7 +238,7 @@ def _search(place: _Place, backend: str, step: _Step, deadline: float) -> Findin
     )
     word = {"nan": "NaN", "inf": "Inf"}[found.produced]
     return Finding(
-        located, f"compiled-only: {found.name} gives {word} as {backend} compiles it, and is finite in eager"
+        located, f"compiled-only: {found.name} gives {word} when {backend} compiles it, and is finite in eager"
     )
 
 
@@ -247,9 +247,9 @@ def _why(to_blame: str | None, steps: Mapping[str, _Step], place: _Place | None,
         bad = "" if steps[EAGER].finite else ", and not finite in eager either: compilation is not to blame"
         failed = [backend for backend, step in steps.items() if step.failed]
         if failed:
-            return f"could not be compared by {', '.join(failed)}"
+            return f"no comparison: it failed with {', '.join(failed)}"
         return f"all agree within ten times eager's own rounding{bad}"
     where = f"; the first tensor that differs is the {place.name}" if place is not None else ""
     if compiled_only:
-        return f"compiled-only: finite in eager, not finite by {to_blame}{where}"
+        return f"compiled-only: finite in eager, not finite with {to_blame}{where}"
     return f"{to_blame} differs from eager beyond ten times eager's own rounding{where}"

@@ -199,7 +199,7 @@ class Float64Shadows(Observer):
         if len(self._by_storage) >= self._prune_at or self._bytes > self._bytes_max:
             self._prune()
             if self._bytes > self._bytes_max:
-                self.stopped = f"more than {self._bytes_max / 1e9:.1f} GB would be needed for it"
+                self.stopped = f"more than {self._bytes_max / 1e9:.1f} GB would be needed"
                 self.close()
         return shadow
 

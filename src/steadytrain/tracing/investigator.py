@@ -37,7 +37,7 @@ from steadytrain.tracing.value_origins import Record
 
 MODEL_RERUN = "the model was run again on the recorded batch, in the same process"
 LINES_RERUN = "the script's lines from the model's call to backward were run again, in the same process"
-LOOP_RERUN = "the script went round its own loop once more with the recorded batch, in the same process"
+LOOP_RERUN = "the script ran its own loop once more with the recorded batch, in the same process"
 
 CANNOT = "the script's lines cannot be run again: "
 _COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
@@ -136,7 +136,7 @@ class ScriptLoopRerun(LoopRerun):
         if finding.located is None and self._other_inputs:
             return replace(
                 finding,
-                why=f"{finding.why} (the loop itself came with another batch than the recorded one; the model got the "
+                why=f"{finding.why} (the loop itself fetched another batch than the recorded one; the model got the "
                 "recorded inputs, the loss code may have had other targets)",
             )
         return finding
@@ -194,7 +194,7 @@ def rerun_obstacle(incident_context: IncidentContext) -> str | None:
     if any(batch.changed_since() for batch in incident_context.micro_batches):
         return "the script changed its input tensors in place after the model had used them"
     if any(type(root).__name__ in _COLLECTIVE_WRAPPERS for root in incident_context.roots):
-        return "the model is sharded over ranks and cannot be run by one alone"
+        return "the model is sharded over ranks, and one rank cannot run it alone"
     return None
 
 
@@ -241,7 +241,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
                 with tracer:
                     loss = run_lines(loop, lines)
                     if not fed:  # the lines created another model, and the findings would concern that one
-                        raise CannotRunAgainError("they did not come to the model that was recorded")
+                        raise CannotRunAgainError("they did not reach the recorded model")
                     tracer.mark_loss(loss)
                     then(loss)
                 return tracer.finding()

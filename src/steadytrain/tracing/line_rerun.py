@@ -78,7 +78,7 @@ def compile_lines(loop: LoopLines) -> Lines:
     filename = loop.frame.f_code.co_filename
     source = "".join(linecache.getlines(filename, loop.frame.f_globals))
     if not source:
-        raise CannotRunAgainError(f"the source of {filename} is not at hand")
+        raise CannotRunAgainError(f"the source of {filename} is not available")
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -90,7 +90,7 @@ def compile_lines(loop: LoopLines) -> Lines:
         root = _backward_root(block[last], loop.last_line)
         inside = sorted(_stored(block[last]) & _loaded(root))
         if inside:
-            raise CannotRunAgainError(f"{inside[0]} is made by the statement that holds backward, not before it")
+            raise CannotRunAgainError(f"{inside[0]} is computed by the statement that calls backward, not before it")
     before, is_function = _before(tree, block)
     block, first, last = [*before, *block], first + len(before), last + len(before)
     cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
@@ -125,7 +125,7 @@ def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
     exec(lines.code, variables)
     loss = variables.get(_LOSS)
     if not isinstance(loss, Tensor):
-        raise CannotRunAgainError("the lines gave no loss when they were run again")
+        raise CannotRunAgainError("the lines returned no loss when they ran again")
     return loss
 
 
@@ -146,7 +146,7 @@ def _slice(
     if overwritten <= set(arguments):
         return _Cut(0, statements, {name: arguments[name] for name in overwritten})
     names = ", ".join(sorted(overwritten))
-    raise CannotRunAgainError(f"{names} is changed by what would be run again, and comes from outside the loop")
+    raise CannotRunAgainError(f"{names} comes from outside the loop, and the lines to rerun change it")
 
 
 def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:
@@ -241,12 +241,12 @@ def _touched(statement: ast.stmt) -> set[str]:
 def _refuse_unsafe(parts: Sequence[ast.AST], filename: str) -> None:
     for node in (inner for part in parts for inner in ast.walk(part)):
         if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)):
-            raise CannotRunAgainError(f"{filename}:{node.lineno} leaves the lines that would be run again")
+            raise CannotRunAgainError(f"{filename}:{node.lineno} leaves the lines to rerun")
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in (UNSAFE_METHODS if isinstance(node.func, ast.Attribute) else UNSAFE_FUNCTIONS):
-            raise CannotRunAgainError(f"{filename}:{node.lineno} calls {name}(), which is not done twice")
+            raise CannotRunAgainError(f"{filename}:{node.lineno} calls {name}(), which must not run twice")
 
 
 def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[ast.stmt], int, int]:
@@ -260,7 +260,7 @@ def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[
                 last = next((at for at in lasts if _backward_calls(block[at], last_line)), lasts[-1])
                 found = (block, firsts[0], last)  # ast.walk goes from outside in, so the last hit is the innermost
     if found is None:
-        raise CannotRunAgainError("the model's call and backward stand in different blocks, or backward comes first")
+        raise CannotRunAgainError("the model call and backward are in different blocks, or backward comes first")
     return found
 
 
@@ -279,7 +279,7 @@ def _block_of_loss(tree: ast.AST, line: int, loss: str) -> tuple[list[ast.stmt],
             if made:
                 found = (block, positions[0], max(made[0], *changed, 0) + 1)
     if found is None:
-        raise CannotRunAgainError(f"{loss} is not made where the model is called")
+        raise CannotRunAgainError(f"{loss} is not computed where the model is called")
     block, first, last = found
     for part in ast.walk(root):
         ast.copy_location(part, block[first])
@@ -300,7 +300,7 @@ def _backward_root(statement: ast.stmt, line: int) -> ast.expr:
     """The root of backward: ``x`` in ``x.backward()``, the first argument in ``engine.backward(x)``."""
     calls = _backward_calls(statement, line)
     if len(calls) != 1:
-        raise CannotRunAgainError("the line of backward is not a plain call of it")
+        raise CannotRunAgainError("the line of backward is not a plain backward call")
     call = calls[0]
     assert isinstance(call.func, ast.Attribute)
     is_tensor_method = not call.args or any(keyword.arg == "gradient" for keyword in call.keywords)

@@ -107,7 +107,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
     try:
         keep(request.source, answer)
     except OSError as error:
-        tell(f"the diagnosis could not be kept: {error}")
+        tell(f"the diagnosis could not be stored: {error}")
     return answer
 
 
@@ -122,7 +122,7 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
         notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
         return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
-        tell("looking at the script's own steps")
+        tell("surveying the script's own steps")
         try:
             facts = survey(
                 request.source,
@@ -188,7 +188,7 @@ def _suspects(case: Case) -> tuple[Suspect, ...]:
 def _try(bench: _Bench) -> None:
     """Runs rounds of trials until a cause is proven, no trial is worthwhile, or the time is over."""
     if UNCHANGED not in bench.plans:
-        bench.control = Control(False, False, None, bench.refused.get(UNCHANGED, "there is nothing to begin from"))
+        bench.control = Control(False, False, None, bench.refused.get(UNCHANGED, "there is nothing to start from"))
         return
     try:
         check_launch(moved_environment(bench.case.environment, Moved.parse(bench.request.moved)))
@@ -292,7 +292,7 @@ def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes:
             return Verdict(trial.name, "not-run", why=other)
         judged = trial.judge(bench.case, controls, outcomes)
         if bench.case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
-            why = f"{judged.why}; its loss is another one, so that says nothing"
+            why = f"{judged.why}; it uses another loss, so that proves nothing"
             return Verdict(trial.name, "inconclusive", {}, why)
         return judged
     if not bench.control.ran:

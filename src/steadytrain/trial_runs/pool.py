@@ -116,7 +116,7 @@ class Pool:
             if kept is None:
                 todo.append(spec)
             else:
-                self._tell(f"{spec.trial}: kept from before")
+                self._tell(f"{spec.trial}: finished earlier")
                 yield kept
         if self._ray is not None:
             for outcome in self._ray.run(todo, until):
@@ -222,7 +222,7 @@ class Pool:
         except OSError as error:
             if not self._told_full:
                 self._told_full = True
-                self._tell(f"finished trials are not kept: {error.strerror or error}")
+                self._tell(f"finished trials cannot be stored: {error.strerror or error}")
 
 
 class RemotePool:

@@ -11,10 +11,10 @@ from steadytrain.replay.batch_feeding import Merging
 from steadytrain.replay.recorded_steps import RecordedStep
 
 OTHER_INPUTS = (
-    "the script made other inputs than those recorded for a step, and computed its loss from them: there its own "
-    "batch was used"
+    "the script made other inputs than those recorded for a step, and computed its loss from them; its own "
+    "batch was used there"
 )
-OTHER_CALLS = "the script calls its model otherwise than in the recorded step; there its own batch was used"
+OTHER_CALLS = "the script calls its model differently than in the recorded step; its own batch was used there"
 
 
 def is_recorded_call(step: RecordedStep, number: int, call: MicroBatch) -> bool:

@@ -192,7 +192,7 @@ class TrialRun(StepObserver):
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._stream = self._stream or stream
         if stream is not self._stream:
-            self._shown.note("several optimizers take turns: only the state of the first one is in the snapshots")
+            self._shown.note("several optimizers alternate: the snapshots contain only the state of the first one")
             return
         self.process.stream, self.process.scalers = stream, self.scalers
         self.process.roots = list(stream.roots()) or self.process.roots
@@ -204,7 +204,7 @@ class TrialRun(StepObserver):
         if self._call == 0:
             self._step_begins(None)  # no module call marked the start of the step
         if seen.evaluations > 1:
-            self._cannot("the optimizer evaluates its closure several times, which no tape holds")
+            self._cannot("the optimizer evaluates its closure several times, which no tape records")
         loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
         if self._rounds_before:
             self._refuse()

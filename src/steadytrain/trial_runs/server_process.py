@@ -87,7 +87,7 @@ class ServerProcess:
         in_time = select.select([self._process.stdout], [], [], START_S_MAX)[0]
         said = self._process.stdout.readline() if in_time else b""
         if not said.startswith(b"ready "):
-            raise UsageError(f"the process that trials come from did not start: {tail_of(self._log)}")
+            raise UsageError(f"the trial server did not start: {tail_of(self._log)}")
         return frozenset(json.loads(said.removeprefix(b"ready ")))
 
 

@@ -53,7 +53,7 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
     try:
         value = float(text) if text else None
     except ValueError:
-        raise UsageError(f"--with {intervention}: {text!r} is no number") from None
+        raise UsageError(f"--with {intervention}: {text!r} is not a number") from None
     chosen = trial(_trial_of(name))
     followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
     fix = plan_fix(followed, chosen.name, value)
@@ -120,7 +120,7 @@ def _trial_of(name: str) -> str:
     if name in interventions:
         found = interventions[name]
         if found is None or found not in known:
-            raise UsageError(f"--with {name}: this one is made by hand, and no replay can try it")
+            raise UsageError(f"--with {name}: this one is made by hand; no replay can try it")
         return found
     return trial(name).name  # raises with the nearest names
 

@@ -135,7 +135,7 @@ class Worker:
                     return None
         except EOFError:
             return ""
-        return f"the launched script took more than {LAUNCH_S_MAX:g} s to come to where trials begin"
+        return f"the launched script took more than {LAUNCH_S_MAX:g} s to reach the start of the trials"
 
     def _wait(self, stop: threading.Event) -> str | None:
         """Waits for the end of the trial. Returns None on success, "" if its process is gone, else the reason of the
@@ -155,7 +155,7 @@ class Worker:
                 return f"it took more than {self._desk.trial_s_max:g} s"
             if running and _resident_bytes(running) > self._desk.memory_bytes_max:
                 return f"it took more than {self._desk.memory_bytes_max / 1e9:.3g} GB of memory"
-        return "it was broken off"
+        return "it was interrupted"
 
 
 def _resident_bytes(process: int) -> int:

@@ -41,7 +41,7 @@ class LiveChange:
     own_batches: ClassVar[bool] = False
 
     touched = 0
-    nothing: ClassVar[str] = "nothing in this script is touched by it"
+    nothing: ClassVar[str] = "it changes nothing in this script"
     """Why a trial did not run if the change touched nothing."""
 
     inputs_alone = False

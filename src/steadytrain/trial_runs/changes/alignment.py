@@ -124,7 +124,7 @@ class BalanceRouter(LiveChange):
 
     routers: list[str]
     speed: float
-    nothing = "no linear layer of such a name is called"
+    nothing = "no linear layer with such a name is called"
     _loads: list[float] = field(default_factory=list, init=False, repr=False)
     _biases: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
     _attached: bool = field(default=False, init=False, repr=False)
@@ -132,7 +132,7 @@ class BalanceRouter(LiveChange):
     def check(self) -> None:
         at_least("speed", self.speed, 0.0)
         if not self.routers:
-            raise ValueError("routers: at least one name is wanted")
+            raise ValueError("routers: give at least one name")
 
     def step_begins(self, process: Launched) -> None:
         # If a script calls its modules one by one, all are known only at its first update.

@@ -31,7 +31,7 @@ class SyntheticBatch(LiveChange):
 
     def check(self) -> None:
         if not self.steps:
-            raise ValueError(f"steps {self.steps}: numbers of recorded steps are wanted")
+            raise ValueError(f"steps {self.steps}: give numbers of recorded steps")
 
     def fetched(self, process: Launched, step: int | None, batch: Any) -> Any:
         if step is None or step not in self.steps:
@@ -127,7 +127,7 @@ class ScaleTargets(LiveChange):
     """
 
     factor: float
-    nothing = "no loss has a target of floating point"
+    nothing = "no loss has a floating-point target"
 
     def check(self) -> None:
         more_than("factor", self.factor, 0.0)

@@ -72,7 +72,7 @@ class AttentionSoftcap(LiveChange):
 class SafeSoftmax(LiveChange):
     """A softmax over minus infinity only returns zeros with zero gradients instead of NaN."""
 
-    nothing = "no softmax has a row that is masked as a whole"
+    nothing = "no softmax has a fully masked row"
 
     def begin(self, process: Launched) -> None:
         process.functions.replace(SOFTMAX, self._softmax)
@@ -242,7 +242,7 @@ class LossTermZero(LiveChange):
 
     def gate(self, process: Launched) -> None:
         if self._calls < 2:
-            raise CannotApplyError("the loss has a single term that torch computes by a function of its own")
+            raise CannotApplyError("the loss has only one term from a loss function of torch")
 
 
 @final

@@ -36,7 +36,7 @@ class FixedLearningRate(LiveChange):
     """Sets the learning rate of the first group to ``value``. The other groups keep their ratio to it."""
 
     value: float
-    nothing = "the learning rate is that all the time"
+    nothing = "the learning rate has this value already"
 
     def check(self) -> None:
         more_than("value", self.value, 0.0)
@@ -87,7 +87,7 @@ class Beta2(LiveChange):
     """Sets the decay of the second moment to ``value`` where it was higher."""
 
     value: float
-    nothing = "the optimizer has no second moment, or one that forgets as fast"
+    nothing = "the optimizer has no second moment, or one that decays as fast"
 
     def check(self) -> None:
         if not 0.0 < self.value < 1.0:

@@ -62,7 +62,7 @@ class Reinitialize(LiveChange):
     """Draws the weights anew once at the start, by each module's ``reset_parameters``. Moments are cleared."""
 
     seed: int = 0
-    nothing = "no module has weights that it can draw itself"
+    nothing = "no module can reinitialize its weights"
 
     def check(self) -> None:
         at_least("seed", self.seed, 0)
@@ -93,11 +93,11 @@ class Retie(LiveChange):
     """The parameters in each of ``pairs`` (alternating names) share the values of the first one again."""
 
     pairs: list[str]
-    nothing = "these parameters are tied, or there are none of these names"
+    nothing = "these parameters are tied already, or do not exist"
 
     def check(self) -> None:
         if not self.pairs or len(self.pairs) % 2:
-            raise ValueError(f"pairs {self.pairs}: pairs of names are wanted")
+            raise ValueError(f"pairs {self.pairs}: give names in pairs")
 
     def begin(self, process: Launched) -> None:
         for first, second in zip(self.pairs[::2], self.pairs[1::2], strict=True):

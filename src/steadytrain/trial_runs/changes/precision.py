@@ -67,7 +67,7 @@ class Float32Island(LiveChange):
 
     def check(self) -> None:
         if not self.modules:
-            raise ValueError("modules: at least one name is wanted")
+            raise ValueError("modules: give at least one name")
 
     def begin(self, process: Launched) -> None:
         found = [module for pattern in self.modules for _, module in process.modules_called(pattern)]

@@ -105,7 +105,7 @@ class FreezeLayer(LiveChange):
 
     def check(self) -> None:
         if not self.layers:
-            raise ValueError("layers: at least one name is wanted")
+            raise ValueError("layers: give at least one name")
 
     def gate(self, process: Launched) -> None:
         chosen = named(process.names(), process.parameters, self.layers)
@@ -123,7 +123,7 @@ class ShrinkGradients(LiveChange):
 
     layers: list[str]
     factor: float
-    nothing = "no parameter of such a name has a gradient"
+    nothing = "no parameter with such a name has a gradient"
 
     def check(self) -> None:
         at_least("factor", self.factor, 0.0)

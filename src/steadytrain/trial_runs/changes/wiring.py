@@ -33,12 +33,12 @@ class ReferenceOperation(LiveChange):
     """
 
     operations: list[str]
-    nothing = "no operation of such a name is called"
+    nothing = "no operation with such a name is called"
     _why: str = field(default="", init=False, repr=False)
 
     def check(self) -> None:
         if not self.operations:
-            raise ValueError("operations: at least one name of a class is wanted")
+            raise ValueError("operations: give at least one class name")
 
     def begin(self, process: Launched) -> None:
         for kind in _own_functions():
@@ -58,7 +58,7 @@ class ReferenceOperation(LiveChange):
             outputs = [one for one in tensors_in(result) if one.is_floating_point()]
             if _wants_gradient(args) and outputs and not any(one.requires_grad for one in outputs):
                 self._why = (
-                    f"the forward of {kind.__name__} leaves what torch can derive, so there is no backward but its own"
+                    f"torch cannot differentiate the forward of {kind.__name__}, so it has no backward but its own"
                 )
                 return own(*args)
             return result
@@ -98,7 +98,7 @@ class Reattach(LiveChange):
 
     def check(self) -> None:
         if not self.lines and not self.modules:
-            raise ValueError("lines and modules: at least one place where the graph is cut is wanted")
+            raise ValueError("lines and modules: give at least one place where the graph is cut")
 
     def begin(self, process: Launched) -> None:
         if self.lines:
@@ -130,7 +130,7 @@ class Reattach(LiveChange):
         names = process.names()
         wanted = [one for one in process.parameters if is_one_of(names.get(id(one), ""), self.parameters)]
         if wanted and all(one.grad is None for one in wanted):
-            raise CannotApplyError("no gradient comes through where the graph was cut; it is cut elsewhere as well")
+            raise CannotApplyError("no gradient passes the former cut; the graph is cut elsewhere too")
         self._arrived = True
 
 
@@ -142,7 +142,7 @@ class CausalMask(LiveChange):
     the model achieves without looking ahead.
     """
 
-    nothing = "no attention by torch's functions is open to what comes after"
+    nothing = "no attention by torch's functions sees later positions"
 
     def begin(self, process: Launched) -> None:
         process.functions.replace(ATTENTION, self._attention)
