@@ -199,7 +199,7 @@ def test_what_was_compiled_before_is_said_to_be_unseen(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"compiled": "everywhere"}, "'everywhere': no such place in compiled code; one of edges, inside"),
-        ({"compiled": "inside", "level": "light"}, "the level light looks at no outputs"),
+        ({"compiled": "inside", "level": "light"}, "the level light measures no outputs"),
     ],
 )
 def test_what_cannot_be_asked_for(options: dict[str, str], message: str) -> None:
