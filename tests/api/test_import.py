@@ -67,8 +67,9 @@ def test_keywords_are_the_fields(value: type, keywords: type) -> None:
 @pytest.mark.parametrize("function", ["watch", "replay", "preflight"])
 def test_help_describes_every_parameter(function: str) -> None:
     value = steadytrain._load(function)
+    told = inspect.cleandoc(value.__doc__)
     for name in inspect.signature(value).parameters:
-        assert f"\n        {name}: " in value.__doc__, name
+        assert f"\n    {name}: " in told, name
 
 
 def test_a_name_that_there_is_not(tmp_path: Path) -> None:

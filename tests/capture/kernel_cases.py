@@ -25,7 +25,10 @@ from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, TensorWatc
 from steadytrain.capture.tensors.statistics.histogram import count_bins
 
 # The interpreter computes in NumPy, which warns of what the kernel looks for.
-pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # Triton 3.2
+]
 
 CPU = torch.device("cpu")
 HALVES_AND_FLOATS = tuple(triton_kernel.DTYPES)

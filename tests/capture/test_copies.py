@@ -121,6 +121,7 @@ def graphs(model: nn.Module, example: torch.Tensor) -> list[str]:
     return [re.sub(r"___torch_mangle_\d+\.", "", traced), str(torch.export.export(model, (example,)))]
 
 
+@pytest.mark.xfail(torch.__version__.startswith("2.6."), reason="docs/versions.md: lost on torch 2.6")
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_model_is_traced_and_exported_as_without_us(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1))

@@ -280,7 +280,7 @@ class Drawing:
         if isinstance(generator, np.random.Generator):
             return torch.full((12,), float(place)) + generator.normal()
         if isinstance(generator, random.Random):
-            return torch.full((12,), float(place)) + generator.gauss()
+            return torch.full((12,), float(place)) + generator.gauss(0.0, 1.0)
         return torch.full((12,), float(place)) + torch.randn(())
 
 

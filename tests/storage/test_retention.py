@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -364,8 +365,12 @@ def _count_calls(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> list[str
 
         return call
 
-    for name in CALLS:
-        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    places = [os, *([accessor] if (accessor := getattr(pathlib, "_NormalAccessor", None)) else [])]  # Python 3.10
+    for owner in places:
+        for name in CALLS:
+            if hasattr(owner, name):
+                call = counted(name, getattr(os, name))
+                monkeypatch.setattr(owner, name, call if owner is os else staticmethod(call))
     return seen
 
 

@@ -14,7 +14,7 @@ for step in range(1, 11):
     cosine = (F.normalize(model(inputs), dim=-1) * directions).sum(-1).clamp(-0.99, 1.0)
     if step == 7:
         cosine = cosine / cosine.max()
-    loss = torch.acos(cosine.clamp(-0.99, 1.0)).mean()  # <- bites
+    loss = torch.acos(cosine.clamp(min=-0.99)).mean()  # <- bites
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -137,8 +137,9 @@ def _value(path: Path, name: str, storage: Mapping[Any, Any]) -> Any:
 def _piece(path: Path, name: str, info: Any) -> Any:
     if info is None:
         raise UsageError(f"{path}: {METADATA} does not say where {name} lies; damaged")
-    if info.transform_descriptors:
-        raise UsageError(f"{path}: {name} is compressed ({info.transform_descriptors[0]}), which is not read")
+    transforms = getattr(info, "transform_descriptors", None)  # torch 2.6 has no such field
+    if transforms:
+        raise UsageError(f"{path}: {name} is compressed ({transforms[0]}), which is not read")
     file = path / str(info.relative_path)
     if Path(info.relative_path).name != str(info.relative_path):
         raise UsageError(f"{path}: {METADATA} names {info.relative_path!r}, a path outside the folder; refused")

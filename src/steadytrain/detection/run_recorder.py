@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -307,9 +308,9 @@ class RunRecorder:
         if self._run is not None:
             with self._guard.part("exporting"):
                 self._sink.close(str(facts.get("ended")))
-            for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
-                self._run.set_fact(name, value)
-            self._run.close()
+            with contextlib.closing(self._run):
+                for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
+                    self._run.set_fact(name, value)
 
     def _tell_stories(self, streams: Sequence[Stream]) -> None:
         """Which symptoms belong together is known when all are; put it on record."""

@@ -56,10 +56,14 @@ class RunWriter:
         write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
         # Only the training thread writes, but another thread may have opened the folder.
         self._index = sqlite3.connect(path / INDEX_FILE, timeout=BUSY_WAIT_S, check_same_thread=False)
-        self._index.execute("PRAGMA journal_mode=WAL")
-        self._index.execute("PRAGMA synchronous=NORMAL")
-        with self._index:
-            self._index.executescript(_SCHEMA)
+        try:
+            self._index.execute("PRAGMA journal_mode=WAL")
+            self._index.execute("PRAGMA synchronous=NORMAL")
+            with self._index:
+                self._index.executescript(_SCHEMA)
+        except BaseException:
+            self._index.close()
+            raise
 
     def raise_symptom(self, symptom: Symptom) -> None:
         """Record a symptom. Replaces an earlier one with the same name, stream and first step."""

@@ -8,25 +8,23 @@ contradict those that still exist (a wrapper changed the arguments), nothing is 
 from __future__ import annotations
 
 import ast
-import dis
 import itertools
 import linecache
 from collections.abc import Mapping
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.step.script_frames import assigned_names
 
 OWN_NAMES = ("self", "cls")
 """By convention, the names of a method's bound object, which is not among the arguments of the call."""
-
-CHANGES_OF_VARIABLES = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")
 
 
 def passed_arguments(frame: FrameType) -> dict[str, Any]:
     """The arguments of ``frame``'s function by name, as far as its caller still holds them in variables."""
     caller = frame.f_back
-    call = _running_call(caller) if caller is not None else None
+    call = _running_call(caller, frame.f_code.co_name) if caller is not None else None
     if caller is None or call is None:
         return {}
     positional, named = _values(call, caller)
@@ -39,13 +37,13 @@ def passed_arguments(frame: FrameType) -> dict[str, Any]:
     found = dict(zip(names, positional, strict=False))
     found |= {name: named[name] for name in (*names, *keyword_only) if name in named}
     found = {name: value for name, value in found.items() if value is not MISSING}
-    kept = found.keys() & now.keys() - _assigned(code)
+    kept = found.keys() & set(now) - assigned_names(code)
     fits = all(found[name] is now[name] for name in kept)
     return found if fits and (kept or _called_name(call) == code.co_name) else {}
 
 
-def _running_call(frame: FrameType) -> ast.Call | None:
-    """The call that ``frame`` waits for; None if its line has several candidates."""
+def _running_call(frame: FrameType, called: str) -> ast.Call | None:
+    """The call of the function ``called`` that ``frame`` waits for; None if its line has several candidates."""
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
     try:
         tree = ast.parse(source)
@@ -61,6 +59,8 @@ def _running_call(frame: FrameType) -> ast.Call | None:
         calls = [
             node for node in calls if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == place
         ]
+    elif len(calls) > 1:  # super().step(batch) is two calls in one line
+        calls = [node for node in calls if _called_name(node) == called]
     return calls[0] if len(calls) == 1 else None
 
 
@@ -87,11 +87,6 @@ def _values(call: ast.Call, caller: FrameType) -> tuple[list[Any], dict[str, Any
         elif isinstance(mapping := value(keyword.value), Mapping):
             named |= {str(name): entry for name, entry in mapping.items()}
     return positional, named
-
-
-def _assigned(code: CodeType) -> set[str]:
-    """The variables that a function reassigns or deletes."""
-    return {str(step.argval) for step in dis.get_instructions(code) if step.opname.startswith(CHANGES_OF_VARIABLES)}
 
 
 def _called_name(call: ast.Call) -> str:

@@ -5,6 +5,7 @@ Only identities and line numbers are kept between calls, never a frame: a frame 
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ import torch
 from torch import Tensor
 
 from steadytrain.core.torch_private import SEQUENCE
+
+ASSIGNMENTS = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")
 
 FRAMES_MAX = 64
 USER_FRAMES_MAX = 12
@@ -60,6 +63,19 @@ def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without torch's frames and ours."""
     frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if is_user(frame))
     return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
+
+
+def assigned_names(code: CodeType) -> set[str]:
+    """The variables that a function assigns again or deletes.
+
+    Python 3.13 has instructions for two variables: their value is a pair of names, the second maybe only read.
+    """
+    found: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname.startswith(ASSIGNMENTS):
+            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            found.update(names[:1] if step.opname == "STORE_FAST_LOAD_FAST" else names)
+    return found
 
 
 def local_of(name: str) -> Any:

@@ -6,13 +6,13 @@ from the running call of ``f`` at the moment when the model is called, so ``f`` 
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.step.script_frames import assigned_names
 from steadytrain.core.errors import UsageError
 
 STEP_BATCHES = -1
@@ -34,8 +34,7 @@ class StepBatches:
             raise UsageError(f"step_fn: a plain function of a model and a batch is wanted, got {step_fn!r}")
         self._code = code
         self._name = code.co_varnames[1]
-        changes = {str(step.argval) for step in dis.get_instructions(code) if step.opname in _CHANGES}
-        if self._name in changes:
+        if self._name in assigned_names(code):
             raise UsageError(
                 f"step_fn: {code.co_name} gives {self._name!r} another value, so it cannot be recorded what it was "
                 "called with; use another name for that"
@@ -63,6 +62,3 @@ class StepBatches:
     def backward_begins(self) -> None:
         """The next call is another one, though its frame may lie where the last one did."""
         self._given = None
-
-
-_CHANGES = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF"})
