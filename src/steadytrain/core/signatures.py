@@ -35,7 +35,7 @@ def takes_options(kind: type[Any]) -> Callable[[Function], Function]:
             for field in fields(kind)
         ]
         parameters = sorted([*shown, *own], key=lambda one: one.kind)
-        function.__doc__ = (function.__doc__ or "").replace(*_described(kind))
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace(*_described(kind))
         function.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
@@ -45,7 +45,8 @@ def takes_options(kind: type[Any]) -> Callable[[Function], Function]:
 def _described(kind: type[Any]) -> tuple[str, str]:
     """The end of the line that announces the fields, and the same with the fields' descriptions after it."""
     announced = f"{kind.__name__}`:\n"
-    _, _, fields_on = (kind.__doc__ or "").partition("    Args:\n")
+    # Python 3.13 removes the indentation of docstrings by itself.
+    _, _, fields_on = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
     return announced, announced + fields_on.partition("\n\n")[0] + "\n"
 
 
