@@ -88,7 +88,12 @@ def attempt(
                 change.early(run.process)
             settings = Settings(run_dir=recording.folder / "unused", run_name="trial", policy="observe")
             watcher = Watcher(settings, tell=print, record=run_recorder.recording(), observer=run)
-            loop()
+            try:
+                loop()
+            except Exception as error:
+                watcher.script_over(error)
+                raise
+            watcher.script_over(None)
             run.finish("the script's loop was over")
         except TrialOver as over:
             return over.outcome

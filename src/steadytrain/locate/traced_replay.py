@@ -81,6 +81,7 @@ class Locator(StepObserver):
         self._update: tuple[OperationTracer, Float64Shadows] | None = None
         self._updated: tuple[Finding, SecondOpinion] | None = None
         self._own_gates = 0
+        self._losses_seen = 0
         self._over = False
         self._bad_at_start = False
         self._bad_after: int | None = None
@@ -138,6 +139,7 @@ class Locator(StepObserver):
 
     def loss_seen(self, root: Tensor) -> None:
         if self._tracer is not None and self._second is not None and not self._over:
+            self._losses_seen += 1
             self._tracer.mark_loss(root)
             self._second.loss_seen(root)
 
@@ -156,6 +158,12 @@ class Locator(StepObserver):
         self._own_gates += step is None
         if (self._own_gates if step is None else step) == self._step - 1:
             self._begin_update()
+
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        if not self._over and self._replayer.awaits_let_go:
+            for term in seen.losses[self._losses_seen :]:
+                self.loss_seen(term.root)  # no backward began with it
+            self.gate(stream, seen, measured)
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         step = self._replayer.step_now

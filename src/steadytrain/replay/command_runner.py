@@ -89,7 +89,13 @@ def run_followed(
             Guard.reraise = True
         watch_with(name, scratch, level=level, observer=observer())
 
-    return run_recorded(source, attach, scratch=scratch, ended=ended)
+    def over(how: str, status: int | None, error: BaseException | None) -> int | None:
+        watchers = sys.modules.get("steadytrain.capture.step.watcher")
+        if watchers is not None and watchers.launched is not None:
+            watchers.launched.script_over(error)
+        return ended(how, status, error)
+
+    return run_recorded(source, attach, scratch=scratch, ended=over)
 
 
 def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:

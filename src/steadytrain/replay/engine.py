@@ -28,7 +28,7 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
-from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.own_steps import OwnSteps, is_last_own_forward
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
 from steadytrain.replay.state_restore import differences, restore_groups, restore_state, state_differences
 from steadytrain.replay.step_trace import StepTrace
@@ -243,6 +243,18 @@ class Replayer(StepObserver):
             self._end()
         restore_groups(step.value(step.document["groups"]), stream)
 
+    @property
+    def awaits_let_go(self) -> bool:
+        """Whether the script is about to let go of the last step, as it did when it was recorded."""
+        if not self._jumped or self._now != self._until:
+            return False
+        step = self._recorded()
+        return step.no_update and self._call >= len(step.calls)
+
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        if self.awaits_let_go:
+            self.gate(stream, seen, measured)
+
     def step_ended(self, stream: Stream, folder: Any) -> None:
         if stream is not self._stream:
             return
@@ -384,12 +396,3 @@ def _number(text: str) -> str:
         return text
     value = float.fromhex(text)
     return "nan" if math.isnan(value) else repr(value)
-
-
-def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:
-    """Whether the forward belongs to the script's last own step, or follows it.
-
-    An evaluation forward (``call`` is None) right before that step does not count: an epoch starts between the two, and
-    the order of its batches comes from the script's own random state.
-    """
-    return own_steps >= wanted if call is None else own_steps + 1 >= wanted

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.input_recorder import MicroBatch
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,12 @@ def steps_before(environment: Mapping[str, Any]) -> int:
         return int(environment["steps_before"])
     continues = environment.get("continues")
     return int(continues["step"]) if continues else 0
+
+
+def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:
+    """Whether the forward belongs to the script's last own step, or follows it.
+
+    An evaluation forward (``call`` is None) right before that step does not count: an epoch starts between the two, and
+    the order of its batches comes from the script's own random state.
+    """
+    return own_steps >= wanted if call is None else own_steps + 1 >= wanted

@@ -64,6 +64,11 @@ class RecordedStep:
         calls: list[dict[str, Any]] = self.document["calls"]
         return calls
 
+    @property
+    def no_update(self) -> bool:
+        """Whether the script let the step go without an update."""
+        return bool(self.document.get("no_update"))
+
     def value(self, tree: Any) -> Any:
         """Decodes a tree with this step's tensors. Values that were not kept become
         :class:`~steadytrain.storage.tree.Opaque`."""

@@ -194,6 +194,14 @@ class Observed(StepObserver):
                 self._look("modules", lambda: self.modules.gradients(self.state.roots))
         self._inner.gate(stream, seen, measured)
 
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        if isinstance(self._inner, ReplayedSteps):
+            if self._inner.awaits_let_go:
+                self.gate(stream, seen, measured)
+        elif self._inner.now >= self._until:
+            self.gate(stream, seen, measured)
+            self.finish()
+
     def updated(self, stream: Stream) -> None:
         if self.calls.active and stream is self._stream:
             self._look("state", lambda: self.state.updated(stream))

@@ -2,8 +2,7 @@
 
 The ordinary replay is the schedule 54, 55, ... Here recorded steps come in any order, some without their update, with
 probes in between. As in a replay (``replay/engine.py``), the script first computes its own steps. Then the snapshot
-overwrites its state, and loaders and model get the recorded data. Forward, loss, backward and update remain the
-script's own.
+overwrites its state, and loaders and model get the recorded data.
 
 A probe runs in a copy of the process: forked after an update, it runs the loop once with the probe's batch and ends at
 its gate. So probes change no counter, generator or state of the script, and cost little more than forward and backward.
@@ -26,7 +25,7 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.experiments.specs import OWN_TARGETS, Entry, ProbeSeen
-from steadytrain.replay.engine import is_last_own_forward
+from steadytrain.replay.own_steps import is_last_own_forward
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps
 from steadytrain.replay.state_restore import restore_groups, restore_state
 from steadytrain.storage.tape_files import Recording
@@ -218,26 +217,27 @@ class TrialRun(StepObserver):
             self._refuse()
         self._update_due, self._skipped = True, measured.record.skipped
 
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        """The script lets a batch go by itself, once all its recorded calls were made: that is its gate."""
+        waits = self._recorded is not None and self._call < len(self._recorded.calls)
+        if self._jumped and self.job is not None and not self._update_due and not waits:
+            self.gate(stream, seen, measured)
+
     def _gate_of_train(self, stream: Stream, measured: Measurement, loss: float | None) -> None:
         assert self.job is not None
         self._shown.step(self._at, measured, loss)
         if self._recorded is not None:
             self._shown.compare(self._recorded, measured)
-            due = self._due() or self._recorded
+            # If other batches are fed, the learning-rate schedule still follows the run.
+            before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
+            due = None if self._begin is None else self._steps.step(self._begin + 1 + before)
+            due = due or self._recorded
             restore_groups(due.value(due.document["groups"]), stream)
         if measured.is_incident:
             self.finish()
         if not measured.record.skipped:
             self._change(lambda change: change.gate(self.process))
             self._shown.update_begins(stream.parameters)
-
-    def _due(self) -> RecordedStep | None:
-        """The recorded step at this position: if other batches are fed, the learning-rate schedule still follows the
-        run."""
-        if self._begin is None or self.job is None:
-            return None
-        before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
-        return self._steps.step(self._begin + 1 + before)
 
     def _refuse(self) -> None:
         self._kept = self._kept or Kept(self.process)

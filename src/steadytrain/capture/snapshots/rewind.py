@@ -101,6 +101,10 @@ class Rewind(StepObserver):
         if self.snapshots.note is not None:
             self._note(self.snapshots.note)
 
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        if self._off is None and stream is self._stream and self._folder is not None:
+            self.tape.let_go(stream, measured, evaluations=seen.evaluations, folder=self._folder)
+
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         if self._is_over:
             self.tape.forget_step()
@@ -137,7 +141,7 @@ class Rewind(StepObserver):
             return
         whole = False
         if self._off is None:
-            self.tape.step_ended(folder)
+            self.tape.incident(folder)
             self.snapshots.settle()
             whole = self.tape.flush()
         wrong = link_recording(find_recording(folder), bundle)

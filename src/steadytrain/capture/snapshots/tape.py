@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,16 @@ class Tape:
 
     def gate(self, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
         """The numbers of the step that forms; a later look at the same step replaces them."""
-        step = self._forming
+        self._measure(self._forming, stream, measured, evaluations=evaluations)
+
+    def let_go(self, stream: Stream, measured: Measurement, *, evaluations: int, folder: Path) -> None:
+        """Put the step that forms into the ring as it is now: the script makes no update with it, and may go on."""
+        calls = [replace(call) for call in self._forming.calls]
+        kept = replace(self._forming, calls=calls, fetches=list(self._forming.fetches), no_update=True)
+        self._measure(kept, stream, measured, evaluations=evaluations)
+        self._put(kept, folder)
+
+    def _measure(self, step: TapeStep, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
         step.step, step.skipped = measured.record.step, measured.record.skipped
         step.losses, step.names = measured.losses, measured.tensor_names
         step.norms = measured.record.gradient_norms
@@ -145,8 +155,15 @@ class Tape:
     def step_ended(self, folder: Path) -> None:
         """Put the step into the ring; the thread begins with the first one."""
         step, self._forming = self._forming, TapeStep()
-        if step.step == 0:
-            return  # it is in the ring already, as the step of an incident
+        if step.step:  # else it is in the ring already, as the step of an incident
+            self._put(step, folder)
+
+    def incident(self, folder: Path) -> None:
+        """Put the step at the gate into the ring, where there is one."""
+        if self._forming.step:
+            self.step_ended(folder)
+
+    def _put(self, step: TapeStep, folder: Path) -> None:
         for call in step.calls:
             call.let_go()
         if step.size_bytes > STEP_BYTES_MAX:

@@ -74,6 +74,7 @@ class TapeStep:
     names: tuple[str, ...] = ()
     fetched: dict[int, int] = field(default_factory=dict)
     left_out: str | None = None
+    no_update: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -155,6 +156,7 @@ def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dic
         "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
         "calls": calls,
         "fetches": fetches,
+        **({"no_update": True} if step.no_update else {}),
     }
 
 

@@ -63,6 +63,9 @@ class StepObserver:
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The look at loss and gradients was made; the update follows, unless it is refused or skipped."""
 
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        """The script makes no update with what was ``seen``, which is not finite: no gate follows."""
+
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         """A step of ``stream`` is on record; ``folder`` is the run's, None where nothing is recorded."""
 
@@ -138,6 +141,10 @@ class CompositeObserver(StepObserver):
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.gate(stream, seen, measured)
         self._guest.gate(stream, seen, measured)
+
+    def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        self._first.let_go(stream, seen, measured)
+        self._guest.let_go(stream, seen, measured)
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         self._first.step_ended(stream, folder)

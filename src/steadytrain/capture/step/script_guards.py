@@ -3,7 +3,8 @@
 A script may break out of its loop, raise, go on with the next batch, or have ``clip_grad_norm_`` or autograd's anomaly
 mode raise. Then the optimizer is never called, and the gate sees nothing. Such a batch is judged when the next batch
 begins, when its gradients are thrown away, when torch raises, and when the script ends. The first one of a kind is
-frozen as an incident; all are counted. Nothing is refused here: the script decides.
+frozen as an incident; all are counted. Nothing is refused here: the script decides. In a process that makes recorded
+steps again nothing is frozen: its observer is told of such a batch, as of a gate.
 
 A loss that no backward followed is a variable of the function that called the model. Between that call and backward
 the function's frame is kept, so that it can be read where the function has ended. A look waits for no accelerator.
@@ -29,20 +30,18 @@ from steadytrain.capture.incident.message import let_go_message
 from steadytrain.capture.step.gate import Measurement, bad_gradients, kind_of, reason
 from steadytrain.capture.step.incident_contexts import let_go_context
 from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.capture.step.let_go import ROW_CRITICAL, LetGo
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import LossTerm, lines_of, loss_term
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import FrameLine, LoopLines, frame_of, losses_in, user_frames
 from steadytrain.core.incident import Action, BadTensor, Finding
-from steadytrain.core.model import GRADIENT_ABSENT, Severity, Symptom
+from steadytrain.core.model import GRADIENT_ABSENT
 from steadytrain.core.torch_private import KEEP_VERSION
 from steadytrain.storage.segments import StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-ROW_CRITICAL = 3
-"""Batches in a row without an update from which nothing is learned any more."""
 
 ANOMALY = "returned nan values"
 """In the message of autograd's anomaly mode."""
@@ -51,51 +50,6 @@ NONFINITE_NORM = "non-finite"
 """In the message of ``clip_grad_norm_(error_if_nonfinite=True)``."""
 
 _OF_THE_DEVICE = re.compile(r"CUDA|NCCL|HIP|out of memory", re.IGNORECASE)
-
-
-@dataclass
-class LetGo:
-    """The batches of one kind that were let go: the first and last step that they would have made, and how many.
-
-    ``row`` counts those since the last update.
-    """
-
-    stream: Stream
-    name: str
-    what: str
-    first_step: int
-    last_step: int = 0
-    count: int = 0
-    row: int = 0
-    severity: Severity = "warning"
-
-    def add(self) -> None:
-        step = self.stream.step + 1
-        self.row = self.row + 1 if step == self.last_step else 1
-        self.last_step, self.count = step, self.count + 1
-
-    def symptom(self) -> Symptom:
-        """As it stands now."""
-        batches = self.stream.step + 1 - self.first_step + self.count
-        if self.count == 1:
-            text = f"{self.what} at step {self.first_step}, and the script made no update with this batch"
-        else:
-            text = (
-                f"{self.what} at step {self.first_step}; since then the script made no update with {self.count} of "
-                f"{batches} batches"
-            )
-        if self.row >= ROW_CRITICAL:
-            text += f"; the last {self.row} came in a row: nothing is learned any more"
-        return Symptom(
-            name=self.name,
-            severity=self.severity,
-            first_step=self.first_step,
-            last_step=self.last_step,
-            message=text,
-            signals=("loss",) if self.name == "nonfinite-loss" else ("gradient_norm",),
-            numbers={"steps": float(self.count), "in_a_row": float(self.row)},
-            stream=self.stream.name,
-        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +64,8 @@ class _Case:
     bad: tuple[BadTensor, ...] = ()
     loop: LoopLines | None = None
     finding: Finding | None = None
+    raised: bool = False
+    """Whether autograd itself saw it and raised: no gradient is left that could be counted."""
 
 
 class ScriptGuards:
@@ -167,7 +123,7 @@ class ScriptGuards:
             return
         if seen.micro_batches[-1] is not self._judged:
             self._looks += 1
-            if self._looks & (self._looks - 1) == 0 or self._let_go:  # many calls before one backward are no fault
+            if self._looks & (self._looks - 1) == 0 or self._is_sure:  # many calls before one backward are no fault
                 with self._run.guard.part("looking at a batch without an update"):
                     if lines_of(seen.micro_batches[-1].frames) == lines_of(user_frames()):
                         self._judge_variables(self._held_frames(), wait=False)
@@ -180,7 +136,7 @@ class ScriptGuards:
             known = seen.losses[-1].root is self._bad_root
             self._zeroed += 1
             if (
-                known or self._let_go or self._zeroed & (self._zeroed - 1) == 0
+                known or self._is_sure or self._zeroed & (self._zeroed - 1) == 0
             ):  # a loop that always does it is no fault
                 with self._run.guard.part("looking at gradients without an update"):
                     self._judge_gradients(wait=known)
@@ -235,7 +191,12 @@ class ScriptGuards:
 
     def _follows(self) -> bool:
         run = self._run
-        return run.stopped is None and run.rerun is None and not run.rehearses and not run.observer.replays
+        return run.stopped is None and run.rerun is None and not run.rehearses
+
+    @property
+    def _is_sure(self) -> bool:
+        """Whether each batch is looked at: one was let go before, or in the recorded run."""
+        return bool(self._let_go) or self._run.observer.replays
 
     def _held_frames(self) -> list[FrameType]:
         return [self._frame] if self._frame is not None else []
@@ -281,7 +242,9 @@ class ScriptGuards:
         seen = self._run.seen
         losses = tuple(float(term.root.item()) for term in seen.losses)
         what = f"autograd's anomaly mode raised: {text.rstrip('.')}"
-        self._judge(_Case("nonfinite-gradient", what, seen.micro_batches, seen.losses, losses, finding=seen.early))
+        self._judge(
+            _Case("nonfinite-gradient", what, seen.micro_batches, seen.losses, losses, finding=seen.early, raised=True)
+        )
 
     def _judge(self, case: _Case) -> None:
         run = self._run
@@ -289,6 +252,9 @@ class ScriptGuards:
         if stream is None:
             return
         self._judged = case.batches[-1] if case.batches else case.terms[-1].root
+        if run.observer.replays:
+            run.observer.let_go(stream, *self._as_at_gate(case, stream))
+            return
         key = (case.name, stream.name)
         let = self._let_go.get(key)
         if let is None:
@@ -309,16 +275,22 @@ class ScriptGuards:
             finding = self._finding(case, stream, step)
             samples = run.draws.samples_of(list(case.batches))
             done = Action(step, run.settings.policy, "observed", "the script itself made no update with this batch")
-            measured = _measured(stream, case.losses, case.bad, run.clock())
-            seen = replace(run.seen, micro_batches=list(case.batches), losses=list(case.terms))
+            seen, measured = self._as_at_gate(case, stream)
             account = Account([symptom], done, finding, samples, name="-no-update")
             path, incident = freeze_incident(run.recorder, run.guard, stream, seen, run.ring, measured, account)
+            run.observer.let_go(stream, seen, measured)
             run.observer.incident(stream, run.recorder.begin().path, path)
         run.incidents.append(path)
         run.recorder.report(stream, symptom)
         run.symptom_incidents.frozen([symptom])
         run.recorder.add_incident(path, incident)
         run.tell(let_go_message(step, case.what, case.bad, finding, path, samples))
+
+    def _as_at_gate(self, case: _Case, stream: Stream) -> tuple[StepInProgress, Measurement]:
+        """The step that was never made, and what a gate would have measured."""
+        seen = replace(self._run.seen, micro_batches=list(case.batches), losses=list(case.terms))
+        measured = _measured(stream, case.losses, case.bad, self._run.clock())
+        return seen, replace(measured, elsewhere=case.raised)
 
     def _finding(self, case: _Case, stream: Stream, step: int) -> Finding:
         run = self._run

@@ -176,6 +176,10 @@ class Watcher:
         with self._run.guard.part("keeping evidence of the failure"):
             keep_evidence(self._run, error)
 
+    def script_over(self, error: BaseException | None) -> None:
+        """In a launched process, or a copy of it: the script is over, if by ``error``."""
+        self._guards.script_ends(error)
+
     def abandon_rerun(self, why: str) -> None:
         """The script ended, failed or was interrupted during the lap: settle the incident without it."""
         self._stopping.abandon_lap(why)

@@ -1,0 +1,56 @@
+"""Counts the batches of one kind that a script lets go without an update, and says so as a symptom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.model import Severity, Symptom
+
+ROW_CRITICAL = 3
+"""Batches in a row without an update from which nothing is learned any more."""
+
+
+@dataclass
+class LetGo:
+    """The batches of one kind that were let go: the first and last step that they would have made, and how many.
+
+    ``row`` counts those since the last update.
+    """
+
+    stream: Stream
+    name: str
+    what: str
+    first_step: int
+    last_step: int = 0
+    count: int = 0
+    row: int = 0
+    severity: Severity = "warning"
+
+    def add(self) -> None:
+        step = self.stream.step + 1
+        self.row = self.row + 1 if step == self.last_step else 1
+        self.last_step, self.count = step, self.count + 1
+
+    def symptom(self) -> Symptom:
+        """As it stands now."""
+        batches = self.stream.step + 1 - self.first_step + self.count
+        if self.count == 1:
+            text = f"{self.what} at step {self.first_step}, and the script made no update with this batch"
+        else:
+            text = (
+                f"{self.what} at step {self.first_step}; since then the script made no update with {self.count} of "
+                f"{batches} batches"
+            )
+        if self.row >= ROW_CRITICAL:
+            text += f"; the last {self.row} came in a row: nothing is learned any more"
+        return Symptom(
+            name=self.name,
+            severity=self.severity,
+            first_step=self.first_step,
+            last_step=self.last_step,
+            message=text,
+            signals=("loss",) if self.name == "nonfinite-loss" else ("gradient_norm",),
+            numbers={"steps": float(self.count), "in_a_row": float(self.row)},
+            stream=self.stream.name,
+        )
