@@ -57,6 +57,29 @@ SICK = (
 )
 
 
+def test_never_a_gradient_in_the_first_steps() -> None:
+    young = {name: norms[:16] for name, norms in {**LIVES, "extra.weight": [ABSENT] * 400}.items()}
+    symptom = newest(FrozenParameters(), window(young))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.tensors) == ("warning", 1, ("extra.weight",))
+    assert symptom.message == "extra.weight had no gradient from step 1 to 16, while others learned"
+
+
+def test_one_of_several_heads_may_not_have_had_its_turn() -> None:
+    young = {name: norms[:16] for name, norms in {**LIVES, "h.7.weight": [ABSENT] * 400}.items()}
+    symptom = newest(FrozenParameters(), window(young))
+    assert symptom is not None
+    assert symptom.severity == "note"
+
+
+def test_a_gradient_that_comes_late_or_a_run_that_goes_on_is_quiet() -> None:
+    late = {**LIVES, "extra.weight": [ABSENT] * 12 + [1.0] * 388}
+    goes_on = {**LIVES, "extra.weight": [ABSENT] * 400}
+    for norms, count, first in ((late, 32, 1), (goes_on, 15, 1), (goes_on, 32, 500)):
+        sight = window({name: values[:count] for name, values in norms.items()}, first_step=first)
+        assert FrozenParameters().check(sight) == ()
+
+
 def test_quiet() -> None:
     quiet = (HEALTHY[0], *HEALTHY[3:])
     assert [FrozenParameters().check(sight) for sight in quiet] == [()] * len(quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -30,11 +31,12 @@ class FrozenParameters(Detector):
     """Parameters in the optimizer do not change: no gradient, a gradient of zero, or no update.
 
     Means:
-        For 100 steps these parameters had no gradient, a gradient of exactly zero, or an update of exactly zero, while
-        others learned. Only parameters in the optimizer count, so a frozen base that was left out does not; nor, in a
-        watched run, does a parameter with `requires_grad` False. If more than half of them had no gradient from the
-        start, the frozen base was passed to the optimizer by design: a note. Poolers that no loss uses are a note, too.
-        "critical" means that most of the model stopped after it had learned.
+        For 100 steps (or the first 16 of the run, if there was no gradient at all) these parameters had no gradient, a
+        gradient of exactly zero, or an update of exactly zero, while others learned. Only parameters in the optimizer
+        count, so a frozen base that was left out does not; nor, in a watched run, does a parameter with `requires_grad`
+        False. If more than half of them had no gradient from the start, the frozen base was passed to the optimizer by
+        design: a note. Poolers that no loss uses are a note, too. "critical" means that most of the model stopped after
+        it had learned.
 
     Causes:
         - a part of the model that the forward pass does not use, or whose output is not used
@@ -51,9 +53,12 @@ class FrozenParameters(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
-    waits_for: ClassVar[str] = "frozen_steps"
+    waits_for: ClassVar[str] = "never_steps"
     aim: ClassVar[Aim] = "progress"
 
+    never_steps: int = threshold(
+        16, "first steps of a run after which a parameter that had no gradient in any of them is reported"
+    )
     frozen_steps: int = threshold(100, "steps without any change; fewer may be a branch that is used only sometimes")
     sustained_readings: int = threshold(3, "readings in these steps, 16 steps apart or more, that must all agree")
     design_share: float = threshold(
@@ -63,7 +68,39 @@ class FrozenParameters(Detector):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        return tuple(sorted((*self._without_gradient(window), *self._without_update(window)), key=_first_step))
+        found = [*self._without_gradient(window), *self._without_update(window)]
+        return tuple(sorted(found or self._never(window), key=_first_step))
+
+    def _never(self, window: Window) -> list[Symptom]:
+        """Parameters without a gradient since the first step of a run that is young.
+
+        One of several parts of a kind may just not have had its turn: a note, until it is ``frozen_steps`` old.
+        """
+        steps, norms = window.steps, window.gradient_norms
+        if not window.tensor_names or len(norms) != len(steps) or not holds_start(steps, stride=stride_of(steps)):
+            return []
+        if not self.never_steps <= len(steps) < self.frozen_steps:
+            return []
+        absent = (norms == GRADIENT_ABSENT).all(axis=0) & ~experts_among(window.tensor_names)
+        if not absent.any() or not (norms > 0.0).any():
+            return []
+        names = tuple(name for name, gone in zip(window.tensor_names, absent, strict=True) if gone)
+        alive = [name for name, gone in zip(window.tensor_names, absent, strict=True) if not gone]
+        meant = len(names) > self.design_share * len(absent) or all("pooler" in name for name in names)
+        first, last = int(steps[0]), int(steps[-1])
+        which = names[0] if len(names) == 1 else f"{len(names)} parameters, {names[0]} first"
+        return [
+            Symptom(
+                name="frozen-parameters",
+                severity="note" if meant or all(_has_sibling(name, alive) for name in names) else "warning",
+                first_step=first,
+                last_step=last,
+                message=f"{which} had no gradient from step {first} to {last}, while others learned",
+                signals=("gradient_norms",),
+                tensors=names,
+                numbers={"tensors": float(len(names)), "tensors_measured": float(len(absent))},
+            )
+        ]
 
     def _without_gradient(self, window: Window) -> list[Symptom]:
         cells = _norms(window)
@@ -115,6 +152,19 @@ class FrozenParameters(Detector):
                 ):
                     kept[first : last + 1, row] = True
         return episodes(window, cells, kept)
+
+
+def _has_sibling(name: str, alive: Sequence[str]) -> bool:
+    """Whether a part of the same kind lives: a name that differs in one place inside, or in a number."""
+    parts = name.split(".")
+    for other in alive:
+        others = other.split(".")
+        apart_at = [at for at, (one, two) in enumerate(zip(parts, others, strict=False)) if one != two]
+        if len(parts) == len(others) and len(apart_at) == 1:
+            (at,) = apart_at
+            if 0 < at < len(parts) - 1 or (parts[at].isdigit() and others[at].isdigit()):
+                return True
+    return False
 
 
 def _norms(window: Window) -> Cells | None:

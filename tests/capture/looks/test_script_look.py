@@ -381,6 +381,36 @@ def answers_cut_off(ids: Tensor) -> tuple[Tensor, Tensor]:
     return given, wanted.masked_fill(torch.arange(len(ids))[:, None] % 2 == 0, -100)
 
 
+def with_a_head(tie: Callable[[Reader], None]) -> Callable[[], Step]:
+    """A reader whose head ``tie`` makes of its table."""
+
+    def begin() -> Step:
+        model = Reader()
+        tie(model)
+        optimizer = adam(model)
+
+        def step(at: int) -> None:
+            ids, wanted = next_ones(text())
+            update(optimizer, F.cross_entropy(model(ids).flatten(0, 1), wanted.flatten()))
+
+        return step
+
+    return begin
+
+
+def copied(model: Reader) -> None:
+    model.head.weight = nn.Parameter(model.table.weight.detach().clone())
+
+
+def tied(model: Reader) -> None:
+    model.head.weight = model.table.weight
+
+
+def both_at_zero(model: Reader) -> None:
+    nn.init.zeros_(model.head.weight)
+    nn.init.zeros_(model.table.weight)
+
+
 # Modes.
 
 
@@ -445,6 +475,7 @@ SICK: list[tuple[Callable[[], Step], str, Severity]] = [
     (reads(next_ones, causal=False, by_hand=True), "visible-labels", "warning"),
     (reads(filled_up), "supervised-padding", "warning"),
     (reads(answers_cut_off), "rows-without-labels", "warning"),
+    (with_a_head(copied), "untied-weights", "warning"),
     (left_in_evaluation, "left-in-evaluation", "warning"),
 ]
 HEALTHY: list[tuple[Callable[[], Step], Found]] = [
@@ -468,6 +499,8 @@ HEALTHY: list[tuple[Callable[[], Step], Found]] = [
             reads(hidden, causal=False),
             reads(lambda ids: filled_up(ids, ignored=True)),
             reads(ends_count),
+            with_a_head(tied),
+            with_a_head(both_at_zero),
             back_to_training,
             evaluation_from_the_start,
             normalisation_stays,

@@ -21,6 +21,7 @@ from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
+from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
@@ -48,6 +49,7 @@ class _Followed:
 
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
+    tied: TiedTables | None = None
     signature: tuple[int, ...] = ()
     since_change: int = 0
     updated: bool = False
@@ -153,6 +155,10 @@ class ScriptLook(StepObserver):
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)
+            if one.tied is None:
+                one.tied = TiedTables(stream.roots())
+            else:
+                rows |= dict(one.tied.rows())
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         one.since_change += 1

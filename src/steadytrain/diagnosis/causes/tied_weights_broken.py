@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class TiedWeightsBroken(Cause):
         return Signature(
             (
                 *listed(case, "tied_broken", CERTAIN, "should be one tensor but are two: {names}", invariant=True),
+                *symptom(case, STRONG, "untied-weights"),
                 *ruled_out(
                     surveyed(case) and not fact(case, "tied_broken"), "all weights that should be tied are tied"
                 ),
