@@ -459,6 +459,34 @@ def normalisation_stays() -> Step:
     return step
 
 
+# Resumes.
+
+
+def resumed(*, moments: bool, schedule: bool) -> Callable[[], Step]:
+    """A training that goes on after twenty steps, with the states that were loaded."""
+
+    def begin() -> Step:
+        model = small()
+        before, optimizer = adam(model), adam(model)
+        first = torch.optim.lr_scheduler.StepLR(before, 100)
+        first.last_epoch = 20
+        second = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+        if schedule:
+            second.load_state_dict(first.state_dict())
+        if moments:
+            for one in model.parameters():
+                held = {"exp_avg": torch.zeros_like(one), "exp_avg_sq": torch.ones_like(one)}
+                optimizer.state[one] = {"step": torch.tensor(20.0), **held}
+
+        def step(at: int) -> None:
+            update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+            second.step()
+
+        return step
+
+    return begin
+
+
 SICK: list[tuple[Callable[[], Step], str, Severity]] = [
     (head_made_after_the_optimizer, "parameters-outside-optimizer", "warning"),
     (decoder_forgotten, "parameters-outside-optimizer", "warning"),
@@ -477,6 +505,8 @@ SICK: list[tuple[Callable[[], Step], str, Severity]] = [
     (reads(answers_cut_off), "rows-without-labels", "warning"),
     (with_a_head(copied), "untied-weights", "warning"),
     (left_in_evaluation, "left-in-evaluation", "warning"),
+    (resumed(moments=False, schedule=True), "incomplete-resume", "warning"),
+    (resumed(moments=True, schedule=False), "incomplete-resume", "note"),
 ]
 HEALTHY: list[tuple[Callable[[], Step], Found]] = [
     (features_stay, {"parameters-outside-optimizer": "note"}),
@@ -501,6 +531,8 @@ HEALTHY: list[tuple[Callable[[], Step], Found]] = [
             reads(ends_count),
             with_a_head(tied),
             with_a_head(both_at_zero),
+            resumed(moments=True, schedule=True),
+            resumed(moments=False, schedule=False),
             back_to_training,
             evaluation_from_the_start,
             normalisation_stays,

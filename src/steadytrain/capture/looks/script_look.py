@@ -17,6 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.looks.counted_steps import counted_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
@@ -150,6 +151,8 @@ class ScriptLook(StepObserver):
         if stream.signature is not one.signature and stream.signature != one.signature:
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))
+        if stream.own_steps == 0:
+            rows |= dict(counted_rows(stream))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
         if self._seen.graphs and self._is_due(stream):

@@ -260,7 +260,7 @@ class LoadedStates:
             roots=roots,
             optimizer=optimizer,
             names=names,
-            schedulers=_schedulers(optimizer),
+            schedulers=schedulers_of(optimizer),
             scaler=scaler,
             position={"step": step},
         )
@@ -285,7 +285,7 @@ def _names(optimizer: torch.optim.Optimizer) -> dict[int, str]:
     return {key: plain_name(name) for key, name in find_model(parameters).names.items()}
 
 
-def _schedulers(optimizer: torch.optim.Optimizer) -> list[Any]:
+def schedulers_of(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The schedulers that move this optimizer, found as a model is: a script need not hand them over."""
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)]
     mine = [thing for thing in found if _moves(getattr(thing, "optimizer", None), optimizer)]

@@ -98,6 +98,7 @@ class StaleOptimizerState(Cause):
                     "window resumed",
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
+                *symptom(case, STRONG, "incomplete-resume"),
                 *symptom(case, FAIR, "update-norm-spike"),
                 *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
                 *ruled_out(

@@ -1,0 +1,64 @@
+"""A resume that loaded the schedule and not the optimizer, or the other way round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class IncompleteResume(ScriptRule):
+    """The schedule goes on in the middle, and the optimizer begins without moments, or the other way round.
+
+    Means:
+        Before the first update the learning-rate schedule stood at a later step, and the optimizer had no moments: they
+        begin at zero, at the full rate and without the warm-up that the schedule gave them once. The loss often rises
+        for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
+        second phase may be meant.
+
+    Causes:
+        - a checkpoint that holds the model and the schedule only
+        - `optimizer.load_state_dict` is missing, or is called on an optimizer that is made anew afterwards
+        - a schedule that is made with `last_epoch`, or stepped forward, in place of a whole resume
+
+    Next:
+        1. Save and load the state of the optimizer, the schedule, the scaler and the random generators together.
+        2. Run `steadytrain preflight`: its check resume-equivalence does it both ways.
+    """
+
+    steps_min: int = threshold(
+        2, "steps that one of them has counted: a schedule may be stepped once before the first update"
+    )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")
+        if not schedules or not moments:
+            return ()
+        schedule, held = schedules[0], moments[0]
+        at, counted = float(schedule.values[0]), float(held.values[0])
+        lost = at >= self.steps_min and counted == 0.0
+        if not lost and not (counted >= self.steps_min and at == 0.0):
+            return ()
+        said = (
+            f"{schedule.place} stood at step {at:.0f} and {held.place} had no moments: they begin at zero"
+            if lost
+            else f"{held.place} had moments of {counted:.0f} updates and {schedule.place} begins at 0"
+        )
+        step = int(schedule.steps[0])
+        return (
+            Symptom(
+                name="incomplete-resume",
+                severity="warning" if lost else "note",
+                first_step=step,
+                last_step=step,
+                message=f"before the first update {said}",
+                signals=("script.value",),
+                numbers={"schedule": at, "moments": counted},
+            ),
+        )
