@@ -13,6 +13,7 @@ import torch
 
 from steadytrain.capture.incident.context import Rehearsal
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
+from steadytrain.capture.step.broken_updates import FIRST_STATE, UpdateLooks, broken_update, good_state
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.live_run import LiveRun
@@ -21,9 +22,6 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
-from steadytrain.core.model import Symptom
-
-NAMES_MAX = 16
 
 
 class OptimizerSteps:
@@ -42,6 +40,7 @@ class OptimizerSteps:
         self._rehearsal = rehearsal
         self._told_precision = False
         self._first: Stream | None = None
+        self._update_looks: dict[int, UpdateLooks] = {}
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Other arguments for ``step``, or None; raises :class:`RunStopped` where the update is refused."""
@@ -170,32 +169,25 @@ class OptimizerSteps:
         """All optimizers that step together have stepped."""
         if stream.updating:
             stream.updating = False
-            if self._first is stream:
-                self._first = None
-                self._look_at_first_update(stream)
+            is_first, self._first = self._first is stream, None if self._first is stream else self._first
+            looks = self._update_looks.get(id(stream))
+            if looks is not None and not self._run.observer.replays:
+                self._look_at_update(stream, looks, is_first=is_first)
             self._run.instruments(stream).after_update(stream, stream.step)
             self._run.observer.updated(stream)
 
-    def _look_at_first_update(self, stream: Stream) -> None:
+    def _look_at_update(self, stream: Stream, looks: UpdateLooks, *, is_first: bool) -> None:
         """An optimizer that breaks weights mostly does it at once; the weights were finite before."""
-        bad = nonfinite_parameters(stream)
+        run, step = self._run, stream.step
+        bad = nonfinite_parameters(stream) if is_first else looks.look(stream)
         if not bad:
             return
-        run, step = self._run, stream.step
-        eps = next((group["eps"] for one in stream.optimizers for group in one.param_groups if "eps" in group), None)
-        how = f"{type(stream.optimizers[0]).__name__}{f', eps={eps:g}' if eps == 0 else ''}"
-        more = f" and {len(bad) - 1} more parameters" if len(bad) > 1 else ""
-        symptom = Symptom(
-            name="nonfinite-weight",
-            severity="critical",
-            first_step=step,
-            last_step=step,
-            message=f"{bad[0]}{more} became NaN or Inf in the update of step {step} itself ({how}): loss, gradients "
-            "and weights were finite before it, so the last good state is the one that the script began with",
-            signals=("tensors.weight_nonfinite",),
-            tensors=tuple(bad[:NAMES_MAX]),
-            stream=stream.name,
-        )
+        first = step if is_first else looks.first_step
+        good = FIRST_STATE
+        if not is_first:
+            with run.guard.part("looking for the last good state"):
+                good = good_state(run.recorder.begin().path, before=first)
+        symptom = broken_update(stream, bad, first=first, last=step, good=good)
         run.recorder.report(stream, symptom)
         run.recorder.tell_symptoms([symptom])
         run.instruments(stream).raised([symptom], step)
@@ -225,9 +217,11 @@ class OptimizerSteps:
         run.symptom_incidents.looked(stream, found)
         if stream.own_steps == 1:
             run.modules.settle()
+            self._update_looks.pop(id(stream), None)
             norm = measured.record.scalars.get("parameter_norm")
             if not measured.record.skipped and norm is not None and math.isfinite(norm) and not measured.is_incident:
                 self._first = stream
+                self._update_looks[id(stream)] = UpdateLooks()
         # The optimizer has its state after the first update; of a model found in the first step no call was seen.
         if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
             self._told_precision = True

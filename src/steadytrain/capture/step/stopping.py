@@ -21,6 +21,7 @@ from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehear
 from steadytrain.capture.incident.incident import Account, freeze_incident
 from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, damaged_state, stop_message
 from steadytrain.capture.snapshots.good_state import last_good_snapshot, nonfinite_parameters
+from steadytrain.capture.step.broken_updates import breaks_at
 from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.incident_contexts import at_gate, before_backward
 from steadytrain.capture.step.live_run import LiveRun
@@ -140,6 +141,8 @@ class Stopping:
             return UNTOUCHED
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
         since = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
+        if since is None and breaks_at(stream, step):
+            since = step - 1
         return damaged_state(bad, step, since, last_good_snapshot(frozen[0]) if frozen is not None else None)
 
     def _finish(
