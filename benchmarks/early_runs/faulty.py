@@ -27,6 +27,7 @@ class Parts:
     batch: Callable[[torch.Generator], tuple[Tensor, Tensor]]
     criterion: Callable[[Tensor, Tensor], Tensor]
     rate: Callable[[int], float] = lambda step: 1.0
+    clip: float = math.inf
 
 
 def _classes(size: int, spread: float) -> Callable[[torch.Generator], tuple[Tensor, Tensor]]:
@@ -60,6 +61,56 @@ def _cosine(step: int) -> float:
 
 def _tokens(out: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(out.flatten(0, 1), y.flatten())
+
+
+def _pictures(g: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A bright patch in one of eight places, in noise."""
+    y = torch.randint(8, (32,), generator=g)
+    x = 0.7 * torch.randn(32, 1, 8, 8, generator=g)
+    for row, place in enumerate(y.tolist()):
+        x[row, 0, 2 * (place // 2) : 2 * (place // 2) + 2, 4 * (place % 2) : 4 * (place % 2) + 3] += 1.0
+    return x, y
+
+
+def _views(g: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two noisy views of each of 16 things: the second half of the rows in the order of ``y``."""
+    basis = torch.randn(6, 16, generator=torch.Generator().manual_seed(3))
+    things, y = torch.randn(16, 6, generator=g) @ basis, torch.randperm(16, generator=g)
+    first, second = things + torch.randn(16, 16, generator=g), things + torch.randn(16, 16, generator=g)
+    return torch.cat([first, second[y]]), y.argsort()
+
+
+def _contrast(out: Tensor, y: Tensor) -> Tensor:
+    first, second = F.normalize(out, dim=1).chunk(2)
+    return F.cross_entropy(first @ second.T / 0.2, y)
+
+
+def _pairs(g: torch.Generator) -> tuple[Tensor, Tensor]:
+    x = torch.randn(64, 2, generator=g)
+    return x, torch.stack([x[:, 0] + 0.05 * torch.randn(64, generator=g), x.prod(1)], 1)
+
+
+def _likelihood(out: Tensor, y: Tensor) -> Tensor:
+    """Of a normal distribution; it becomes negative."""
+    mean, log = out.chunk(2, 1)
+    return (0.5 * ((y - mean) / log.exp()).pow(2) + log).mean()
+
+
+def _noisy(g: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Points on a ring with noise of a known amount; the noise is the target."""
+    angle, amount = 6.2832 * torch.rand(64, 1, generator=g), torch.rand(64, 1, generator=g)
+    noise = torch.randn(64, 2, generator=g)
+    clean = torch.cat([angle.cos(), angle.sin()], 1)
+    return torch.cat([(1 - amount).sqrt() * clean + amount.sqrt() * noise, amount], 1), noise
+
+
+def _yes_or_no(g: torch.Generator) -> tuple[Tensor, Tensor]:
+    x = torch.randn(4, 8, generator=g)
+    return x, (x[:, :1] * x[:, 1:2] + x[:, 2:3] + 0.5 * torch.randn(4, 1, generator=g) > 0).float()
+
+
+def _warm(step: int) -> float:
+    return min(1.0, (step + 1) / 50)
 
 
 class Attention(nn.Module):
@@ -120,6 +171,32 @@ def _autoencoder() -> Parts:
     return _parts(_mlp(24, 48, 6, 48, 24), _adam, 2e-3, batch, F.mse_loss)
 
 
+def _convolutions() -> Parts:
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 12, 3, padding=1, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(192, 32),
+        nn.ReLU(),
+        nn.Linear(32, 8),
+    )
+    return _parts(model, _adam, 1e-3, _pictures, F.cross_entropy, lambda step: 1.0, 1.0)
+
+
+def _tuned() -> Parts:
+    """Goes on with classes that it knows well, moved a little."""
+    parts = _parts(_mlp(12, 48, 48, 8), _adam, 2e-3, _classes(12, 1.3), F.cross_entropy)
+    g = torch.Generator().manual_seed(77)
+    for _ in range(300):
+        x, y = parts.batch(g)
+        parts.optimizer.zero_grad()
+        parts.criterion(parts.model(x + 0.5), y).backward()
+        parts.optimizer.step()
+    return _parts(parts.model, _adam, 3e-4, _classes(12, 1.3), F.cross_entropy)
+
+
 LOOPS: dict[str, Callable[[], Parts]] = {
     "easy classes, Adam": lambda: _parts(_mlp(12, 48, 48, 8), _adam, 2e-3, _classes(12, 0.8), F.cross_entropy),
     "hard classes, SGD": lambda: _parts(_mlp(12, 48, 8), _sgd, 0.03, _classes(12, 2.0), F.cross_entropy, _cosine),
@@ -129,6 +206,16 @@ LOOPS: dict[str, Callable[[], Parts]] = {
     "autoencoder": _autoencoder,
     "attention": lambda: _parts(Attention(), _adam, 3e-3, _words, _tokens, _cosine),
     "recurrent": lambda: _parts(Recurrent(), _adam, 5e-3, _words, _tokens),
+    "convolutions, clipped": _convolutions,
+    "attention, warm-up, clipped": lambda: _parts(Attention(), _adam, 3e-3, _words, _tokens, _warm, 1.0),
+    "contrast": lambda: _parts(_mlp(16, 48, 12), _adam, 2e-3, _views, _contrast),
+    "density, clipped": lambda: _parts(_mlp(2, 48, 4), _adam, 3e-3, _pairs, _likelihood, lambda step: 1.0, 5.0),
+    "denoiser": lambda: _parts(_mlp(3, 64, 64, 2), _adam, 2e-3, _noisy, F.mse_loss),
+    "tuned": _tuned,
+    "four rows, yes or no": lambda: _parts(
+        _mlp(8, 32, 32, 1), _adam, 3e-3, _yes_or_no, F.binary_cross_entropy_with_logits
+    ),
+    "language, SGD": lambda: _parts(Recurrent(), _sgd, 0.5, _words, _tokens, _warm, 1.0),
 }
 
 FAULTS = (
@@ -147,6 +234,8 @@ FAULTS = (
     "loss maximised",
     "outputs times 50",
     "dead units",
+    "four batches of noise",
+    "inputs times 30",
     "rate 0",
     "one batch again and again",
 )
@@ -195,6 +284,12 @@ def _factor(fault: str, late: int) -> float:
 def _spoilt(fault: str, late: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if fault == "inputs times 1000 in one batch" and late == 0:
         x = x * 1000 if x.is_floating_point() else x * 0
+    if fault == "inputs times 30" and x.is_floating_point():
+        x = x * 30
+    if fault == "four batches of noise" and late < 4:
+        g = torch.Generator().manual_seed(late)
+        x = 10 * torch.randn(x.shape, generator=g) if x.is_floating_point() else torch.randint(16, x.shape, generator=g)
+        y = y[torch.randperm(len(y), generator=g)]
     if fault == "targets of other inputs":
         y = y[torch.arange(len(y)).roll(1)]
     if fault == "targets renamed":
@@ -230,6 +325,8 @@ def train(loop: str, fault: str, onset: int, seed: int) -> tuple[list[Curves], l
             out = parts.model(a) * (50.0 if late >= 0 and fault == "outputs times 50" else 1.0)
             loss = parts.criterion(out, b)
             (-loss if late >= 0 and fault == "loss maximised" else loss).backward()
+            if math.isfinite(parts.clip):
+                nn.utils.clip_grad_norm_(parts.model.parameters(), parts.clip)
             parts.optimizer.step()
 
     return recorded(go), probe

@@ -42,7 +42,8 @@ SICK = (
     steps(loss=raised(FINE - 10.0, 120, 1.5)),
     steps(loss=1e-6 * raised(FINE, 120, 1.5)),
 )
-SPIKE = steps(loss=raised(FINE, 120, 6.0, until=125))
+SPIKE = steps(loss=raised(FINE, 120, 1.2, until=125))
+TALL_SPIKE = steps(loss=raised(FINE, 120, 6.0, until=128))
 
 
 def test_a_rate_a_hundred_times_too_high_at_step_120_of_200() -> None:
@@ -63,6 +64,47 @@ def test_what_comes_back_in_a_few_steps_is_a_note() -> None:
     (symptom,) = LostProgress().check(SPIKE)
     assert symptom.severity == "note"
     assert 118 <= symptom.first_step <= symptom.last_step <= 130
+
+
+def test_its_share_is_that_of_the_peak() -> None:
+    (symptom,) = LostProgress().check(SPIKE)
+    assert 0.7 < symptom.numbers["lost_share"] < 0.9
+    assert "which loses 80% of the progress so far" in symptom.message
+    assert "it was back at step 127" in symptom.message
+
+
+def test_a_spike_that_undoes_all_progress_is_a_warning_though_it_comes_back() -> None:
+    (symptom,) = LostProgress().check(TALL_SPIKE)
+    assert symptom.severity == "warning"
+
+
+def test_spikes_that_come_again_and_again_are_a_warning_with_their_count() -> None:
+    loss = FINE.copy()
+    for at in (120, 160, 200, 240):
+        loss = raised(loss, at, 1.5, until=at + 5)
+    severities = [symptom.severity for symptom in LostProgress().check(steps(loss=loss))]
+    messages = [symptom.message for symptom in LostProgress().check(steps(loss=loss))]
+    assert severities == ["note", "note", "note", "warning"]
+    assert "came back 4 times in" in messages[-1]
+
+
+def test_a_loss_that_was_reweighted_is_a_note() -> None:
+    rng = np.random.default_rng(3)
+    factor = np.where(np.arange(400) < 199, 1.0, 5.0)
+    norm = factor * (1.0 + 0.1 * rng.standard_normal(400))
+    (symptom,) = LostProgress().check(steps(loss=factor * FINE, gradient_norm=norm))
+    assert symptom.severity == "note"
+    assert "grew at once by the same factor of about 4.9" in symptom.message
+
+
+def test_a_gradient_norm_that_changes_with_it_is_evidence() -> None:
+    rng = np.random.default_rng(4)
+    loss = 3.0 * np.exp(-np.arange(60) / 8.0) + 1.0 + 0.2 * rng.standard_normal(60)
+    loss[24:] = 2.9 + 0.2 * rng.standard_normal(36)
+    norm = np.where(np.arange(60) < 24, 1.0, 0.1) * (1.0 + 0.1 * rng.standard_normal(60))
+    alone, together = steps(loss=loss[:34]), steps(loss=loss[:34], gradient_norm=norm[:34])
+    assert {symptom.severity for symptom in LostProgress().check(alone)} <= {"note"}
+    assert [symptom.severity for symptom in LostProgress().check(together)] == ["warning"]
 
 
 def test_what_stays_for_64_steps_and_costs_most_is_critical() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from steadytrain.core.model import Series, Severity, Symptom, Window
 from steadytrain.detectors import Detector
+from steadytrain.detectors.lost_level import LostLevel
+from steadytrain.detectors.lost_progress import LostProgress
 from steadytrain.grouping import catalog, judge
 from steadytrain.grouping.courses import course_of
 from steadytrain.testing import healthy_loss, steps
@@ -416,3 +418,11 @@ def test_the_shipped_detectors_tell_a_nan_after_a_rise_once() -> None:
     assert judged.health == "sick"
     assert {"divergence", "nonfinite-loss"} <= {symptom.name for symptom in judged.symptoms}
     assert len([story for story in judged.stories if story.severity == "critical"]) == 1
+
+
+def test_one_event_that_two_detectors_of_a_log_find_is_told_once() -> None:
+    loss = healthy_loss(400, decay_steps=80.0)
+    loss[119:] += 3.0
+    judged = judge(steps(loss=loss), [LostLevel(), LostProgress()])
+    assert [symptom.name for symptom in judged.symptoms] == ["lost-level"]
+    assert {detector.check(steps(loss=loss))[0].severity for detector in (LostLevel(), LostProgress())} == {"critical"}

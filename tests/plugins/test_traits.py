@@ -44,7 +44,8 @@ ONCE = [
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
         *(DETECTORS, "bursts", True),
-        "loss-spike divergence gradient-norm-spike exploding-gradients update-norm-spike lost-progress",
+        "loss-spike divergence gradient-norm-spike exploding-gradients update-norm-spike lost-progress "
+        "learning-rate-jump loss-turned-negative",
     ),
     (DETECTORS, "quantity", "gradient_norm", "exploding-gradients gradient-norm-spike"),
     (DETECTORS, "quantity", "update_ratio", "update-norm-spike second-moment-lag"),
@@ -55,6 +56,7 @@ ONCE = [
     (DETECTORS, "nonfinite_rank", 4, "nonfinite-loss"),
     (DETECTORS, "nonfinite_rank", 5, "nonfinite-gradient"),
     (DETECTORS, "nonfinite_rank", 6, "nonfinite-weight nonfinite-optimizer-state"),
+    (DETECTORS, "same_event_as", "lost-progress", "lost-level"),
     (DATA_CHECKS, "of_loader", "fault", "repeated-ngrams empty-rows nonfinite-features"),
     (DATA_CHECKS, "of_loader", "oddity", "exact-duplicates"),
     (DATA_CHECKS, "of_loader", "order", "row-order"),

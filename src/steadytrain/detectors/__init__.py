@@ -65,6 +65,10 @@ class Detector(ABC):
     of_logs: ClassVar[bool] = False
     """Whether it judges whole logs only (``steadytrain analyze``) and does not look at a run under watch."""
 
+    same_event_as: ClassVar[str] = ""
+    """The name of a detector that judges the same by another rule. Of two that report one event only one is told: the
+    graver, and this one's if neither is."""
+
     keeps_incident: ClassVar[bool] = True
     """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
 

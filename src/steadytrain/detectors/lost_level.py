@@ -40,6 +40,7 @@ class LostLevel(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     of_logs: ClassVar[bool] = True
+    same_event_as: ClassVar[str] = "lost-progress"
     grows: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from steadytrain.core.model import FloatArray, IntArray, Series, Severity, Symptom, Window
+from steadytrain.core.model import Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
-from steadytrain.statistics.reference import MAD_TO_SIGMA, VALUE_MAX, references_before
+from steadytrain.statistics.corroboration import Corroboration
+from steadytrain.statistics.progress import (
+    LEVEL_ROWS,
+    REFERENCE_ROWS,
+    Levels,
+    Rise,
+    evidence,
+    levels_of,
+    rise_at,
+)
+from steadytrain.statistics.reference import VALUE_MAX
 from steadytrain.statistics.rolling_baseline import TRACK_STEPS_MAX, has_slid, stride_of
-
-LEVEL_ROWS = 5
-"""A level is the median of so many values: one or two odd batches do not set it."""
-
-REFERENCE_ROWS = 16
-"""The best level is that of so many values, or of as many as there are from ``LEVEL_ROWS`` on."""
-
-NOISE_ROWS = 64
-MEMORY_ROWS = 10
-"""Values that resemble the last ones (documents in order) wander; changes over so many rows show how far."""
 
 LONG_ROWS, LONG_SCALES = 32, 1.5
 """After so many rows the median of ``REFERENCE_ROWS`` values is the level, and so little noise suffices."""
@@ -32,18 +32,13 @@ LONG_ROWS, LONG_SCALES = 32, 1.5
 LEARNED_SCALES = 4.0
 """Progress smaller than this many scales of noise is none yet."""
 
-SLACK_SCALES = 1.0
-"""The lowest of many medians lies below the level by chance, by up to about one scale."""
-
-ABRUPT_ROWS, ABRUPT_ROWS_UNLEARNED, ABRUPT_SHARE = 32, 12, 0.5
+ABRUPT_ROWS, ABRUPT_ROWS_UNLEARNED, ABRUPT_SHARE, ABRUPT_SHARE_UNLEARNED = 32, 12, 0.5, 0.75
 """At least this share of a rise comes within so many rows; what grows more slowly (a loss with an annealed term, a sum
 over episodes that get longer) is left to the drift detectors."""
 
-NEAR_BOUND, BACK_SHARE = 0.7, 0.1
-SINGLE_SCALES = 2.0
+NEAR_BOUND = 0.7
 FALLING_SHARE, FALLING_LOST = 0.75, 2.0
-FIRST_ODD = 1.5
-FAR_PROGRESS, FAR_SCALES, FAR_ROWS = 5.0, 20.0, 3
+FAR_PROGRESS, FAR_SCALES, FAR_STARTS, FAR_ROWS = 5.0, 20.0, 1.5, 3
 """A level that stands this many times the progress above the best, and this far out of the noise, needs few rows: it
 undid all, and what comes after it is a training from somewhere else."""
 
@@ -55,9 +50,11 @@ class LostProgress(Detector):
 
     Means:
         Progress is the distance from the loss at the start to the best level so far. The loss rose by a large share of
-        it, against what its noise explains, and stayed there. "critical" means that most of the progress was still
-        lost 64 logged steps later; a note, that the loss came back within a few steps. Before anything was learned,
-        a positive loss rose far above where it began. It looks at the first 2,048 logged steps, from the sixth on.
+        it, against what its noise explains, and stayed there, or it undid all progress at once. "critical" means that
+        most of the progress was still lost 64 logged steps later; a note, that the loss came back within a few steps.
+        Four such notes within 256 logged steps are a warning. A change of the gradient norm or a jump of the rate in
+        the same steps counts as evidence. Before anything was learned, a positive loss rose far above where it began.
+        The share lost is that of the highest level. It looks at the first 2,048 logged steps, from the sixth on.
 
     Causes:
         - a learning rate that is too high, or jumped
@@ -79,9 +76,9 @@ class LostProgress(Detector):
     hasty: ClassVar[bool] = True
 
     lost_share: float = threshold(
-        0.35,
-        "share of the progress so far that is lost. Held-out losses of planted faults that lost more than a fifth were "
-        "counted as harmed; training losses are noisier, and a quarter marked healthy curricula",
+        0.6,
+        "share of the progress so far that is lost. Planted faults lose all of it in the end; own healthy curricula, "
+        "late regularisation and growing attacks lost up to half",
     )
     evidence_min: float = threshold(
         1e4,
@@ -102,6 +99,23 @@ class LostProgress(Detector):
     unlearned_ratio: float = threshold(
         2.5, "and times that loss, where it is positive: first steps of healthy runs rise by less"
     )
+    rising_rows: int = threshold(8, "the same while it is still rising")
+    swift_share: float = threshold(
+        0.25,
+        "a level this share of the progress above the start, reached within 5 losses, need not last: all is undone",
+    )
+    swift_scales: float = threshold(6.0, "and this many scales of one loss above the best level")
+    swift_rows: int = threshold(5, "and so many rows: a bump of four losses is gone before")
+    signs_scales: float = threshold(
+        1.25,
+        "`noise_scales` where another signal changed in the same steps: the gradient norm by a factor of two, up or "
+        "down, or the rate by more than twelve. Five points more of the own faults were found, with one more alarm on "
+        "193 healthy runs",
+    )
+    signs_rows: int = threshold(5, "`stay_rows` there")
+    signs_evidence: float = threshold(100.0, "`evidence_min` there")
+    frequent_count: int = threshold(4, "rises that came back make a warning if there are so many")
+    frequent_rows: int = threshold(256, "within so many logged steps")
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
 
@@ -110,76 +124,131 @@ class LostProgress(Detector):
         if len(loss) <= LEVEL_ROWS or has_slid(loss.steps, stride=stride_of(loss.steps)):
             return ()
         loss = Series(loss.steps[:TRACK_STEPS_MAX], np.clip(loss.values[:TRACK_STEPS_MAX], -VALUE_MAX, VALUE_MAX))
-        levels = _levels(loss.values)
+        levels = levels_of(loss.values)
+        signs = Corroboration(window, loss)
         rise = levels.now - levels.best
         progress = np.maximum(levels.start - levels.best, LEARNED_SCALES * levels.scale)
         lost = np.flatnonzero((rise >= self.lost_share * progress) & (rise >= LONG_SCALES * levels.scale))
         found: list[Symptom] = []
         row, usual = 0, 0.0
         while len(ahead := lost[np.searchsorted(lost, row) :]):
-            rise_ = _rise_at(levels, int(ahead[0]))
-            surprise = np.flatnonzero(_evidence(levels, rise_) >= np.log(self.evidence_min))
-            if len(surprise):
-                found.append(self._symptom(window, loss, rise_, self._alarm(levels, rise_, usual, int(surprise[0]))))
-            row, usual = rise_.stop, max(usual, float((levels.now[rise_.onset : rise_.stop] - rise_.best).max()))
-        return tuple(found)
+            one = rise_at(levels, int(ahead[0]))
+            alarm, surprised = self._alarm(levels, one, usual, signs)
+            if surprised:
+                found.append(self._symptom(window, loss, levels, one, alarm))
+            row, usual = one.stop, max(usual, float((levels.now[one.onset : one.stop] - one.best).max()))
+        return self._frequent(found)
 
-    def _alarm(self, levels: _Levels, rise: _Rise, usual: float, surprise: int) -> int | None:
-        """The row at which the rise has lasted for long enough, None where it has not."""
-        lost, floor = self.lost_share * rise.progress, -np.inf
-        learned = rise.progress >= LEARNED_SCALES * rise.noise
-        if not learned and levels.start <= 0:
-            return None  # a return, or a likelihood: nothing says that a rise from its start is harm
-        if not learned:
-            far = levels.start + FAR_SCALES * rise.noise
-            high = min(self.unlearned_ratio * levels.start, far)
-            floor = max(levels.start + self.unlearned_scales * rise.noise, high) - rise.best
-        bound = max(lost, self.noise_scales * rise.noise, self.habit_ratio * usual, floor)
-        rows = np.arange(rise.stop - rise.onset)
-        over = levels.now[rise.onset : rise.stop] - rise.best
+    def _frequent(self, found: list[Symptom]) -> tuple[Symptom, ...]:
+        """The rises; the last of many that came back is a warning."""
+        raised = list(found)
+        for at in range(self.frequent_count - 1, len(found)):
+            first = found[at - self.frequent_count + 1]
+            steps = found[at].last_step - first.first_step + 1
+            if steps <= self.frequent_rows * found[at].numbers["stride"] and found[at].severity == "note":
+                how = f"; the loss rose so and came back {self.frequent_count} times in {steps} steps"
+                raised[at] = replace(found[at], severity="warning", message=found[at].message + how)
+        return tuple(raised)
+
+    def _alarm(self, levels: Levels, rise: Rise, usual: float, signs: Corroboration) -> tuple[int | None, bool]:
+        """The row at which a rise alarms, None where it does not; and whether it is more than noise explains."""
+        course = _Course(levels, rise)
+        usual *= self.habit_ratio
+        surprise = evidence(levels, rise)
+        alarms = self._stays(course, usual) | self._stays_long(course, usual) | self._far(course)
+        alarms |= self._swift(course, usual)
+        alarms &= np.logical_or.accumulate(surprise >= np.log(self.evidence_min))
+        if signs.confirms(rise.onset):
+            alarms |= self._with_signs(course, usual) & np.logical_or.accumulate(
+                surprise >= np.log(self.signs_evidence)
+            )
+        surprised = bool(alarms.any() or (surprise >= np.log(self.evidence_min)).any())
+        return rise.onset + int(np.argmax(alarms)) if alarms.any() else None, surprised
+
+    def _bound(self, course: _Course, usual: float) -> float:
+        """How far above the best level a rise has to be."""
+        rise, floor = course.rise, -np.inf
+        if not course.learned and course.start <= 0:
+            return np.inf  # a return, or a likelihood: nothing says that a rise from its start is harm
+        if not course.learned:
+            high = min(self.unlearned_ratio * course.start, course.start + FAR_SCALES * rise.noise)
+            floor = max(course.start + self.unlearned_scales * rise.noise, high) - rise.best
+        return max(self.lost_share * rise.progress, self.noise_scales * rise.noise, usual, floor)
+
+    def _stays(self, course: _Course, usual: float) -> NDArray[np.bool_]:
+        """The level stands above the bound for some rows, of which the first came at once."""
+        bound = self._bound(course, usual)
+        over, rows = course.over, np.arange(len(course.over))
         above = over >= bound
         held = np.where(
             np.logical_or.accumulate(above),
             rows - np.maximum.accumulate(np.where(over >= NEAR_BOUND * bound, -1, rows)),
             0,
         )
-        earlier = np.maximum(rise.onset + rows - (ABRUPT_ROWS if learned else ABRUPT_ROWS_UNLEARNED), 0)
-        jumps = levels.now[rise.onset : rise.stop] - levels.now[earlier] >= ABRUPT_SHARE * over
-        falls = (over < FALLING_SHARE * np.maximum.accumulate(over)) & (
-            over < FALLING_LOST * max(rise.progress, LEARNED_SCALES * rise.noise)
-        )
-        stays = np.where(over >= rise.progress, self.stay_rows, self.part_rows)
-        alarms = (held >= np.where(falls, self.falling_rows, stays)) & np.logical_or.accumulate(above & jumps)
-        if learned and len(rows) > LONG_ROWS:
-            values = levels.values[rise.onset + LONG_ROWS - REFERENCE_ROWS : rise.stop]
-            long = np.median(sliding_window_view(values, REFERENCE_ROWS), axis=1)[: len(rows) - LONG_ROWS] - rise.best
-            jumped = np.logical_or.accumulate(jumps & (over >= lost))[LONG_ROWS:]
-            alarms[LONG_ROWS:] |= (long >= max(lost, LONG_SCALES * rise.noise, self.habit_ratio * usual)) & jumped
-        yard = FAR_PROGRESS * max(rise.progress, LEARNED_SCALES * rise.noise)
-        far_off = over >= max(yard, FAR_SCALES * rise.noise, (self.unlearned_ratio - 1.0) * levels.start)
-        alarms |= np.cumsum(far_off) >= FAR_ROWS
-        alarms[:surprise] = False
-        return rise.onset + int(np.argmax(alarms)) if alarms.any() else None
+        peak = np.maximum.accumulate(over)
+        falls = (over < FALLING_SHARE * peak) & (over < FALLING_LOST * course.tall)
+        stays = np.where(over >= course.rise.progress, self.stay_rows, self.part_rows)
+        stays = np.where(course.rising, np.minimum(stays, self.rising_rows), stays)
+        if course.learned:
+            jumps = course.jumped(ABRUPT_ROWS)
+        else:
+            jumps = course.jumped(ABRUPT_ROWS_UNLEARNED, ABRUPT_SHARE_UNLEARNED)
+        return (held >= np.where(falls, self.falling_rows, stays)) & np.logical_or.accumulate(above & jumps)
 
-    def _symptom(self, window: Window, loss: Series, rise: _Rise, alarm: int | None) -> Symptom:
-        values = loss.values[rise.onset : rise.stop]
+    def _stays_long(self, course: _Course, usual: float) -> NDArray[np.bool_]:
+        """The same, less far out of the noise and for longer."""
+        over, rise = course.over, course.rise
+        alarms = np.zeros(len(over), np.bool_)
+        if course.learned and len(over) > LONG_ROWS:
+            lost = self.lost_share * rise.progress
+            values = course.values[LONG_ROWS - REFERENCE_ROWS :]
+            long = np.median(sliding_window_view(values, REFERENCE_ROWS), axis=1)[: len(over) - LONG_ROWS] - rise.best
+            jumped = np.logical_or.accumulate(course.jumped(ABRUPT_ROWS) & (over >= lost))[LONG_ROWS:]
+            alarms[LONG_ROWS:] = (long >= max(lost, LONG_SCALES * rise.noise, usual)) & jumped
+        return alarms
+
+    def _far(self, course: _Course) -> NDArray[np.bool_]:
+        """So far out that few rows suffice."""
+        yard = max(FAR_PROGRESS * course.tall, FAR_SCALES * course.rise.noise, FAR_STARTS * course.start)
+        if not course.learned and course.start <= 0:
+            return np.zeros(len(course.over), np.bool_)
+        jumps = course.jumped(ABRUPT_ROWS if course.learned else ABRUPT_ROWS // 2)
+        return (np.cumsum(course.over >= yard) >= FAR_ROWS) & np.logical_or.accumulate((course.over >= yard) & jumps)
+
+    def _swift(self, course: _Course, usual: float) -> NDArray[np.bool_]:
+        """In few rows it rose above where training began: what was learned is gone at once."""
+        if not course.learned:
+            return np.zeros(len(course.over), np.bool_)
+        bound = max((1.0 + self.swift_share) * course.rise.progress, self.swift_scales * course.rise.noise, usual)
+        above = course.over >= bound
+        return _held(above, self.swift_rows) & np.logical_or.accumulate(course.jumped(LEVEL_ROWS) & above)
+
+    def _with_signs(self, course: _Course, usual: float) -> NDArray[np.bool_]:
+        bound = max(self.lost_share * course.rise.progress, self.signs_scales * course.rise.noise, usual)
+        return _held(course.over >= bound, self.signs_rows)
+
+    def _symptom(self, window: Window, loss: Series, levels: Levels, rise: Rise, alarm: int | None) -> Symptom:
+        values, level = loss.values[rise.onset : rise.stop], levels.now[rise.onset : rise.stop]
         first_step, last_step = int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1])
-        now, yard = float(np.median(values[-LEVEL_ROWS:])), max(rise.progress, LEARNED_SCALES * rise.noise)
+        top, yard = int(np.argmax(level)), max(rise.progress, LEARNED_SCALES * rise.noise)
         late = (float(np.median(values[-REFERENCE_ROWS:])) - rise.best) / yard
         severity: Severity = "note" if alarm is None else "warning"
         if alarm is not None and len(values) >= self.critical_rows and late >= self.critical_share:
             severity = "critical"
-        planned = planned_change(window, first_step, last_step) if alarm is not None else None
+        planned = self._planned(window, loss, rise) if alarm is not None else None
         learned = rise.progress >= LEARNED_SCALES * rise.noise
-        share = max(0.0, min((now - rise.best) / yard, 99.0))
+        share, now = max(0.0, min((float(level[top]) - rise.best) / yard, 99.0)), float(level[-1])
         what = f", which loses {share:.0%} of the progress so far" if learned else ", before anything was learned"
+        after = f"; at step {last_step} it is {now:.4g}" if top < len(level) - 1 else ""
+        if rise.stop < len(loss):
+            after = f"; it was back at step {loss.steps[rise.stop]}"
         return Symptom(
             name="lost-progress",
             severity="note" if planned else severity,
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss rose from {rise.best:.4g} at step {first_step} to {now:.4g} at step {last_step}{what}"
-            + (f"; {planned}" if planned else ""),
+            message=f"the loss rose from {rise.best:.4g} at step {first_step} to {level[top]:.4g} at step "
+            f"{loss.steps[rise.onset + top]}{what}{after}" + (f"; {planned}" if planned else ""),
             signals=("loss",),
             numbers={
                 "lost_share": share,
@@ -189,95 +258,47 @@ class LostProgress(Detector):
                 "reference_scale": rise.noise,
                 "initial_loss": rise.best + rise.progress,
                 "steps": float(len(values)),
+                "stride": float(stride_of(loss.steps)),
                 **({} if alarm is None else {"alarm_step": float(loss.steps[alarm])}),
             },
         )
 
-
-@dataclass(frozen=True)
-class _Levels:
-    """The loss row by row: its level now, the best level before, the scale there and the row after it."""
-
-    values: FloatArray
-    now: FloatArray
-    best: FloatArray
-    scale: FloatArray
-    best_stop: IntArray
-    start: float
+    def _planned(self, window: Window, loss: Series, rise: Rise) -> str | None:
+        """What explains a rise without a fault, None where nothing does."""
+        planned = planned_change(window, int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1]))
+        factor = Corroboration(window, loss).rescaled(rise.onset, rise.stop)
+        if planned or factor is None:
+            return planned
+        return f"the loss and its gradients grew at once by the same factor of about {factor:.2g}, as by a weight"
 
 
-@dataclass(frozen=True)
-class _Rise:
-    """Rows ``onset`` to ``stop`` (exclusive), in which the loss stands above its best level."""
-
-    onset: int
-    stop: int
-    best: float
-    best_stop: int
-    noise: float
-    progress: float
+def _held(above: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Whether a row and the ``count`` before it are all ``above``."""
+    rows = np.arange(len(above))
+    return rows - np.maximum.accumulate(np.where(above, -1, rows)) >= count
 
 
-def _levels(values: FloatArray) -> _Levels:
-    padded = np.concatenate([np.full(LEVEL_ROWS - 1, values[0]), values])
-    stops = np.arange(LEVEL_ROWS, len(values))
-    unit = float(np.median(np.abs(values[:LEVEL_ROWS]))) or 1.0  # a reference has a least scale, made for nats
-    references = references_before(values / unit, stops, width=REFERENCE_ROWS)
-    best = np.minimum.accumulate(references.level)
-    at = np.maximum.accumulate(np.where(references.level == best, np.arange(len(stops)), 0))
-    best, scale = unit * best, unit * references.scale[at]
-    first, typical = float(values[0]), float(np.median(values[:LEVEL_ROWS]))
-    unknown = np.full(LEVEL_ROWS, np.inf)
-    return _Levels(
-        values=values,
-        now=np.median(sliding_window_view(padded, LEVEL_ROWS), axis=1),
-        best=np.concatenate([unknown, best]),
-        scale=np.concatenate([unknown, scale]),
-        best_stop=np.concatenate([np.zeros(LEVEL_ROWS, np.int64), stops[at]]),
-        start=first if typical > FIRST_ODD * first > 0 else typical,
-    )
+class _Course:
+    """One rise, row by row: ``over`` is its level above the best, ``tall`` the progress or what noise makes of it."""
 
+    def __init__(self, levels: Levels, rise: Rise) -> None:
+        self.rise, self.start = rise, levels.start
+        self._now = levels.now
+        self.values = levels.values[rise.onset : rise.stop]
+        self.over = levels.now[rise.onset : rise.stop] - rise.best
+        self.learned = rise.progress >= LEARNED_SCALES * rise.noise
+        self.tall = max(rise.progress, LEARNED_SCALES * rise.noise)
 
-def _rise_at(levels: _Levels, row: int) -> _Rise:
-    best, noise, values = float(levels.best[row]), _noise(levels, row), levels.values
-    before = np.flatnonzero(values[max(1, row - NOISE_ROWS) : row] <= best + SINGLE_SCALES * noise)
-    onset = max(1, row - NOISE_ROWS) + (int(before[-1]) + 1 if len(before) else 0)
-    progress = levels.start - best
-    back = np.flatnonzero(levels.now[row + 1 :] < best + max(BACK_SHARE * progress, noise))
-    stop = row + 1 + int(back[0]) if len(back) else len(values)
-    return _Rise(onset, stop, best, int(levels.best_stop[row]), noise, progress)
+    @property
+    def rising(self) -> NDArray[np.bool_]:
+        """Whether the highest level so far is one of the last few."""
+        rows = np.arange(len(self.over))
+        peak = np.maximum.accumulate(self.over)
+        newest = np.maximum.accumulate(np.where(self.over >= peak, rows, 0))
+        return (rows - newest <= LEVEL_ROWS) & (newest >= 2 * LEVEL_ROWS)
 
-
-def _noise(levels: _Levels, row: int) -> float:
-    """The scale of one loss before a rise, by the changes to the next value and to one that is some rows later."""
-    stop = int(levels.best_stop[row])
-    before = levels.values[max(0, stop - NOISE_ROWS) : max(stop, row - LEVEL_ROWS // 2)]
-    changes = MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(before))))
-    if stop < REFERENCE_ROWS:
-        changes = max(changes, float(np.abs(np.diff(levels.values[:stop])).max()) / 2**0.5)
-    if len(before) >= 4 * MEMORY_ROWS:
-        later = before[MEMORY_ROWS:] - before[:-MEMORY_ROWS]
-        changes = max(changes, MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(later - np.median(later)))))
-    return max(min(float(levels.scale[row]), 1.3 * changes), changes, float(np.finfo(np.float64).tiny))
-
-
-def _evidence(levels: _Levels, rise: _Rise) -> FloatArray:
-    """The logarithm of the e-CUSUM at each row of a rise, on the scale that is surprised less."""
-    values = levels.values[rise.onset : rise.stop]
-    z = (values - rise.best) / rise.noise
-    reference = levels.values[max(0, rise.best_stop - REFERENCE_ROWS) : rise.best_stop]
-    if rise.best > 0 and reference.min() > 0 and values.min() > 0:
-        logs = np.log(reference)
-        scale = MAD_TO_SIGMA * float(np.median(np.abs(logs - np.median(logs))))
-        z = np.minimum(z, np.log(values / rise.best) / max(scale, 0.5 * rise.noise / rise.best))
-    sums = np.concatenate([[0.0], np.cumsum(_log_e(z - SLACK_SCALES))])
-    return (sums - np.minimum.accumulate(sums))[1:]
-
-
-def _log_e(z: FloatArray) -> FloatArray:
-    """The logarithm of the e-value of each distance: calibrator 0.5 / sqrt(p), p of Student's t with 4 degrees."""
-    z = np.clip(z, -1e6, 1e6)
-    wide = 1.0 + z**2 / 4.0
-    p: NDArray[np.float64] = 0.5 - 0.375 * z / np.sqrt(wide) * (1.0 - z**2 / (12.0 * wide))
-    found: FloatArray = np.log(0.5) - 0.5 * np.log(np.clip(p, 1e-6, 1.0))
-    return found
+    def jumped(self, rows: int, share: float = ABRUPT_SHARE) -> NDArray[np.bool_]:
+        """Whether a good part of the rise came within so many rows."""
+        onset, stop = self.rise.onset, self.rise.stop
+        earlier = np.maximum(np.arange(onset, stop) - rows, 0)
+        return self._now[onset:stop] - self._now[earlier] >= share * self.over

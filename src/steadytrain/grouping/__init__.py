@@ -13,7 +13,7 @@ import numpy as np
 
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.metric_names import direction
-from steadytrain.core.model import FloatArray, Symptom, Window, worst
+from steadytrain.core.model import SEVERITIES, FloatArray, Symptom, Window, worst
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import declared, detector_name
 from steadytrain.grouping.courses import course_of
@@ -56,10 +56,23 @@ def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
     for detector in detectors:
         if asked.can_look(detector):
             found += detector.check(window)
-    stories = tell([classified(window, symptom) for symptom in found], window)
+    stories = tell(_told_once([classified(window, symptom) for symptom in found]), window)
     symptoms = tuple(symptom for story in stories for symptom in story.symptoms)
     health, why = _health(window, symptoms, stories, asked)
     return Judgement(symptoms, stories, health, why, tuple(asked.looked), asked.not_run)
+
+
+def _told_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
+    """``symptoms`` without those that another detector reports as the same event, in the same steps and no less grave."""
+    dropped: set[int] = set()
+    for at, one in enumerate(symptoms):
+        for other_at, other in enumerate(symptoms):
+            if other.name != declared(one.name).same_event_as or other.stream != one.stream:
+                continue
+            if one.first_step <= other.last_step and other.first_step <= one.last_step:
+                graver = SEVERITIES.index(other.severity) > SEVERITIES.index(one.severity)
+                dropped.add(at if graver else other_at)
+    return [symptom for at, symptom in enumerate(symptoms) if at not in dropped]
 
 
 class _Asked:
