@@ -113,8 +113,8 @@ class LostProgress(Detector):
         "193 healthy runs",
     )
     signs_rows: int = threshold(5, "`stay_rows` there")
-    signs_evidence: float = threshold(100.0, "`evidence_min` there")
-    frequent_count: int = threshold(4, "rises that came back make a warning if there are so many")
+    signs_evidence_min: float = threshold(100.0, "`evidence_min` there")
+    frequent_min: int = threshold(4, "rises that came back make a warning if there are so many")
     frequent_rows: int = threshold(256, "within so many logged steps")
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
@@ -142,11 +142,11 @@ class LostProgress(Detector):
     def _frequent(self, found: list[Symptom]) -> tuple[Symptom, ...]:
         """The rises; the last of many that came back is a warning."""
         raised = list(found)
-        for at in range(self.frequent_count - 1, len(found)):
-            first = found[at - self.frequent_count + 1]
+        for at in range(self.frequent_min - 1, len(found)):
+            first = found[at - self.frequent_min + 1]
             steps = found[at].last_step - first.first_step + 1
             if steps <= self.frequent_rows * found[at].numbers["stride"] and found[at].severity == "note":
-                how = f"; the loss rose so and came back {self.frequent_count} times in {steps} steps"
+                how = f"; the loss rose so and came back {self.frequent_min} times in {steps} steps"
                 raised[at] = replace(found[at], severity="warning", message=found[at].message + how)
         return tuple(raised)
 
@@ -160,7 +160,7 @@ class LostProgress(Detector):
         alarms &= np.logical_or.accumulate(surprise >= np.log(self.evidence_min))
         if signs.confirms(rise.onset):
             alarms |= self._with_signs(course, usual) & np.logical_or.accumulate(
-                surprise >= np.log(self.signs_evidence)
+                surprise >= np.log(self.signs_evidence_min)
             )
         surprised = bool(alarms.any() or (surprise >= np.log(self.evidence_min)).any())
         return rise.onset + int(np.argmax(alarms)) if alarms.any() else None, surprised

@@ -63,7 +63,7 @@ def judge(window: Window, detectors: Sequence[Detector]) -> Judgement:
 
 
 def _told_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
-    """``symptoms`` without those that another detector reports as the same event, in the same steps and no less grave."""
+    """``symptoms`` without those that another detector reports as the same event, no less grave, in the same steps."""
     dropped: set[int] = set()
     for at, one in enumerate(symptoms):
         for other_at, other in enumerate(symptoms):
