@@ -15,10 +15,19 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.errors import UsageError
-from steadytrain.core.levels import LEVELS, NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level, find_level
+from steadytrain.core.levels import (
+    EXTRA_SHARE_MAX,
+    EXTRA_STEPS,
+    LEVELS,
+    NEAR_STEPS,
+    NEAR_STEPS_SHARE_MAX,
+    Level,
+    find_level,
+)
 from steadytrain.core.model import Reading, Symptom
 from steadytrain.storage.run_folder import Run, open_run
 
+EVERY_50 = LEVELS["standard"]
 EVERY_8 = Level("every 8", weights_every=8, tensors_every=8, modules_every=8, histograms_every=16, machine_every_s=60.0)
 
 
@@ -45,14 +54,15 @@ def test_light_looks_at_every_gradient_and_at_nothing_else(tmp_path: Path) -> No
     assert steps_of(run, "tensors") == steps_of(run, "modules") == steps_of(run, "histograms") == []
 
 
-def test_standard_measures_tensors_and_modules_every_50_steps(tmp_path: Path) -> None:
-    run = train(tmp_path, "standard", 101)
-    assert steps_of(run, "gradients") == list(range(1, 102))
-    assert steps_of(run, "tensors") == [1, 50, 100]
-    assert steps_of(run, "modules") == [2, 50, 100]
+def test_standard_measures_a_young_run_every_16_steps_then_every_32_and_every_50(tmp_path: Path) -> None:
+    run = train(tmp_path, "standard", 601)
+    young = [*range(16, 257, 16), *range(288, 513, 32), 550, 600]
+    assert steps_of(run, "gradients") == list(range(1, 602))
+    assert steps_of(run, "tensors") == [1, *young]
+    assert steps_of(run, "modules") == [2, *young]
     assert run.table("modules").rows == ("", "0", "1", "2")
     weighed = run.window().present["parameter_norm"]
-    assert (np.flatnonzero(weighed) + 1).tolist() == [1, 50, 100]
+    assert (np.flatnonzero(weighed) + 1).tolist() == [1, *young]
 
 
 def test_full_measures_all_every_8_steps_and_histograms_of_all_kinds_together(tmp_path: Path) -> None:
@@ -121,10 +131,66 @@ def test_after_a_symptom_every_step_is_measured_for_a_while() -> None:
     assert not made.weighs(1101)
 
 
-def test_a_note_makes_nothing_be_measured() -> None:
+def seen(made: MeasurementSchedule, steps: range, norms: np.ndarray | None = None, rate: float = 1e-3) -> None:
+    for step in steps:
+        made.saw(step, (np.ones(4) if norms is None else norms).astype(np.float32), rate)
+
+
+def test_a_note_makes_every_fourth_step_be_measured_for_a_while() -> None:
     made = instruments(EVERY_8, [])
     made.raised([symptom(1000, severity="note")], 1000)
-    assert not made.weighs(1001)
+    assert [step for step in range(1001, 1050) if made.weighs(step)] == [*range(1004, 1033, 4), 1040, 1048]
+
+
+def test_a_rate_that_jumps_is_a_hint() -> None:
+    made = instruments(EVERY_50, [])
+    seen(made, range(1, 1001))
+    seen(made, range(1001, 1002), rate=3e-3)
+    assert [step for step in range(1001, 1060) if made.weighs(step)] == [*range(1004, 1034, 4), 1050]
+
+
+def test_a_tensor_whose_gradient_leaves_the_others_is_a_hint() -> None:
+    made = instruments(EVERY_50, [])
+    seen(made, range(1, 1001))
+    seen(made, range(1001, 1005), norms=np.array([1.0, 1.0, 1.0, 0.0]))
+    assert made.weighs(1008)
+
+
+def test_what_all_tensors_share_is_no_hint() -> None:
+    made = instruments(EVERY_50, [])
+    seen(made, range(1, 1001))
+    seen(made, range(1001, 1005), norms=np.full(4, 50.0))
+    assert not made.weighs(1008)
+
+
+def test_a_loaded_state_makes_the_run_young_again() -> None:
+    made = instruments(EVERY_50, [])
+    seen(made, range(1, 1001))
+    made.renewed(1000)
+    assert [step for step in range(1001, 1040) if made.weighs(step)] == [1008, 1024]
+
+
+def test_a_resume_is_young() -> None:
+    made = instruments(EVERY_50, [])
+    seen(made, range(5001, 5003))
+    assert [step for step in range(5003, 5040) if made.weighs(step)] == [5008, 5024]
+
+
+def test_hints_are_bounded(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with steadytrain.watch(model, optimizer, runs_dir=tmp_path, name="run", to=("none",)) as watch:
+        for step in range(1, 1001):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).mean().backward()
+            optimizer.step()
+            stream = watch._watcher.streams[0]
+            assert stream.instruments is not None
+            stream.instruments.raised([symptom(step, severity="note")], step)
+    measured = len(steps_of(open_run(tmp_path / "run"), "tensors"))
+    bound = EXTRA_STEPS + EXTRA_SHARE_MAX * 1000 + 1000 / 50 + 2
+    assert 60 < measured <= bound + NEAR_STEPS  # the rate of zero is a warning
 
 
 def test_a_run_that_stays_sick_is_not_measured_in_every_step_for_ever(tmp_path: Path) -> None:
@@ -142,7 +208,8 @@ def test_a_run_that_stays_sick_is_not_measured_in_every_step_for_ever(tmp_path: 
             assert stream.instruments is not None
             stream.instruments.raised([symptom(step)], step)
     near = len(steps_of(open_run(tmp_path / "run"), "tensors"))
-    assert near <= NEAR_STEPS + NEAR_STEPS_SHARE_MAX * 1000 + 1000 / 50 + 2
+    least = EXTRA_STEPS + EXTRA_SHARE_MAX * 1000 + 1000 / 50 + 2
+    assert near <= NEAR_STEPS + NEAR_STEPS_SHARE_MAX * 1000 + least
 
 
 def test_an_unknown_level_is_said() -> None:

@@ -15,10 +15,21 @@ NEAR_STEPS = 64
 NEAR_STEPS_SHARE_MAX = 0.1
 """Largest share of all steps that symptoms may cause to be measured in full. It keeps a run that stays sick fast."""
 
+YOUNG: tuple[tuple[int, int], ...] = ((256, 16), (512, 32))
+"""Up to so many steps after the start, a resume or a loaded state, tensors and modules are measured every so many."""
+
+HINT_STEPS, HINT_EVERY = 32, 4
+"""After a hint (a note, a jump of the rate, a tensor whose gradient left the others) they are measured so often."""
+
+EXTRA_STEPS, EXTRA_SHARE_MAX = 40, 0.02
+"""How many steps are measured for youth and hints beyond the level's cadence: so many, and this share of all."""
+
 
 @dataclass(frozen=True)
 class Level:
     """How often each measurement runs: in steps (None: never), and in seconds for the machine.
+
+    A young run is measured more often (``YOUNG``).
 
     Args:
         weights_every: the global norm of the weights.

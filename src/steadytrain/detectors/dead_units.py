@@ -13,7 +13,10 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
-from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, loss_change, loss_jump
+from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_change, loss_jump
+
+APART_STEPS = 8
+"""Units are dead from one step to the next and stay so: three readings so far apart are enough."""
 
 
 @final
@@ -44,6 +47,7 @@ class DeadUnits(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.zero_share", "tensors.gradient_zero_share")
     aim: ClassVar[Aim] = "progress"
+    hasty: ClassVar[bool] = True
 
     silent_share: float = threshold(
         0.99, "share of zeros from which a module's output is dead: above the sparsest healthy layers"
@@ -63,7 +67,7 @@ class DeadUnits(Detector):
         "channels reached 0.75 in a batch",
     )
     sustained_readings: int = threshold(
-        3, "readings in a row, 16 steps apart or more: outputs that start at zero soon change"
+        3, "readings in a row, 8 steps apart or more: outputs that start at zero soon change"
     )
     loss_scales: float = threshold(
         1.0, "robust standard deviations below its earlier level at which the loss counts as falling"

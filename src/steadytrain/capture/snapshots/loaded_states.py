@@ -99,10 +99,17 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 class LoadedStates:
     """Keeps the book of loads; an error of ours is told once and the script's call stands."""
 
-    def __init__(self, guard: Guard, note: Callable[[str], None], set_fact: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        note: Callable[[str], None],
+        set_fact: Callable[[str, Any], None],
+        loaded: Callable[[], None] = lambda: None,
+    ) -> None:
         self._guard = guard
         self._note = note
         self._set_fact = set_fact
+        self._loaded = loaded
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None
@@ -273,6 +280,7 @@ class LoadedStates:
         self._card_cost_s = self._card_ended - began
 
     def _add(self, entry: dict[str, Any], what: str, lost: list[str]) -> None:
+        self._loaded()
         if len(self._loads) < LOADS_MAX:
             self._loads.append({**entry, "lost": lost})
             self._set_fact("loads", self._loads)

@@ -146,6 +146,12 @@ class LiveRun:
             )
         return stream.instruments
 
+    def state_loaded(self) -> None:
+        """The script has loaded a state: what follows is measured as the first steps of a run are."""
+        for stream in self.streams:
+            if stream.instruments is not None:
+                stream.instruments.renewed(stream.step)
+
     def forget_step(self) -> None:
         """A new step begins."""
         self.seen = StepInProgress()

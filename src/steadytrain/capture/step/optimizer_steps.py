@@ -214,6 +214,7 @@ class OptimizerSteps:
         found = run.recorder.look(stream)
         run.recorder.tell_symptoms(found)
         instruments.raised(found, stream.step)
+        instruments.saw(stream.step, measured.record.gradient_norms, measured.record.scalars.get("learning_rate"))
         run.symptom_incidents.looked(stream, found)
         if stream.own_steps == 1:
             run.modules.settle()

@@ -89,7 +89,7 @@ class Watcher:
         self._loaders = DataLoaders(run)
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
         gradients = GradientEvents(run, steps, guards)
-        self._loads = LoadedStates(run.guard, run.note, self.set_fact)
+        self._loads = LoadedStates(run.guard, run.note, self.set_fact, run.state_loaded)
         # What the patches and a script that updates its weights itself call, each by the part that follows it.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
         self.backward_begins, self.backward_ends = self._calls.backward_begins, self._calls.backward_ends

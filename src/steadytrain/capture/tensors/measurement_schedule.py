@@ -1,27 +1,44 @@
 """What is measured of a stream of steps beside the gate's own look, and in which steps.
 
-The level gives the cadences; near a symptom everything is measured in every step, within a bound. Measurements are
+The level gives the cadences. In the first steps, and after a resume or a loaded state, tensors and modules are measured
+more often, and less so as the run goes on well; after a hint they are measured more often for a while, and near a
+symptom everything is measured in every step, all within bounds. Measurements are
 made on the device and read when they have arrived: at once on the CPU, a step later on a GPU. Not here: how a tensor is
 measured (``statistics``), and where readings go (``run_recorder``).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.tensors.activations import SILENT_SLOTS, Activations, Taken
 from steadytrain.capture.tensors.statistics import Readback, TensorWatch, log2_histogram
-from steadytrain.core.levels import NEAR_STEPS, NEAR_STEPS_SHARE_MAX, Level
+from steadytrain.core.levels import (
+    EXTRA_SHARE_MAX,
+    EXTRA_STEPS,
+    HINT_EVERY,
+    HINT_STEPS,
+    NEAR_STEPS,
+    NEAR_STEPS_SHARE_MAX,
+    YOUNG,
+    Level,
+)
 from steadytrain.core.model import Reading, Symptom
+from steadytrain.statistics.gradient_shares import BEFORE_ROWS, NOW_ROWS, left_the_others
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.optimizer_streams import Stream
+
+RATE_RATIO = 2.0
+"""A rate that grows by this factor from one step to the next is a hint."""
 
 WAITING_MAX = 64
 """Measurements on their way from a device; the oldest are let go."""
@@ -82,6 +99,12 @@ class MeasurementSchedule:
         self._near_until = 0
         self._near_steps = 0
         self._known: set[tuple[str, int]] = set()
+        self._noted: set[tuple[str, int]] = set()
+        self._young_since: int | None = None
+        self._hint_until = 0
+        self._extra_steps = 0
+        self._norms: deque[NDArray[np.float32]] = deque(maxlen=BEFORE_ROWS + NOW_ROWS)
+        self._rate: float | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -90,7 +113,7 @@ class MeasurementSchedule:
 
     def weighs(self, step: int) -> bool:
         """Whether the gate takes the norm of the weights, and what has underflowed, in ``step``."""
-        return step == 1 or step % self._level.weights_every == 0 or self._is_near(step)
+        return self._is_due(self._level.weights_every, step, early=self._level.tensors_every is not None)
 
     def before_update(self, stream: Stream, step: int, scale: float) -> None:
         """At the gate of ``step``, whose gradients are ``scale`` times too large."""
@@ -125,6 +148,8 @@ class MeasurementSchedule:
             self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, tensors, modules, histograms)]
         if self._is_near(step) and self._near_until:
             self._near_steps += 1
+        elif tensors and not self._is_due(self._level.tensors_every, step, early=False):
+            self._extra_steps += 1
         self.read()
 
     def _arm(self, stream: Stream, step: int) -> None:
@@ -196,17 +221,55 @@ class MeasurementSchedule:
             self._fact("output_dtypes", formats)
 
     def raised(self, symptoms: Sequence[Symptom], step: int) -> None:
-        """Symptoms as they stand: one that was not there before makes the next steps be measured whole."""
+        """Symptoms as they stand: a new one makes the next steps be measured whole; a note makes it more often."""
         new = {(symptom.name, symptom.first_step) for symptom in symptoms if symptom.severity != "note"} - self._known
         if new:
             self._known |= new
             self._near_until = step + NEAR_STEPS
+        noted = {(symptom.name, symptom.first_step) for symptom in symptoms} - self._noted
+        if noted:
+            self._noted |= noted
+            self._hint_until = step + HINT_STEPS
+
+    def saw(self, step: int, gradient_norms: NDArray[np.float32], rate: float | None) -> None:
+        """The norms of all gradients and the rate of a step: a tensor that leaves the others, and a jump, are hints."""
+        if self._level.tensors_every is None:
+            return
+        if self._young_since is None:
+            self._young_since = step - 1  # a resume begins here
+        if self._norms and len(self._norms[-1]) != len(gradient_norms):  # a new module
+            self._norms.clear()
+            self.renewed(step)
+        self._norms.append(gradient_norms)
+        jumped = rate is not None and self._rate is not None and 0.0 < RATE_RATIO * self._rate < rate
+        self._rate = rate
+        if step <= self._hint_until:
+            return
+        if jumped or (step % HINT_EVERY == 0 and left_the_others(np.stack(self._norms)) is not None):
+            self._hint_until = step + HINT_STEPS
+
+    def renewed(self, step: int) -> None:
+        """The run is young again: a state was loaded, or modules are new."""
+        self._young_since = step
+
+    def _cadence(self, every: int, step: int) -> int:
+        """How often this is measured now: the level's cadence or, within a bound, a shorter one."""
+        if self._extra_steps >= EXTRA_STEPS + EXTRA_SHARE_MAX * step:
+            return every
+        if step <= self._hint_until:
+            return min(every, HINT_EVERY)
+        age = step - (self._young_since or 0)
+        return min([every, *(cadence for until, cadence in YOUNG if age <= until)])
 
     def _is_near(self, step: int) -> bool:
         return step <= self._near_until and self._near_steps <= NEAR_STEPS + NEAR_STEPS_SHARE_MAX * step
 
-    def _is_due(self, every: int | None, step: int, *, near: bool = True) -> bool:
-        return every is not None and (step == 1 or step % every == 0 or (near and self._is_near(step)))
+    def _is_due(self, every: int | None, step: int, *, near: bool = True, early: bool = True) -> bool:
+        if every is None:
+            return False
+        if near and early:
+            every = self._cadence(every, step)
+        return step == 1 or step % every == 0 or (near and self._is_near(step))
 
     def _watch(self, stream: Stream) -> TensorWatch:
         if self._tensors is None or stream.signature != self._measured:
