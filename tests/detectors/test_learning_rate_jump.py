@@ -30,7 +30,11 @@ HEALTHY = (
     steps(learning_rate=np.full(200, 1e-3)),
     steps(loss=FLAT),
 )
-SICK = (window(30.0, RISEN), window(100.0, FLAT + 0.1 * (np.arange(200) > 60)), window(30.0, FLAT + (np.arange(200) > 6), at=6))
+SICK = (
+    window(30.0, RISEN),
+    window(100.0, FLAT + 0.1 * (np.arange(200) > 60)),
+    window(30.0, FLAT + (np.arange(200) > 6), at=6),
+)
 
 
 def test_a_loss_that_is_worse_after_the_jump_is_a_warning() -> None:
