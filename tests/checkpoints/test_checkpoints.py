@@ -214,7 +214,7 @@ def test_a_run_that_saved_nothing_is_asked_for_its_norms(
     shutil.rmtree(tmp_path / "run" / "saved")
     status, document = audited(home / "step-6.pt", capsys, "--run", str(tmp_path / "run"))
     assert (status, differences(document)) == (0, [])
-    assert any("no card" in note for note in document["notes"])
+    assert any("kept no fingerprint" in note for note in document["notes"])
     content = torch.load(home / "step-6.pt", weights_only=True)
     content["optimizer"]["param_groups"][0].update(betas=(0.9, 0.95))
     torch.save(content, tmp_path / "spoiled.pt")
