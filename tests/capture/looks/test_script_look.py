@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -487,7 +488,32 @@ def resumed(*, moments: bool, schedule: bool) -> Callable[[], Step]:
     return begin
 
 
+def scheduled(*, every: int) -> Callable[[], Step]:
+    """Four steps are one pass over the data, with an evaluation after each. ``every`` 0: never stepped."""
+
+    def begin() -> Step:
+        model = small()
+        optimizer = adam(model)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.9)
+        x, y = torch.randn(96, 8), torch.randint(3, (96,))
+        training, few = DataLoader(TensorDataset(x, y), 24), DataLoader(TensorDataset(*batch()), 24)
+        batches = (each for _ in itertools.count() for each in training)
+
+        def step(at: int) -> None:
+            x, y = next(batches)
+            update(optimizer, F.cross_entropy(model(x), y))
+            for _ in few:
+                pass
+            if every and at % every == 0:
+                schedule.step()
+
+        return step
+
+    return begin
+
+
 SICK: list[tuple[Callable[[], Step], str, Severity]] = [
+    (scheduled(every=0), "idle-schedule", "warning"),
     (head_made_after_the_optimizer, "parameters-outside-optimizer", "warning"),
     (decoder_forgotten, "parameters-outside-optimizer", "warning"),
     (never_cleared, "gradients-carried-over", "warning"),
@@ -536,6 +562,8 @@ HEALTHY: list[tuple[Callable[[], Step], Found]] = [
             back_to_training,
             evaluation_from_the_start,
             normalisation_stays,
+            scheduled(every=1),
+            scheduled(every=4),
         )
     ),
 ]

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.looks.counted_steps import counted_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
+from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
@@ -51,6 +52,7 @@ class _Followed:
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
     tied: TiedTables | None = None
+    schedules: IdleSchedules | None = None
     signature: tuple[int, ...] = ()
     since_change: int = 0
     updated: bool = False
@@ -86,12 +88,13 @@ class ScriptLook(StepObserver):
         self._followed: dict[int, _Followed] = {}
         self._seen = _Seen()
         self._data = Fetched()
+        self._passes = Passes()
         self._works = True
 
     # -- the step --------------------------------------------------------------------------------------------------
 
     def fetched(self, dataset: int, batch: Any) -> Any:
-        self._guarded(self._fetched, dataset)
+        self._guarded(self._fetched, dataset, batch)
         return MISSING
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -123,9 +126,11 @@ class ScriptLook(StepObserver):
             self._works = False
             self._run.guard.report("looking at what the script does", error)
 
-    def _fetched(self, dataset: int) -> None:
+    def _fetched(self, dataset: int, batch: Any) -> None:
+        rows = self._rows_of(dataset)
         self._data.batches += 1
-        self._data.rows_in_all = max(self._data.rows_in_all, self._rows_of(dataset))
+        self._data.rows_in_all = max(self._data.rows_in_all, rows)
+        self._passes.fetched(dataset, batch, rows)
 
     def _called(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> None:
         first, self._seen.call = self._seen.call is None, call
@@ -151,8 +156,10 @@ class ScriptLook(StepObserver):
         if stream.signature is not one.signature and stream.signature != one.signature:
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))
-        if stream.own_steps == 0:
+        if one.schedules is None:
+            one.schedules = IdleSchedules(stream)
             rows |= dict(counted_rows(stream))
+        rows |= dict(one.schedules.rows(stream, self._passes.of_largest))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
         if self._seen.graphs and self._is_due(stream):
