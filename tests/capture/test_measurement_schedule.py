@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,12 @@ def test_a_note_makes_every_fourth_step_be_measured_for_a_while() -> None:
     made = instruments(EVERY_8, [])
     made.raised([symptom(1000, severity="note")], 1000)
     assert [step for step in range(1001, 1050) if made.weighs(step)] == [*range(1004, 1033, 4), 1040, 1048]
+
+
+def test_what_the_script_does_is_no_reason_to_measure_more() -> None:
+    made = instruments(EVERY_8, [])
+    made.raised([replace(symptom(1000), signals=("script.value",))], 1000)
+    assert [step for step in range(1001, 1050) if made.weighs(step)] == list(range(1008, 1050, 8))
 
 
 def test_a_rate_that_jumps_is_a_hint() -> None:

@@ -43,7 +43,7 @@ class IdleSchedule(ScriptRule):
                 last_step=int(window.steps[-1]),
                 message=f"{row.place} was never stepped: {row.last:.0f} passes over the data, and the rate is where it "
                 "began",
-                signals=("script.value", "learning_rate"),
+                signals=("script.value",),
                 numbers={"passes": row.last},
             )
             for row in script_rows(window, "idle-schedule")[:1]

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 RATE_RATIO = 2.0
 """A rate that grows by this factor from one step to the next is a hint."""
 
+SCRIPT_SIGNALS = {"script.value"}
+
 WAITING_MAX = 64
 """Measurements on their way from a device; the oldest are let go."""
 
@@ -221,7 +223,11 @@ class MeasurementSchedule:
             self._fact("output_dtypes", formats)
 
     def raised(self, symptoms: Sequence[Symptom], step: int) -> None:
-        """Symptoms as they stand: a new one makes the next steps be measured whole; a note makes it more often."""
+        """Symptoms as they stand: a new one makes the next steps be measured whole; a note makes it more often.
+
+        One that only says what the script does changes nothing: tensors would show no more of it.
+        """
+        symptoms = [one for one in symptoms if set(one.signals) != SCRIPT_SIGNALS]
         new = {(symptom.name, symptom.first_step) for symptom in symptoms if symptom.severity != "note"} - self._known
         if new:
             self._known |= new
