@@ -47,6 +47,8 @@ HEALTHY = (
     readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 1e-3}),
     readings({"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0}),  # the learning rate is zero
     readings({"a": 1.0, "gain": 1.0}, {"a": 1e-3, "gain": 0.0}, weight=0.4375),  # rounding: lost-updates
+    readings({"a": 1.0, "b": 1.0, "bias": 1e-8}, {"a": 1e-3, "b": 1e-3, "bias": 0.0}),  # before a normalisation
+    window({**LIVES, "unfrozen.weight": [ABSENT] * 200 + [1.0] * 200}),
 )
 SICK = (
     window({**LIVES, "extra.weight": [ABSENT] * 400}),

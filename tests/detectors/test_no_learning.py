@@ -32,6 +32,7 @@ HEALTHY = (
     steps(loss=[None] * ROWS),
     steps(loss=healthy_loss(ROWS), tables=ratios(1e-3)),
     steps(loss=healthy_loss(ROWS), tables=ratios(1e-7), learning_rate=np.zeros(ROWS)),
+    steps(loss=healthy_loss(ROWS), tables=ratios(0.0)),  # LBFGS: what moved the weights was not measured
 )
 SICK = (
     steps(loss=STUCK),

@@ -66,6 +66,10 @@ class FrozenParameters(Detector):
         "share of parameters without a gradient from the start above which it is by design: in "
         "transfer learning the base is most of the model. Chosen",
     )
+    gradient_share: float = threshold(
+        1e-4,
+        "share of the median gradient norm below which a gradient is rounding, as of a bias before a normalisation",
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = [*self._without_gradient(window), *self._without_update(window)]
@@ -118,6 +122,8 @@ class FrozenParameters(Detector):
                 share = len(episode.rows) / len(cells.rows)
                 pooler = all("pooler" in row for row in episode.rows)
                 severity: Severity = "critical" if share > self.design_share and not always else "warning"
+                if kind == "no gradient" and episode.first == 0 and not beyond[-1, episode.positions].any():
+                    continue  # frozen at first and trained later: unfrozen by design
                 if kind == "no gradient" and (pooler or (share > self.design_share and episode.first == 0)):
                     severity = "note"
                 symptoms.append(_symptom(cells, episode, severity, kind, "gradient_norms"))
@@ -130,12 +136,16 @@ class FrozenParameters(Detector):
         norms = applied_cells(window, "tensors", "gradient_norm", apart_steps=APART_STEPS)
         if norms is None or len(cells) != len(norms):
             return []
-        beyond = (cells.values == 0.0) & (norms.values > 0.0) & (cells.values > 0.0).any(axis=1, keepdims=True)
+        rounding = self.gradient_share * np.nanmedian(norms.values, axis=1, keepdims=True)
+        beyond = (cells.values == 0.0) & (norms.values > rounding) & (cells.values > 0.0).any(axis=1, keepdims=True)
         if not beyond.any() or is_coarse(window):  # lost-updates reports rounding
             return []
-        found = self._episodes(window, cells, beyond)
+        rate = window.applied("learning_rate")
+        # The rate is that of the first group: at zero it is set for a part, or zero-learning-rate reports it.
+        severity: Severity = "note" if len(rate) and not rate.values.any() else "warning"
         return [
-            _symptom(cells, episode, "warning", "a gradient, but no update", "tensors.update_norm") for episode in found
+            _symptom(cells, episode, severity, "a gradient, but no update", "tensors.update_norm")
+            for episode in self._episodes(window, cells, beyond)
         ]
 
     def _episodes(self, window: Window, cells: Cells, beyond: NDArray[np.bool_]) -> list[Episode]:

@@ -67,6 +67,8 @@ class NoLearning(Detector):
         1e-5, "median of update norm over weight norm below which weights do not change; 1e-3 is usual"
     )
 
+    fallen_share: float = threshold(0.8, "a loss below this share of its first level did learn. Chosen")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
         loss = window.applied("loss")
         found = self._still(window, loss) or self._frozen(window)
@@ -116,6 +118,13 @@ class NoLearning(Detector):
         near = min((math.log(count) for count in CLASSES), key=lambda level: abs(level - initial))
         return near if abs(near - initial) <= self.match_share * near else None
 
+    def _fell(self, loss: Series) -> bool:
+        """Whether the loss fell clearly: then weights move, whatever was measured (LBFGS steps inside its update)."""
+        if len(loss) < 2 * INITIAL_ROWS:
+            return False
+        before, now = loss.values[:INITIAL_ROWS], loss.values[-INITIAL_ROWS:]
+        return bool(now.max() < before.min() and np.median(now) < self.fallen_share * np.median(before))
+
     def _frozen(self, window: Window) -> Symptom | None:
         """The weights hardly move, all of them, at every reading in view."""
         rate = window.applied("learning_rate")
@@ -125,7 +134,7 @@ class NoLearning(Detector):
         if not np.nanmedian(cells.values[-1]) < self.update_ratio:  # all of them would take fifty times as long
             return None
         moved = np.nanmedian(cells.values, axis=1)
-        if not (moved < self.update_ratio).all():
+        if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(window.applied("loss"))):
             return None
         return Symptom(
             name="no-learning",
