@@ -133,7 +133,8 @@ json.dump(rows, open("computed.json", "w"))
 def test_the_record_says_what_the_script_computes(tmp_path: Path) -> None:
     outcome = run_script(tmp_path, COMPUTES, "--level", "full")
     assert outcome.status == 0, outcome.err
-    assert outcome.warnings == []
+    assert outcome.warnings
+    assert all("unused.weight first had no gradient" in warning for warning in outcome.warnings)
     rows = json.loads((tmp_path / "computed.json").read_text())
     window = outcome.run.window()
     assert window.steps.tolist() == list(range(1, 31))
@@ -148,7 +149,7 @@ def test_the_record_says_what_the_script_computes(tmp_path: Path) -> None:
         assert window.present[name].all()
         assert window.signals[name].tolist() == pytest.approx([row[name] for row in rows], rel=1e-5), name
     weighed = window.series("parameter_norm")
-    assert weighed.steps.tolist() == [1, 8, 16, 24]
+    assert {1, 8, 16, 24} <= set(weighed.steps.tolist())  # after the warning more often
     assert weighed.values.tolist() == pytest.approx([rows[step - 1]["parameter_norm"] for step in weighed.steps])
     for position, name in enumerate(window.tensor_names):
         expected = [row["tensors"].get(name, GRADIENT_ABSENT) for row in rows]

@@ -21,6 +21,7 @@ torch.manual_seed(0)
 weights = torch.nn.Linear(3, 1)
 optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
 for _ in range(3):
+    optimizer.zero_grad()
     weights(torch.randn(4, 3)).pow(2).mean().backward()
     optimizer.step()
 """

@@ -108,7 +108,7 @@ def test_the_views_are_listed_and_nothing_else(tmp_path: Path) -> None:
     path = add_gradients(builders.bad_run(tmp_path / "run"))
     listed = [name for (name,) in rows(path, "SHOW TABLES")]
     views = ["actions", "facts", "gradients", "histograms", "incidents", "machine"]
-    assert listed == [*views, "modules", "runs", "steps", "symptoms", "tensors"]
+    assert listed == [*views, "modules", "runs", "script", "steps", "symptoms", "tensors"]
     assert [row[0] for row in rows(path, "DESCRIBE gradients")] == [
         "run",
         "rank",

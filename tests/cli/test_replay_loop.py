@@ -103,7 +103,7 @@ def test_a_loop_that_is_gone_is_replayed_by_its_parts(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--step-fn", "a:b"), "go together"),
-        (("--step-fn", "a", "--build", "b:c"), "--step-fn a: MODULE:NAME"),
+        (("--step-fn", "a", "--build", "b:c"), "--step-fn a: must be MODULE:NAME"),
         (("--lead-s", "-1"), "--lead-s"),
         (("--from", "0"), "--from 0"),
         (("--until", "-3"), "--until -3"),

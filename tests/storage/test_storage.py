@@ -417,7 +417,7 @@ def test_a_folder_whose_writing_was_cut_off_is_a_bundle_that_says_so(tmp_path: P
     path = builders.write_bundle(tmp_path / "bundle")
     (path / "manifest.json").unlink()
     assert is_bundle(path)
-    with pytest.raises(UsageError, match="cut off"):
+    with pytest.raises(UsageError, match="writing was interrupted"):
         open_bundle(path)
 
 

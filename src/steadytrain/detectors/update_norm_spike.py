@@ -59,6 +59,7 @@ class UpdateNormSpike(Detector):
     warning_ratio: float = threshold(
         1e-1, "the same for a warning: a tenth of the weights per step. Healthy small models stay below 0.02"
     )
+    note_steps: int = threshold(100, "steps that a note lasts: small models move by more in their first ones")
     sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more, for the ratio to the weights")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -123,6 +124,8 @@ class UpdateNormSpike(Detector):
         for episode in episodes(window, cells, cells.values > self.note_ratio, readings=self.sustained_readings):
             ratios = np.sort(ratio[episode.first : episode.last + 1])
             lasting = float(ratios[-self.sustained_readings])
+            if lasting <= self.warning_ratio and episode.last_step - episode.first_step < self.note_steps:
+                continue
             found.append(
                 Symptom(
                     name="update-norm-spike",

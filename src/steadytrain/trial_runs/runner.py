@@ -397,4 +397,5 @@ class TrialRun(StepObserver):
             self._cannot(untouched[0].nothing)
         if not self._shown.steps:
             self._cannot(f"{ended or 'the trial ended'} before its first step")
-        self.job.end(self._shown.outcome(self.job.spec, self.job.changes, ended))
+        job, self.job = self.job, None  # what the script does from here on belongs to no trial
+        job.end(self._shown.outcome(job.spec, job.changes, ended))
