@@ -20,6 +20,7 @@ import fingerprint  # noqa: E402 (torch is optional for an install of steadytrai
 from fingerprint import STEPS, Training, seed  # noqa: E402 (torch is optional for an install of steadytrain)
 from parameters import telling  # noqa: E402
 from scripts import Started, bare, watched, write  # noqa: E402
+from steadytrain.capture.incident.environment import structure  # noqa: E402
 from steadytrain.capture.step.run_stopped import RunStopped  # noqa: E402
 from steadytrain.core.incident import Policy  # noqa: E402
 from steadytrain.storage.bundle import open_bundle  # noqa: E402
@@ -574,7 +575,20 @@ def test_a_cycle_of_modules_is_watched(policy: Policy, tmp_path: Path) -> None:
     window = open_run(tmp_path / "run").window()
     assert window.steps.tolist() == [1, 2, 3]
     assert not [name for name in window.tensor_names if name.startswith("parameter.")]
+    assert structure([first]) == "(): Linear\n(partner): Linear"
     del first.partner
+    assert structure([second]) == str(second)
+
+
+def test_a_module_that_cannot_be_printed_is_listed() -> None:
+    class Mute(nn.Linear):
+        def extra_repr(self) -> str:
+            raise RuntimeError("of the script")
+
+    shared = nn.ReLU()
+    assert structure([nn.Sequential(Mute(2, 2))]) == "(): Sequential\n(0): Mute"
+    twice = nn.Sequential(nn.Sequential(shared), shared)
+    assert structure([twice]) == str(twice), "shared is no cycle"
 
 
 @pytest.mark.slow

@@ -119,6 +119,7 @@ HEALTHY = (breaks, goes_on, clips)
 def _plain() -> Iterator[None]:
     with plain_process():
         yield
+    assert not torch.is_anomaly_enabled()
 
 
 def recorded(run: Callable[[], None], folder: Path) -> Recording:

@@ -926,3 +926,22 @@ def test_the_zoo(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_zoo_lists_every_script() -> None:
     assert sorted(case["script"] for case in CASES) == sorted(path.name for path in ZOO.glob("*.py"))
+
+
+@pytest.mark.parametrize("begins_inside", [False, True])
+def test_the_anomaly_mode_of_the_script_is_its_own_where_blocks_overlap(begins_inside: bool) -> None:
+    tracer = OperationTracer(parameters={}, method="")
+    block = torch.autograd.set_detect_anomaly
+    if begins_inside:
+        with block(True):
+            tracer.__enter__()
+            assert torch.is_anomaly_enabled()
+        assert not torch.is_anomaly_enabled()
+        tracer.__exit__(None, None, None)
+    else:
+        tracer.__enter__()
+        assert not torch.is_anomaly_enabled()
+        with block(True):
+            tracer.__exit__(None, None, None)
+            assert (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()) == (True, True)
+    assert not torch.is_anomaly_enabled()

@@ -24,6 +24,7 @@ from steadytrain.capture.snapshots.digests import digest
 from steadytrain.core.torch_private import COMPILED_CALL, STORAGE_ADDRESS, compiler_is_loaded
 from steadytrain.replay.determinism import FROM_MEMORY, base_name
 from steadytrain.replay.trace_comparison import TracedOperation, Value
+from steadytrain.tracing.anomaly_mode import BackwardStacks
 from steadytrain.tracing.dispatch_mode import EachOperation
 from steadytrain.tracing.operation_facts import Operand, Operation, operands_of, operation_of, unread_by, written_by
 from steadytrain.tracing.places import ModuleCalls, code_at, place_here
@@ -58,7 +59,7 @@ class StepTrace:
         self._modules = dict(modules)
         self._calls = ModuleCalls()
         self._mode = _Mode(self)
-        self._anomaly = (False, True)
+        self._stacks = BackwardStacks()
         self._stance: AbstractContextManager[Any] = nullcontext()
         self._made: dict[int, _Memory] = {}
         self._backwards = 0
@@ -66,9 +67,7 @@ class StepTrace:
 
     def begin(self) -> None:
         self._backwards = 0
-        self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
-        # Anomaly mode stores stacks in backward nodes, so that backward operations have a line.
-        torch.set_anomaly_enabled(True, False)
+        self._stacks.begin()
         if compiler_is_loaded():
             self.compiled = any(type(module).__name__ == "OptimizedModule" for module in self._modules) or any(
                 COMPILED_CALL.on(module) is not None for module in self._modules
@@ -98,7 +97,7 @@ class StepTrace:
             self._mode.__exit__(None, None, None)
         finally:
             self._stance.__exit__(None, None, None)
-            torch.set_anomaly_enabled(*self._anomaly)
+            self._stacks.end()
             self._calls.unwatch()
 
     def before(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call | None:

@@ -31,6 +31,7 @@ import torch
 
 from steadytrain.core.incident import Finding, Located, Phase
 from steadytrain.core.torch_private import BUFFERS, compiler_is_loaded
+from steadytrain.tracing.anomaly_mode import BackwardStacks
 from steadytrain.tracing.dispatch_mode import EachOperation
 from steadytrain.tracing.places import ModuleCalls, Place, code_at
 from steadytrain.tracing.tensor_summary import WORDS, Kinds
@@ -81,7 +82,7 @@ class OperationTracer:
         self._method = method
         self._watch = Watch()
         self._mode = _Mode(self._watch, observer)
-        self._anomaly = (False, True)
+        self._stacks = BackwardStacks()
         self._eager: AbstractContextManager[Any] = nullcontext()
 
     @property
@@ -91,9 +92,7 @@ class OperationTracer:
 
     def __enter__(self) -> OperationTracer:
         self._watch.guarded(self._note_state)
-        self._anomaly = (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
-        # Only for the stacks in backward nodes: anomaly mode must not raise at the NaN under investigation.
-        torch.set_anomaly_enabled(True, False)
+        self._stacks.begin()
         if compiler_is_loaded():
             # Compiled code cannot be traced. With fullgraph=True it refuses to run under a dispatch mode.
             self._eager = torch.compiler.set_stance("force_eager")
@@ -108,7 +107,7 @@ class OperationTracer:
             self._mode.__exit__(kind, error, traceback)
         finally:
             self._eager.__exit__(None, None, None)
-            torch.set_anomaly_enabled(*self._anomaly)
+            self._stacks.end()
             self._watch.calls.unwatch()
 
     def enter_module(self, module: torch.nn.Module) -> None:

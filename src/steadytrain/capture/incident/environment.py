@@ -108,8 +108,34 @@ def model_facts(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> dic
 
 
 def structure(roots: Sequence[nn.Module]) -> str:
-    """The modules as torch prints them."""
-    return "\n".join(str(root) for root in roots)[:STRUCTURE_CHARACTERS_MAX]
+    """The modules as torch prints them. One that torch cannot print, such as a cycle, is listed by path and class."""
+    return "\n".join(_printed(root) for root in roots)[:STRUCTURE_CHARACTERS_MAX]
+
+
+def _printed(root: nn.Module) -> str:
+    # Where the script has raised the recursion limit, printing a cycle overflows the stack: it must not be tried.
+    if not _has_cycle(root):
+        with contextlib.suppress(Exception):  # a script's own extra_repr
+            return str(root)
+    return "\n".join(f"({path}): {type(module).__name__}" for path, module in root.named_modules())
+
+
+def _has_cycle(root: nn.Module) -> bool:
+    """Whether a module is among its own descendants."""
+    began, done = {id(root)}, set[int]()
+    path = [(root, root.children())]
+    while path:
+        module, children = path[-1]
+        child = next(children, None)
+        if child is None:
+            done.add(id(module))
+            path.pop()
+        elif id(child) not in began:
+            began.add(id(child))
+            path.append((child, child.children()))
+        elif id(child) not in done:
+            return True
+    return False
 
 
 def optimizer_facts(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
