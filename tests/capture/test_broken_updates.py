@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,13 @@ def broken(run: Run) -> list[Any]:
     return [symptom for symptom in run.symptoms if symptom.name == "nonfinite-weight"]
 
 
+@pytest.mark.parametrize("wrapped_twice", [False, True], ids=["", "torch hooks the step of its parent too"])
 def test_it_is_caught_at_the_update_where_a_look_costs_little(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wrapped_twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(broken_updates, "SHARE", 1e9)
+    if wrapped_twice:
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    monkeypatch.setattr(broken_updates, "SHARE", math.inf)
     with pytest.raises(steadytrain.RunStopped):
         train(tmp_path, breaks=BREAKS)
     (symptom,) = broken(open_run(tmp_path / "run"))
@@ -81,7 +85,7 @@ def test_else_the_next_loss_shows_it_and_the_message_names_the_update(
 
 @pytest.mark.parametrize("frozen_mask", [False, True], ids=["finite weights", "a mask of -Inf among the parameters"])
 def test_healthy_updates_are_not_blamed(frozen_mask: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broken_updates, "SHARE", 1e9)
+    monkeypatch.setattr(broken_updates, "SHARE", math.inf)
     assert [one for one in broken(train(tmp_path, frozen_mask=frozen_mask)) if "itself" in one.message] == []
 
 

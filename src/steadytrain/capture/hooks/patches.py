@@ -32,6 +32,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from steadytrain.capture.hooks.copies import put_reduce
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
+from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.core.torch_private import (
     CALL,
@@ -130,8 +131,9 @@ class Patches:
         self._undo.append(undo)
 
     def _put_hooks(self, events: Events) -> None:
-        before = register_optimizer_step_pre_hook(OptimizerHook(events.step_begins))
-        after = register_optimizer_step_post_hook(OptimizerHook(events.step_ends))
+        steps = OutermostSteps(events.step_begins, events.step_ends)
+        before = register_optimizer_step_pre_hook(OptimizerHook(steps.begins))
+        after = register_optimizer_step_post_hook(OptimizerHook(steps.ends))
         self._undo += [before.remove, after.remove]
 
     def _put_backward(self, events: Events) -> None:
