@@ -25,7 +25,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-data bench-trials zoo docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials zoo docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make bench-early   faults and healthy runs in their first steps: found, how late, false alarms; half an hour (UNSEEN=1: families of another hand)"
+	@echo "make bench-scripts  109 scripts of another hand: silent faults that are named, healthy ones that are not; fifteen minutes"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
@@ -115,6 +116,9 @@ bench-store: $(READY)
 
 bench-symptoms: $(READY)
 	$(VENV)/bin/python benchmarks/symptoms.py $(if $(LOGS),--logs $(LOGS))
+
+bench-scripts: $(READY)
+	$(VENV)/bin/python benchmarks/script_faults.py
 
 bench-early: $(READY)
 	$(VENV)/bin/python benchmarks/early.py $(if $(UNSEEN),--unseen)
