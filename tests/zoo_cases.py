@@ -107,6 +107,7 @@ def _above_note(symptoms: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any
 
 
 def _fits(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-    first, last = wanted["first_step"]
+    """Where looks that take their share of the time frame a fault, ``last_step`` says where they must have found it."""
     same = wanted["name"] == seen["name"] and seen["severity"] in wanted["severity"].split(" or ")
-    return same and first <= seen["first_step"] <= last
+    steps = [name for name in ("first_step", "last_step") if name in wanted]
+    return same and all(wanted[name][0] <= seen[name] <= wanted[name][1] for name in steps)

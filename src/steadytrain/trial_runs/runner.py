@@ -392,9 +392,8 @@ class TrialRun(StepObserver):
         assert self.job is not None
         if self._copy is not None:
             self._copy.leave("the loop was over before the probe's gate")
-        untouched = [change for change in self.job.changes if not change.touched]
-        if self.job.changes and len(untouched) == len(self.job.changes):
-            self._cannot(untouched[0].nothing)
+        if self.job.changes and not any(change.touched for change in self.job.changes):
+            self._cannot(self.job.changes[0].nothing)
         if not self._shown.steps:
             self._cannot(f"{ended or 'the trial ended'} before its first step")
         job, self.job = self.job, None  # what the script does from here on belongs to no trial
