@@ -50,7 +50,8 @@ from steadytrain.core.torch_private import (
 _SKIPPED_BY_COMPILER = (
     *("capture.incident", "capture.looks", "capture.machine", "capture.settings", "capture.snapshots", "capture.step"),
     *("capture.hooks.clipping", "capture.hooks.copies", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
-    *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.patches"),
+    *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.outermost_steps"),
+    "capture.hooks.patches",
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
     *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),

@@ -56,5 +56,7 @@ class IdleSchedules:
         yield f"idle-schedule:{type(alive[0]).__name__}", passes
 
 
-def _rates(stream: Stream) -> list[Any]:
-    return [float(group.get("lr", 0.0)) for one in stream.optimizers for group in one.param_groups]
+def _rates(stream: Stream) -> list[float | None]:
+    """Of each group; None where it has none, as in an update by hand."""
+    rates = [group.get("lr") for one in stream.optimizers for group in one.param_groups]
+    return [None if rate is None else float(rate) for rate in rates]
