@@ -32,7 +32,8 @@ class OutermostSteps:
         return self._begins(optimizer, args, kwargs)
 
     def ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if self._outermost.get(id(optimizer), id(sys._getframe(2))) != id(sys._getframe(2)):
+        frame = id(sys._getframe(2))
+        if self._outermost.get(id(optimizer), frame) != frame:
             return
         self._outermost.pop(id(optimizer), None)
         self._ends(optimizer, args, kwargs)

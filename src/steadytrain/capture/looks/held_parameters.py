@@ -1,7 +1,7 @@
 """Which parameters a loss trains, and which of them an optimizer holds.
 
-A parameter that backward fills and no optimizer holds is looked at twice: one that moved meanwhile is updated in a way
-of the script's own (copies in another precision, an update by hand). Sharded parameters are left out: what backward
+If backward fills a parameter that no optimizer holds, two looks compare it: one that moved between them is updated in a
+way of the script's own (copies in another precision, an update by hand). Sharded parameters are left out: what backward
 fills is a gathered copy of what the optimizer holds.
 """
 

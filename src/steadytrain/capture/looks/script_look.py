@@ -117,7 +117,7 @@ class ScriptLook(StepObserver):
         self._works = False
 
     def _guarded(self, look: Callable[..., None], *arguments: Any) -> None:
-        """A look may fail without harm: then nothing more is looked at."""
+        """A look may fail without harm. No look follows it."""
         if not self._works:
             return
         try:

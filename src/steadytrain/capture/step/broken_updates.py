@@ -1,6 +1,6 @@
 """Updates that break weights themselves: an optimizer without ``eps``, or one of another library.
 
-Weights are looked at after the first update, and then as often as costs at most ``SHARE`` of the run. Between looks,
+The weights are checked after the first update, and then as often as costs at most ``SHARE`` of the run. Between looks,
 and on an accelerator, a loss that is not finite shows them one step later (``stopping``). Not here: weights that were
 broken by a gradient, which the gate keeps from them.
 """

@@ -3,8 +3,8 @@
 A script may break out of its loop, raise, go on with the next batch, or have ``clip_grad_norm_`` or autograd's anomaly
 mode raise. Then the optimizer is never called, and the gate sees nothing. Such a batch is judged when the next batch
 begins, when its gradients are thrown away, when torch raises, and when the script ends. The first one of a kind is
-frozen as an incident; all are counted. Nothing is refused here: the script decides. In a process that makes recorded
-steps again nothing is frozen: its observer is told of such a batch, as of a gate.
+frozen as an incident; all are counted. Nothing is refused here: the script decides. A process that
+replays steps freezes nothing: its observer receives such a batch as it would at the gate.
 
 A loss that no backward followed is a variable of the function that called the model. Between that call and backward
 the function's frame is kept, so that it can be read where the function has ended. A look waits for no accelerator.
