@@ -177,7 +177,7 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
 
 def _read_likelihood(node: Any, graph: LossGraph) -> None:
     targets = saved_tensor(node, "target")
-    if targets is not None:
+    if targets is not None and not _shape(node):  # a loss per label may still be masked by the script
         graph.likelihoods.append(Likelihood(targets.detach(), _signed(SAVED_IGNORED.on(node, -100))))
 
 
