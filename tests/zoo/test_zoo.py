@@ -96,13 +96,19 @@ def test_a_look_at_a_step_of_a_healthy_run_blames_nothing(case: dict[str, Any], 
     assert compiled is None or (compiled["to_blame"], compiled["compiled_only"]) == (None, False)
 
 
+def only_stop(bundles: list[str]) -> str:
+    """The bundle of the stop; an update that broke weights may have left one more, if its look was in time."""
+    (stop,) = (one for one in bundles if not Path(one).name.startswith("nonfinite-weight-"))
+    return stop
+
+
 @pytest.mark.parametrize("case", marked(SICK))
 def test_broken_run_is_stopped_and_the_operation_named(case: dict[str, Any], tmp_path: Path) -> None:
     outcome = run_script(tmp_path, ZOO / case["script"])
     assert outcome.status == 70, outcome.err
     assert outcome.warnings == []
     document = show(outcome.run_dir)
-    (bundle,) = document["incidents"]
+    bundle = only_stop(document["incidents"])
     assert f"nonfinite-{case['reached']}" in [symptom["name"] for symptom in document["symptoms"]]
     incident = show(Path(bundle))
     assert incident["step"] == case["step"] or case["step"] is None
