@@ -1,4 +1,4 @@
-"""Looks at what the script does with its model, loss and data, in a few early steps and after a change.
+"""Inspects how the script uses its model, loss and data, in a few early steps and after each change.
 
-A look reports rows of the table ``script``, and judges nothing.
+A look (one inspection) reports rows of the table ``script``. It judges nothing.
 """

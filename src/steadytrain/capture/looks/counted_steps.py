@@ -1,4 +1,4 @@
-"""How far schedule and optimizer have counted when a stream makes its first update: what a resume has loaded."""
+"""Reads the step counts of scheduler and optimizer before a stream's first update: they show what a resume loaded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from steadytrain.capture.step.optimizer_streams import Stream
 
 
 def counted_rows(stream: Stream) -> Iterator[tuple[str, float]]:
-    """Rows before the first update of ``stream``, of optimizers that have a schedule and keep moments.
+    """Rows before the first update of ``stream``, for optimizers that have a scheduler and keep moments.
 
-    ``schedule-at:CLASS`` is the step at which the schedule that is furthest stands, ``moments-at:CLASS`` how many
-    updates the moments of the optimizer have counted: 0 of one that has none yet, 1 of moments without a count.
+    ``schedule-at:CLASS`` is the step count of the most advanced scheduler. ``moments-at:CLASS`` is the number of
+    updates that the optimizer's moments have counted: 0 without moments, 1 for moments without a count.
     """
     for optimizer in stream.optimizers:
         if not any("initial_lr" in group for group in optimizer.param_groups) or not _keeps_moments(optimizer):
-            continue  # every schedule of torch puts the rate that it begins with there
+            continue  # every scheduler of torch writes ``initial_lr`` into the group
         found = [one for one in schedulers_of(optimizer) if not isinstance(one, ReduceLROnPlateau)]
         counts = [one.last_epoch for one in found if isinstance(getattr(one, "last_epoch", None), int)]
         if counts:
@@ -28,7 +28,7 @@ def counted_rows(stream: Stream) -> Iterator[tuple[str, float]]:
 
 
 def _keeps_moments(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether it is one of torch's own, of a kind that has moments after its first update."""
+    """Whether this is one of torch's own optimizers and keeps moments after its first update."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         return False
     return not isinstance(optimizer, torch.optim.SGD) or any(one.get("momentum") for one in optimizer.param_groups)

@@ -1,8 +1,8 @@
-"""Which parameters a loss trains, and which of them an optimizer holds.
+"""Finds parameters that receive gradients from a loss although no optimizer holds them.
 
-If backward fills a parameter that no optimizer holds, two looks compare it: one that moved between them is updated in a
-way of the script's own (copies in another precision, an update by hand). Sharded parameters are left out: what backward
-fills is a gathered copy of what the optimizer holds.
+Two looks compare the values of such a parameter. If it changed, the script updates it in another way (copies in
+another precision, a manual update). Sharded parameters are skipped, because backward fills a gathered copy of what the
+optimizer holds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import PARAMETERS
 
 ROWS_MAX = 32
-"""Names that one look reports of one kind."""
+"""Parameter names per kind of row in one look."""
 
 
 def is_sharded(parameters: Sequence[Tensor]) -> bool:
-    """Whether the optimizer holds parts of parameters that ranks share."""
+    """Whether the optimizer holds shards of parameters."""
     return any(type(one).__name__ in ("DTensor", "FlatParameter") for one in parameters)
 
 
 class HeldParameters:
-    """Of all streams; what was outside at the look before is remembered by its norm."""
+    """Serves all streams. Remembers the norms of the parameters outside every optimizer from the previous look."""
 
     def __init__(self) -> None:
         self._norms: dict[str, float] = {}
@@ -35,11 +35,12 @@ class HeldParameters:
     def look(
         self, stream: Stream, streams: Iterable[Stream], filled: Mapping[int, nn.Parameter]
     ) -> Iterator[tuple[str, float]]:
-        """Rows of the parameters that backward ``filled`` before a step of ``stream``.
+        """Rows for the parameters that backward ``filled`` before a step of ``stream``.
 
-        ``outside-optimizer:NAME`` is the share of the held parameters that stand before it in the model;
-        ``outside-share:model`` the share of the filled elements outside; ``stranger:NAME`` one the optimizer holds,
-        no module does, and no backward fills.
+        ``outside-optimizer:NAME`` is a parameter that no optimizer holds; its value is the share of the held
+        parameters that precede it in the model. ``outside-share:model`` is the share of the filled elements that no
+        optimizer holds. ``stranger:NAME`` is a parameter that the optimizer holds, that no module holds, and that
+        backward does not fill.
         """
         if is_sharded(stream.parameters):
             return
@@ -56,7 +57,7 @@ class HeldParameters:
         norms = self._moved(order, {id(one): one for one in outside})
         stayed = [name for name, norm in norms.items() if self._norms.get(name) == norm]
         if any(name in self._norms for name in norms.keys() - set(stayed)):
-            stayed = []  # the script moves them itself
+            stayed = []  # the script updates them itself
         self._norms = norms
         places = {name: at for at, (_, name) in enumerate(order)}
         for name in stayed[:ROWS_MAX]:
@@ -82,7 +83,7 @@ class HeldParameters:
 
 
 def _in_order(parameters: Sequence[Tensor]) -> list[tuple[int, str]]:
-    """The parameters of the models that hold these, in order, each by its id and once."""
+    """Id and name of each parameter of the models that hold ``parameters``, in model order, without duplicates."""
     model = find_model(parameters)
     found: dict[int, str] = {}
     for root in model.roots:

@@ -1,4 +1,4 @@
-"""Whether the learning-rate schedules of a stream are stepped at all while its data loader goes round."""
+"""Checks whether the script ever steps its learning-rate schedulers while it passes over its data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from steadytrain.capture.step.optimizer_streams import Stream
 
 
 class Passes:
-    """Counts how often the largest data set of the loaders was gone through, by the rows of its batches.
+    """Counts the passes over the largest data set of the loaders, from the rows of its batches.
 
-    Smaller ones, as a rule for evaluation, may be gone through more often than the one that is trained on.
+    Smaller data sets usually serve evaluation, and the script may read them more often than the training data.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Passes:
         self.of_largest = 0.0
 
     def fetched(self, dataset: int, batch: Any, rows_in_all: int) -> None:
-        """A loader gave ``batch``. A data set without a length (``rows_in_all`` 0) is not counted."""
+        """A loader returned ``batch``. ``rows_in_all`` is 0 if the data set has no length; it is not counted then."""
         first = next((one for one in tensors_in(batch) if one.dim() > 0), None)
         if first is None or rows_in_all <= 0:
             return
@@ -33,7 +33,7 @@ class Passes:
 
 
 class IdleSchedules:
-    """The schedules that exist at the first update of ``stream``; later ones are not known."""
+    """Follows the schedulers that exist at the first update of ``stream``, and none that are created later."""
 
     def __init__(self, stream: Stream) -> None:
         scheduled = [one for one in stream.optimizers if any("initial_lr" in group for group in one.param_groups)]
@@ -42,9 +42,9 @@ class IdleSchedules:
         self._due = 2.0
 
     def rows(self, stream: Stream, passes: float) -> Iterator[tuple[str, float]]:
-        """``idle-schedule:CLASS``, the passes over the data so far, at the second, fourth, eighth, ... of them.
+        """``idle-schedule:CLASS`` is the number of passes over the data, reported after 2, 4, 8, ... passes.
 
-        A schedule that has counted a step, or a rate that has changed, ends this for good.
+        Reports end for good when a scheduler has counted a step or a learning rate has changed.
         """
         if not self._schedules or passes < self._due:
             return
@@ -57,6 +57,6 @@ class IdleSchedules:
 
 
 def _rates(stream: Stream) -> list[float | None]:
-    """Of each group; None where it has none, as in an update by hand."""
+    """The learning rate of each parameter group; None if a group has none, as in a manual update."""
     rates = [group.get("lr") for one in stream.optimizers for group in one.param_groups]
     return [None if rate is None else float(rate) for rate in rates]

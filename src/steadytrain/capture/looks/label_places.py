@@ -1,6 +1,6 @@
-"""Labels beside the tokens that the model was given, and beside what its attention sees, in one loss.
+"""Compares the labels of one loss with the model's input tokens and with what its attention sees.
 
-Not here: which of these are faults.
+Not here: which of the measures are faults.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from steadytrain.capture.looks.token_inputs import SHIFTS, shares_equal, tokens_
 ALIGNED = 0.99
 SUPERVISED_MIN = 8
 PAD_RUN, PAD_AT_END = 2, 0.95
-"""Padding repeats at the ends of rows and hardly occurs elsewhere."""
+"""Padding repeats at least so often at a row's end, and at least this share of it is at row ends."""
 
 KINDS_MIN = 4
-"""Labels of fewer kinds are equal to tokens by chance."""
+"""Labels with fewer distinct values match tokens by chance."""
 
 
 @torch.no_grad()
@@ -28,11 +28,12 @@ def label_rows(
 ) -> Iterator[tuple[str, float]]:
     """Measures of one likelihood, by name.
 
-    ``rows-without-label`` is the share of the batch's ``rows`` without a label. The others need labels that stand
-    beside one of the integer inputs ``given`` ([rows, length]). ``label-shift`` says how many places later the token
-    stands that each label is, ``padding-share`` which share of the labels is padding that is to be told after padding.
-    ``next-place-seen`` is the least weight, over the model's square attentions, that places with a label give to the
-    place after them, and ``causal`` whether that is none.
+    ``rows-without-label`` is the share of the batch's ``rows`` without a label. The other measures need labels that
+    belong to one of the integer inputs ``given`` ([rows, length]). ``label-shift`` is the shift at which
+    ``labels[i] == tokens[i + shift]``. ``padding-share`` is the share of the labels that are padding where the token
+    is padding too.
+    ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
+    to the next place. ``causal`` is 1 if that weight is 0, else 0.
     """
     labels = one.targets
     if labels.is_floating_point() or not labels.numel():
@@ -63,7 +64,7 @@ def label_rows(
 
 
 def _next_seen(part: Tensor | bool, counted: Tensor, length: int) -> float | None:
-    """The mean weight that places with a label give to the next one; None of an attention over something else."""
+    """The mean attention weight from places with a label to the next place; None if ``part`` has another length."""
     if isinstance(part, bool):
         return 0.0 if part else 1.0
     if part.shape[-1] != length - 1:
@@ -75,7 +76,7 @@ def _next_seen(part: Tensor | bool, counted: Tensor, length: int) -> float | Non
 
 
 def padding_of(tokens: Tensor) -> tuple[int, Tensor] | None:
-    """The id that rows [rows, length] are filled up with, and where it stands at their ends; None where none is."""
+    """The padding id of ``tokens`` [rows, length] and a mask of it at the row ends; None if there is no padding."""
     ends = tokens[:, -1]
     runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
     if not bool(runs.any()):
@@ -84,9 +85,9 @@ def padding_of(tokens: Tensor) -> tuple[int, Tensor] | None:
     padded = tokens == pad
     trailing = padded.flip(1).cumprod(1).flip(1).bool()
     lengths = trailing.sum(1)
-    # A row of padding only is not padded: its text repeats one token.
+    # A row of one repeated token does not count as padded: it may be text.
     if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
         return None
     if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
-        return None  # a token of the text, such as a space, that happens to end some rows
+        return None  # an ordinary token, such as a space, that happens to end some rows
     return pad, trailing

@@ -1,8 +1,8 @@
-"""The graph behind a loss, read before its backward runs: what is trained by it, and how the loss is made.
+"""Reads the autograd graph of a loss before its backward runs: which parameters it trains and how it is computed.
 
-Nothing is hooked and no function is replaced: autograd has kept every operation between the parameters and the loss,
-with the shapes. Compiled code is one operation in it, and what happens inside stays unknown. A tensor that was saved
-through hooks of the script (checkpointing, offloading) is not asked for, since that would run them.
+This needs no hook and replaces no function, because autograd keeps every operation between the parameters and the loss,
+with shapes. Compiled code is one operation in the graph, and its inside stays unknown. Tensors that were saved through
+the script's own hooks (checkpointing, offloading) are not read, because reading them would run those hooks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from steadytrain.core.torch_private import (
 )
 
 NODES_MAX = 100_000
-"""A graph is followed so far; the largest models have some ten thousand operations."""
+"""Nodes read per graph; the largest models have some ten thousand operations."""
 
 OF_SHAPE = frozenset(
     {"View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Slice", "Squeeze", "Unsqueeze", "Select"}
     | {"Index", "ToCopy", "Clone", "Alias", "Narrow", "Expand"}
 )
-"""Operations that move values and change none."""
+"""Operations that rearrange or copy values without changing them."""
 
 MAKES_SCORES = frozenset({"Addmm", "Mm", "Bmm", "Linear", "Convolution"})
 LIKELIHOODS = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
@@ -40,7 +40,7 @@ LOSSES = LIKELIHOODS | FUSED_DISTANCES | {"BinaryCrossEntropy", "BinaryCrossEntr
 
 @dataclass
 class Likelihood:
-    """One likelihood of classes in the graph: its targets as the loss got them."""
+    """One negative log-likelihood in the graph: its targets, and the target value that it ignores."""
 
     targets: Tensor
     ignored: int
@@ -48,11 +48,11 @@ class Likelihood:
 
 @dataclass
 class LossGraph:
-    """What stands behind one loss.
+    """The contents of one loss's graph.
 
-    ``parameters`` are those that this backward fills, by id. ``misuses`` say how the loss is made where it is not what
-    it looks like, each with a count. ``attention`` holds, of each square attention, whether a place sees the one after
-    it: its weights there, or whether it is causal by itself.
+    ``parameters`` are those that this backward fills, by id. ``misuses`` counts each wrong way to compute the loss,
+    by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
+    that is True for a causal kernel and False without a mask. ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class LossGraph:
 
 @torch.no_grad()
 def read_graph(root: Tensor) -> LossGraph:
-    """Follow the graph of ``root``, a loss whose backward has not run. Nothing is computed or synchronised."""
+    """Read the graph of ``root``, a loss before its backward. This synchronises no device."""
     graph = LossGraph()
     for node in _nodes(root.grad_fn, graph):
         variable = getattr(node, "variable", None)
@@ -82,12 +82,12 @@ def read_graph(root: Tensor) -> LossGraph:
 
 
 def kind_of(node: Any) -> str:
-    """``AddmmBackward0`` is ``Addmm``."""
+    """The operation of ``node``: ``Addmm`` for ``AddmmBackward0``."""
     return re.sub(r"Backward\d*$", "", type(node).__name__)
 
 
 def saved_tensor(node: Any, name: str) -> Tensor | None:
-    """What ``node`` saved under ``name``; None where it saved none, or where asking would run a hook of the script."""
+    """The tensor that ``node`` saved as ``name``; None if there is none, or if reading it would run a script's hook."""
     raw = getattr(node, f"_raw_saved_{name}", None)
     if raw is None or SAVED_HOOK.on(raw, raw) is not None:
         return None
@@ -110,7 +110,7 @@ def _nodes(first: Any, graph: LossGraph) -> Iterator[Any]:
 
 
 def _shape(node: Any) -> tuple[int, ...]:
-    """The shape of what ``node`` made; empty where it is not known."""
+    """The output shape of ``node``; empty if unknown."""
     shapes = NODE_SHAPES.on(node) or ()
     return tuple(int(size) for size in shapes[0].shape) if shapes else ()
 
@@ -120,7 +120,7 @@ def _inputs(node: Any) -> list[Any]:
 
 
 def _made_by(node: Any) -> Any:
-    """What made the first input of ``node``, past operations that only move values; None where that is no operation."""
+    """The node that computed the first input of ``node``, past the operations ``OF_SHAPE``; None if there is none."""
     following = _inputs(node)
     while following and kind_of(following[0]) in OF_SHAPE:
         following = _inputs(following[0])
@@ -159,10 +159,10 @@ def _classes(node: Any) -> int:
 
 
 def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
-    """Predictions [N, 1] or [N] that became a table [N, N] with the targets, of which no gradient is asked."""
+    """Find predictions [N, 1] or [N] that broadcast to [N, N] against targets without gradients."""
     inputs = _inputs(node)
     if len(inputs) != 1:
-        return  # both sides are trained: pairs are meant
+        return  # both sides are trained: the script compares pairs on purpose
     spread = _shape(node) if kind == "Sub" else _shape(inputs[0])
     before = inputs[0]
     while kind_of(before) == "Expand" and _inputs(before):
@@ -171,18 +171,18 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
     if len(spread) != 2 or spread[0] != spread[1] or spread[0] < 2 or shape not in ((spread[0], 1), (spread[0],)):
         return
     if kind == "Sub" and kind_of(before) in ("Unsqueeze", "View", "UnsafeView", "ReshapeAlias"):
-        return  # the script made the column on purpose
+        return  # the script reshaped the column on purpose
     graph.misuses["broadcast"] = float(spread[0])
 
 
 def _read_likelihood(node: Any, graph: LossGraph) -> None:
     targets = saved_tensor(node, "target")
-    if targets is not None and not _shape(node):  # a loss per label may still be masked by the script
+    if targets is not None and not _shape(node):  # the script may still mask a loss per label
         graph.likelihoods.append(Likelihood(targets.detach(), _signed(SAVED_IGNORED.on(node, -100))))
 
 
 def _signed(number: int) -> int:
-    """A negative number as torch keeps it in a node."""
+    """Restore the sign: torch stores a node's negative numbers as unsigned 64-bit."""
     return number - (1 << 64) if number >= 1 << 63 else number
 
 

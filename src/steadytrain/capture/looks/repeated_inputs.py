@@ -1,7 +1,6 @@
-"""Whether step after step is given the same inputs, and where they come from.
+"""Detects steps that repeat the inputs of the previous step, and shows where these inputs come from.
 
-Inputs are compared by a sample of their values. Not here: whether that is meant, as where a script trains on all that
-it has at once.
+A sample of the values represents the inputs. Not here: whether the repetition is intended, as in full-batch training.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ Inputs = list[weakref.ref[Tensor]]
 
 
 def inputs_of(args: Any, kwargs: Any) -> Inputs:
-    """The tensors of a call, by their identity."""
+    """Weak references to the tensors of a call, at most ``INPUTS_MAX``."""
     return [weakref.ref(one) for one in tensors_in((args, kwargs)) if one.dim() > 0][:INPUTS_MAX]
 
 
 @dataclass
 class Fetched:
-    """The batches that loaders gave since the last step, and the rows of the largest data set among theirs."""
+    """The number of batches from loaders since the last step, and the rows of their largest data set."""
 
     batches: int = 0
     rows_in_all: int = 0
 
 
 class RepeatedInputs:
-    """Of one stream: how many steps in a row had the inputs of the step before."""
+    """Counts, for one stream, the steps in a row with the same inputs."""
 
     def __init__(self) -> None:
         self._digest = b""
@@ -49,12 +48,12 @@ class RepeatedInputs:
         self._fetched = 0
 
     def step(self, given: Inputs, calls: Sequence[MicroBatch], data: Fetched) -> Iterator[tuple[str, float]]:
-        """The row of a step whose first call was ``given`` these tensors, and that made ``calls`` in all.
+        """The row of one step: ``given`` are the tensors of its first call of the model, ``calls`` all its calls.
 
-        ``same-batch:PLACE`` counts the steps in a row with the same inputs. PLACE is ``loader`` where a data loader
-        that has more rows gave a batch in each of them, or gave the one that is used again; ``tensors`` where the
-        script gives the very same tensors, and ``values`` where it makes equal ones anew. Where the batch is all that
-        the loaders have there is no row.
+        ``same-batch:PLACE`` counts the steps in a row with the same inputs. PLACE is ``loader`` if a data loader with
+        more rows returned a batch in each of these steps, or returned the batch that the script reuses. It is
+        ``tensors`` if the script passes the same tensor objects, and ``values`` if it creates equal tensors again.
+        There is no row if one batch holds all the data of the loaders.
         """
         again = len(given) == len(self._held) and all(
             now() is before() is not None for now, before in zip(given, self._held, strict=True)
@@ -77,7 +76,7 @@ class RepeatedInputs:
 
 @torch.no_grad()
 def _digest(calls: Sequence[MicroBatch]) -> bytes:
-    """Of the values of all inputs, empty where there are none."""
+    """A digest of sampled values of the inputs; empty if there are none."""
     parts = []
     for call in calls[:CALLS_MAX]:
         for one in list(tensors_in((call.args, call.kwargs)))[:INPUTS_MAX]:

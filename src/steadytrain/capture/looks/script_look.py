@@ -1,8 +1,8 @@
-"""The look itself: which steps it is made in, and what of it becomes a reading of the table ``script``.
+"""Chooses the steps of the looks, and writes their rows as readings of the table ``script``.
 
-A look is made in the first steps of a stream, further and further apart, and again after the optimizer got other
-parameters or the model another mode. A row is ``MEASURE:PLACE``; the table has one column, ``value``. Rows that a look
-cannot measure stay away or are NaN. In all other steps a look costs a few comparisons.
+A look happens in some of the first steps of a stream (``LOOK_STEPS``), and as many steps after the optimizer's
+parameters change. A row is ``MEASURE:PLACE``; the table has one column, ``value``. Rows that a look cannot measure are
+missing or NaN. All other steps cost a few comparisons.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
 INPUT_STEPS = 48
-"""Steps whose inputs are compared: as many as a batch that is used again and again needs to be sure."""
+"""Steps whose inputs are compared: enough to be sure that the script reuses one batch."""
 
 GRAPHS_MAX = 4
-"""Losses of one step that are followed; micro-batches are alike."""
+"""Loss graphs read per step; further micro-batches have the same graph."""
 
 ROWS_MAX = 128
 EVAL_TOLD = (4, 16, 64)
-"""Steps in a row in evaluation mode after which they are reported again."""
+"""Numbers of steps in a row in evaluation mode at which a look reports them."""
 
 
 @dataclass
 class _Followed:
-    """What is known of one stream."""
+    """The state of one stream."""
 
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
@@ -65,7 +65,7 @@ class _Followed:
 
 @dataclass
 class _Seen:
-    """What was seen since the last step of any stream."""
+    """What the script did since the last step of any stream."""
 
     graphs: list[tuple[str, LossGraph, MicroBatch | None]] = field(default_factory=list)
     call: MicroBatch | None = None
@@ -75,10 +75,10 @@ class _Seen:
 
 
 class ScriptLook(StepObserver):
-    """Follows every stream of ``run``, beside whoever records its steps.
+    """Follows every stream of ``run``, in addition to the observer that records its steps.
 
     Args:
-        rows_of: how many rows a data set has, by its number; 0 where it has no length.
+        rows_of: returns the number of rows of a data set, given its number; 0 if it has no length.
     """
 
     def __init__(self, run: LiveRun, rows_of: Callable[[int], int]) -> None:
@@ -117,7 +117,7 @@ class ScriptLook(StepObserver):
         self._works = False
 
     def _guarded(self, look: Callable[..., None], *arguments: Any) -> None:
-        """A look may fail without harm. No look follows it."""
+        """Call ``look``. An error is reported and ends all further looks."""
         if not self._works:
             return
         try:
@@ -222,7 +222,7 @@ class ScriptLook(StepObserver):
                 yield f"in-eval:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
 
     def _mode_matters(self, module: nn.Module) -> bool:
-        """Whether ``module`` works otherwise in evaluation mode."""
+        """Whether ``module`` behaves differently in evaluation mode."""
         known = self._of.get(module)
         if known is None:
             kinds = (DROPOUTS.get(), BATCH_NORMS.get())
@@ -240,6 +240,6 @@ class ScriptLook(StepObserver):
 
 
 def _line() -> str:
-    """``train.py:17``, the innermost line of the script."""
+    """The innermost line of the script, such as ``train.py:17``."""
     frames = user_frames()
     return f"{Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else "the loss"

@@ -1,4 +1,4 @@
-"""A table of embeddings and a head that begin with the same values in two tensors: whether they stay the same."""
+"""Watches an embedding table and an output head that start equal in two tensors: do they stay equal?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Held = tuple[str, weakref.ref[Tensor]]
 
 
 class TiedTables:
-    """Pairs of the models under ``roots``, as they are before the first update."""
+    """Finds the equal pairs in the models under ``roots``. Construct it before the first update."""
 
     @torch.no_grad()
     def __init__(self, roots: Iterable[nn.Module]) -> None:
@@ -32,7 +32,7 @@ class TiedTables:
 
     @torch.no_grad()
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``untied:TABLE and HEAD`` is 1 where the two are no longer equal, else 0."""
+        """``untied:TABLE and HEAD`` is 1 if the two are no longer equal, else 0."""
         for (name, table), (other, head) in self._pairs:
             one, two = table(), head()
             if one is not None and two is not None and one.shape == two.shape:
@@ -44,7 +44,7 @@ def _may_be_one(one: Tensor) -> bool:
 
 
 def _are_alike(table: Tensor, head: Tensor) -> bool:
-    """Equal values in two places. What is one number everywhere was not copied from the other."""
+    """Whether two separate tensors hold equal values. Tensors filled with one number do not count as copies."""
     same = table.shape == head.shape and table.device == head.device and table.dtype == head.dtype
     if not same or table.data_ptr() == head.data_ptr() or table.numel() < 2:
         return False

@@ -1,6 +1,6 @@
-"""Finds the token ids that belong to the labels among a model's inputs, and not the labels themselves.
+"""Finds the token ids that belong to the labels among a model's inputs, and avoids the labels themselves.
 
-Many models get both (``model(tokens, targets)``) and return the loss. Labels compared with themselves always match.
+Many models take both (``model(tokens, targets)``) and return the loss. Labels compared with themselves always match.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SHARE_MIN = 0.05
 def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[Tensor]) -> Tensor | None:
     """The ids [rows, length] among ``given`` that belong to the labels; None if there are none.
 
-    Ids that an embedding looked up (``looked_up``, which has positions and decoder inputs too) come first. If there are
-    none (a model of one-hot vectors), the candidates are the ids that differ from the labels. Of several candidates the
-    one that matches the labels best at any shift wins; of equals the last (a decoder's).
+    Candidates are the ids that an embedding looked up (``looked_up``, which also holds positions and decoder inputs).
+    If there are none (a model with one-hot inputs), the candidates are the ids that differ from the labels. The
+    candidate that matches the labels best at any shift wins; among equals the last one wins (a decoder's input).
     """
     fitting = [ids for ids in given if _fits(ids, labels)]
     read = [ids for ids in fitting if any(_same(ids, asked) for asked in looked_up)]
