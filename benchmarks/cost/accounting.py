@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 TORCH = "torch"
-PARTS = ("hooks", "clip", "gate", "tensors", "histograms", "modules", "recorder", "detectors")
+PARTS = ("hooks", "clip", "gate", "looks", "tensors", "histograms", "modules", "recorder", "detectors")
 
 
 class Accounting:
@@ -53,17 +53,23 @@ class Accounting:
 
     def _install(self) -> None:
         from steadytrain.capture.hooks.clipping import Clipping
-        from steadytrain.capture.step import watcher
+        from steadytrain.capture.looks.script_look import ScriptLook
+        from steadytrain.capture.step import optimizer_steps
+        from steadytrain.capture.step.gradient_events import GradientEvents
+        from steadytrain.capture.step.model_calls import ModelCalls
         from steadytrain.capture.tensors import measurement_schedule
         from steadytrain.detection.run_recorder import RunRecorder
 
-        for name in ("forward_begins", "forward_ends", "backward_begins", "backward_ends", "gradients_zeroed"):
-            self._wrap(watcher.Watcher, name, "hooks")
+        for name in ("forward_begins", "forward_ends", "backward_begins", "backward_ends"):
+            self._wrap(ModelCalls, name, "hooks")
         for name in ("step_begins", "step_ends"):
-            self._wrap(watcher.Watcher, name, "hooks")
-        self._wrap(watcher, "measure", "gate")
+            self._wrap(optimizer_steps.OptimizerSteps, name, "hooks")
+        self._wrap(GradientEvents, "gradients_zeroed", "hooks")
+        for name in ("fetched", "call_begins", "loss_seen", "gate", "step_ended"):
+            self._wrap(ScriptLook, name, "looks")
+        self._wrap(optimizer_steps, "measure", "gate")
         self._wrap(Clipping, "_keep", "clip")
-        self._wrap_clip(watcher.Watcher)
+        self._wrap_clip(GradientEvents)
         for name in ("before_update", "after_update"):
             self._wrap(measurement_schedule.TensorWatch, name, "tensors")
         self._wrap(measurement_schedule.MeasurementSchedule, "read", "tensors")
@@ -72,7 +78,7 @@ class Accounting:
             self._wrap(RunRecorder, name, "recorder")
         self._wrap(RunRecorder, "detect", "detectors")
         self._wrap_modules()
-        ends = watcher.Watcher.gradients_zeroed
+        ends = GradientEvents.gradients_zeroed
 
         def next_step(*args: Any) -> Any:
             """Zeroing the gradients is the last of the script's step."""
@@ -81,7 +87,7 @@ class Accounting:
             finally:
                 self._steps.append(defaultdict(lambda: [0.0, 0.0]))
 
-        watcher.Watcher.gradients_zeroed = next_step  # type: ignore[method-assign]
+        GradientEvents.gradients_zeroed = next_step  # type: ignore[method-assign]
 
     def _wrap(self, owner: Any, name: str, part: str) -> None:
         setattr(owner, name, self.timed(part, getattr(owner, name)))
@@ -89,8 +95,8 @@ class Accounting:
     def _wrap_clip(self, owner: Any) -> None:
         ours = owner.clip
 
-        def clip(watcher: Any, original: Callable[..., Any], *rest: Any) -> Any:
-            return ours(watcher, self.timed(TORCH, original), *rest)
+        def clip(events: Any, original: Callable[..., Any], *rest: Any) -> Any:
+            return ours(events, self.timed(TORCH, original), *rest)
 
         owner.clip = self.timed("clip", clip)
 

@@ -57,6 +57,12 @@ def test_gpu_benchmark_runs_its_logic_on_the_cpu() -> None:
     assert "Statistics kernel: absent" in found.stdout
 
 
+def test_every_entry_point_that_the_benchmark_times_is_there() -> None:
+    made = "import sys; sys.path.insert(0, sys.argv[1]); from cost.accounting import Accounting; Accounting()"
+    found = subprocess.run([sys.executable, "-c", made, str(BENCHMARKS)], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
