@@ -13,15 +13,15 @@ from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
 REWIND_BYTES_DEFAULT = 4096 * 1_000_000
-"""Disk for the tape and the snapshots of a run, while it runs."""
+"""Disk space for the tape and the snapshots of a run, while it runs."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch: ``run_dir`` is made when the first step is seen, not before. ``in_graph``: compiled graphs compute
-    what their modules put out (``Activations``). ``continues``: the run that this one goes on from (``earlier_run``).
-    ``rewind_bytes_max``: disk for what makes steps replayable, 0 for no such thing; ``keep_rewind``: it stays although
-    the run ended well."""
+    """How to watch. ``run_dir`` is created at the first step, not before. ``in_graph``: compiled graphs measure the
+    outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
+    ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
+    ended well."""
 
     run_dir: Path
     run_name: str
@@ -37,11 +37,11 @@ class Settings:
 
 
 def utc_now() -> str:
-    """The time as it stands in every document."""
+    """The current time in the format of all documents: ISO 8601, UTC, whole seconds."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def started_at(settings: Settings) -> float:
-    """When the run began, in seconds since the epoch; 0 where its description does not say."""
+    """When the run began, in seconds since the epoch; 0 if its description does not have the time."""
     started = settings.description.get("started")
     return datetime.fromisoformat(started).timestamp() if isinstance(started, str) else 0.0

@@ -1,8 +1,8 @@
-"""Updates that break weights themselves: an optimizer without ``eps``, or one of another library.
+"""Detects updates that make weights NaN or Inf by their own arithmetic: an optimizer without ``eps``, or a foreign one.
 
-The weights are checked after the first update, and then as often as costs at most ``SHARE`` of the run. Between looks,
-and on an accelerator, a loss that is not finite shows them one step later (``stopping``). Not here: weights that were
-broken by a gradient, which the gate keeps from them.
+The weights are checked after the first update, and then as often as ``SHARE`` of the run's time allows. Between checks,
+and on an accelerator, a non-finite loss shows the damage one step later (``stopping``). Not here: non-finite gradients,
+which the gate keeps away from the weights.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
 
 SHARE = 0.005
-"""Of the time that the run takes, for these looks."""
+"""The largest share of the run's time that these checks may take."""
 
 NAMES_MAX = 16
 FIRST_STATE = "the one that the script began with"
 
 
 class UpdateLooks:
-    """Looks at the weights of one stream after its updates; they were finite before the first."""
+    """Checks the weights of one stream after its updates. They were finite before the first update."""
 
     def __init__(self) -> None:
         self._last_step = 0
@@ -33,7 +33,7 @@ class UpdateLooks:
         self._is_over = False
 
     def look(self, stream: Stream) -> list[str]:
-        """The parameters that the update of ``stream.step`` broke; none where no look is due. A broken one ends it."""
+        """The parameters that became non-finite; none if no check is due. A broken parameter ends all checks."""
         if self._is_over or stream.device.type != "cpu":
             return []
         began = time.perf_counter()
@@ -49,12 +49,12 @@ class UpdateLooks:
 
     @property
     def first_step(self) -> int:
-        """The first update after the last look."""
+        """The first update after the last check."""
         return self._last_step + 1
 
 
 def broken_update(stream: Stream, bad: Sequence[str], *, first: int, last: int, good: str) -> Symptom:
-    """The symptom of weights that an update from ``first`` to ``last`` broke; ``good`` names the state before it."""
+    """The symptom of weights that an update of steps ``first`` to ``last`` broke; ``good`` is the last good state."""
     eps = next((group["eps"] for one in stream.optimizers for group in one.param_groups if "eps" in group), None)
     how = f"{type(stream.optimizers[0]).__name__}{f', eps={eps:g}' if eps == 0 else ''}"
     more = f" and {len(bad) - 1} more parameters" if len(bad) > 1 else ""
@@ -73,7 +73,7 @@ def broken_update(stream: Stream, bad: Sequence[str], *, first: int, last: int, 
 
 
 def good_state(folder: Path, *, before: int) -> str:
-    """The newest snapshot of the run at ``folder`` whose numbers are all finite, in words."""
+    """Describe the newest snapshot in the run folder ``folder`` whose numbers are all finite."""
     path = last_good_snapshot(folder)
     if path is None:
         return f"that of a checkpoint from before step {before}"
@@ -81,7 +81,7 @@ def good_state(folder: Path, *, before: int) -> str:
 
 
 def breaks_at(stream: Stream, step: int) -> bool:
-    """Whether the step before ``step`` was well, so that weights that are bad now were broken by its update."""
+    """Whether the step before ``step`` had finite signals and made an update: then that update broke the weights."""
     window = stream.history.recent()
     rows = [at for at in range(len(window)) if int(window.steps[at]) == step - 1]
     if not rows or bool(window.skipped[rows[-1]]) or bool(window.refused[rows[-1]]):

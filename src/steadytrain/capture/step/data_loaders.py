@@ -1,4 +1,4 @@
-"""What the script's data loaders give: followed on the way to the step, or given by one more lap or a replay."""
+"""Follows the batches of the script's data loaders. A loop rerun or a replay supplies its own batches here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FETCHED_MAX = 64
 
 
 class DataLoaders:
-    """All loaders of the process."""
+    """Follows all loaders of the process."""
 
     def __init__(self, run: LiveRun) -> None:
         self.datasets = DatasetNumbers()
@@ -21,7 +21,7 @@ class DataLoaders:
         self._wait = DataWait()
 
     def fetch_begins(self, iterator: Any) -> Any:
-        """``iterator`` is asked for its next batch: the one to give instead, or ``MISSING``."""
+        """The script asks ``iterator`` for its next batch. Returns the batch to use instead, or ``MISSING``."""
         run = self._run
         if not run.is_script():
             return MISSING
@@ -42,7 +42,7 @@ class DataLoaders:
                 run.draws.drawn(iterator, indices)
 
     def fetch_ends(self, iterator: Any, batch: Any) -> Any:
-        """``iterator`` gave ``batch``: the one to give instead, or ``MISSING``."""
+        """``iterator`` returned ``batch``. Returns the batch to use instead, or ``MISSING``."""
         run = self._run
         if not run.is_script():
             return MISSING
@@ -60,5 +60,5 @@ class DataLoaders:
         return other  # noqa: RET504 (as above)
 
     def take_wait_s(self) -> float:
-        """Seconds that the training thread has waited for its loaders since the last call."""
+        """Seconds that the training thread waited for its loaders since the last call."""
         return self._wait.take()

@@ -1,4 +1,4 @@
-"""Seconds that the training thread waits for its data loaders, gathered until a step takes them."""
+"""Measures how long the training thread waits for its data loaders in each step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ OPEN_MAX = 16
 
 
 class DataWait:
-    """Time inside data loaders since the last :meth:`take`.
+    """Time inside data loaders since the last :meth:`take`, in seconds.
 
-    A loader that reads from another one is counted once. A fetch that ends its loader raises and has no end here: it is
-    still open when the step takes the sum, and what came after it counts for itself.
+    If a loader reads from another loader, the time counts once. The fetch that exhausts a loader raises, so ``ends`` is
+    not called for it. It stays open until :meth:`take` and adds no time; the fetches after it still count.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -22,13 +22,13 @@ class DataWait:
         self._inner_s = 0.0
 
     def begins(self, iterator: object) -> None:
-        """``iterator`` is asked for its next batch."""
+        """The script asks ``iterator`` for its next batch."""
         if len(self._open) >= OPEN_MAX:
-            del self._open[0]  # it has ended long ago: nobody nests loaders as deep
+            del self._open[0]  # its fetch raised long ago: scripts do not nest loaders this deep
         self._open.append((id(iterator), self._clock()))
 
     def ends(self, iterator: object) -> None:
-        """It gave one."""
+        """``iterator`` returned a batch."""
         at = max((at for at, (number, _) in enumerate(self._open) if number == id(iterator)), default=None)
         if at is None:
             return
@@ -40,7 +40,7 @@ class DataWait:
             self._inner_s += elapsed
 
     def take(self) -> float:
-        """Seconds waited since the last call. Evaluation in between is part of it, as it is of ``step_s``."""
+        """Seconds waited since the last call. Evaluation in between counts, as it does in ``step_s``."""
         waited = self._waited_s + self._inner_s
         self._open.clear()
         self._waited_s = self._inner_s = 0.0

@@ -1,4 +1,4 @@
-"""Data sets by number: they are told apart by the order in which the script first reads from them."""
+"""Numbers the data sets in the order in which the script first reads from them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from steadytrain.core.torch_private import DATASET
 
 HELD_MAX = 16
-"""Data sets that cannot be referred to weakly (a list of samples) and so are held: the last ones that were read."""
+"""Data sets held by a strong reference, because they allow no weak one (a list of samples): the last ones read."""
 
 
 class DatasetNumbers:
-    """Knows each data set as long as it lives; another one at the same address gets a number of its own."""
+    """Keeps each data set's number while it lives. A new data set at the same address gets a new number."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}
@@ -23,7 +23,7 @@ class DatasetNumbers:
         self._next = count()
 
     def number_of(self, iterator: Any) -> int:
-        """The number of the data set that ``iterator``, one of torch's DataLoader, reads from."""
+        """The number of the data set that ``iterator``, an iterator of torch's DataLoader, reads from."""
         dataset = DATASET.on(iterator)
         key = id(dataset)
         known, number = self._numbers.get(key, (None, -1))
@@ -35,11 +35,11 @@ class DatasetNumbers:
         return number
 
     def key_of(self, number: int) -> int | None:
-        """The ``id`` of the data set with this number, None of one that is gone."""
+        """The ``id`` of the data set with this number; None if it no longer exists."""
         return next((key for key, (held, one) in self._numbers.items() if one == number), None)
 
     def rows_of(self, number: int) -> int:
-        """How many rows the data set with this number has; 0 of one that is gone or has no length."""
+        """The number of rows of the data set with this number; 0 if it no longer exists or has no length."""
         dataset = next((held() for held, one in self._numbers.values() if one == number), None)
         try:
             return len(dataset) if dataset is not None else 0

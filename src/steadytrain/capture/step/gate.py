@@ -1,7 +1,7 @@
-"""The check between backward and the update: one look at the loss and at every gradient.
+"""The check between backward and the update: it measures the loss and every gradient.
 
-L2 norms carry NaN and Inf, so a healthy step costs one norm a tensor and one copy to the host. Only where that is not
-finite the tensors are counted exactly. Not here: what is done about it.
+NaN and Inf propagate into L2 norms, so a healthy step costs one norm per tensor and one copy to the host. Only if a
+norm is not finite, the gate counts the elements exactly. Not here: what follows from the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,13 @@ from steadytrain.storage.segments import StepRecord
 
 @dataclass
 class Measurement:
-    """One look at the gate."""
+    """The result of the gate for one step.
+
+    ``losses`` are the unscaled losses of the backward calls. ``tensor_names`` name the columns of
+    ``record.gradient_norms``. ``bad`` are the non-finite gradients of this rank. ``elsewhere`` means that only another
+    rank has a non-finite value. The gradients still carry the factor ``scale``. ``committed`` means that the step is
+    already on record.
+    """
 
     losses: tuple[float, ...]
     record: StepRecord
@@ -68,14 +74,14 @@ def measure(
     time_s: float,
     own_s: float = 0.0,
 ) -> Measurement:
-    """One look: norms and losses in one device-to-host copy, an exact count only where that is not finite.
+    """Read norms and losses in one device-to-host copy; count non-finite elements exactly only if a norm shows them.
 
     Args:
-        scaling: the gradient scalers, and what is known of their and the clip's part in this step.
+        scaling: the gradient scalers, and what they and the clipping did in this step.
         skipped: whether a scaler is known to have skipped this step.
-        weigh: whether to take the norm of the weights, and to count what has underflowed, as well.
+        weigh: whether to also compute the norm of the weights and count underflowed gradients.
         time_s: wall-clock time of the record, in seconds since the epoch.
-        own_s: seconds of the step that were ours and not the script's.
+        own_s: seconds that steadytrain itself spent in this step.
     """
     look = _Look(stream, optimizer, seen, scaling, weigh=weigh)
     before, applied = look.norms()
@@ -118,7 +124,7 @@ def measure(
 
 
 class _Look:
-    """What is asked of the devices for one step, fetched together on construction; each answer is a function."""
+    """Fetches all values of one step from the devices in one copy, on construction; methods return them."""
 
     def __init__(
         self,
@@ -133,7 +139,7 @@ class _Look:
         self._tensors: list[Tensor] = []
         self.gradients = _gradients(stream.parameters)
         clipping = seen.clipping
-        # Where clipping has just read the gradients there is nothing left to read.
+        # Skip the gradients that clipping has just read.
         self._unread = [
             (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
         ]
@@ -162,7 +168,7 @@ class _Look:
         self._suspect = self._ask(_suspicion(stream, seen, norms, joint) if joint else [])
         self._values = fetch(self._tensors)
         self.scale = self._grad_scale()[0] if grad_scale else 1.0
-        """By how much the gradients are too large still (a fused optimizer divides by it itself)."""
+        """The factor that the gradients still carry (a fused optimizer divides by it itself)."""
 
     def _ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
         start = len(self._tensors)
@@ -171,7 +177,7 @@ class _Look:
         return lambda: self._values[start:stop]
 
     def norms(self) -> tuple[dict[int, float], dict[int, float]]:
-        """By position: norms before the first clip, of what was clipped, and norms as they are about to be applied."""
+        """By position: norms of clipped gradients before the first clip, and norms as the optimizer applies them."""
         clipping, scale = self._seen.clipping, self.scale
         before_scale = scale * self._scaling.norm_factor(self.own())
         before = {at: norm / before_scale for at, norm in zip(self._clipped, self._before(), strict=True)}
@@ -184,7 +190,7 @@ class _Look:
         return before, applied
 
     def losses(self) -> tuple[tuple[float, ...], float | None]:
-        """Each backward's loss, without loss scale and accumulation, and the loss of the step."""
+        """The loss of each backward call, without loss scale and accumulation factor, and the loss of the step."""
         terms, roots, scales, values = self._seen.losses, self._roots(), set(self._scales()), iter(self._factors())
         factors = [[(next(values), factor.power) for factor in term.factors] for term in terms]
         losses = tuple(
@@ -194,9 +200,9 @@ class _Look:
         return losses, loss_of_step(losses, terms, factors, iter(self._counts()))
 
     def is_elsewhere(self, is_bad: bool) -> bool:
-        """Whether another rank, and not this one, has a value that is not finite.
+        """Whether another rank, and not this one, has a non-finite value.
 
-        All ranks saw the same suspicion, so all of them ask each other again, or none.
+        All ranks hold the same flag of the first collective. So either all of them run the second one, or none.
         """
         if self._joint is None or not any(value > 0 for value in self._suspect()):
             return False
@@ -204,10 +210,10 @@ class _Look:
 
 
 def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """Names and norms without parameters that are frozen (``requires_grad`` is False) and have no gradient.
+    """Names and norms without the frozen parameters (``requires_grad`` is False) that have no gradient.
 
-    Fine-tuning hands them to the optimizer all the same, and that they do not move is what was asked for. One that is
-    frozen with a gradient still in it does move.
+    Fine-tuning scripts pass such parameters to the optimizer and expect no update. A frozen parameter that still has a
+    gradient is updated, so it stays in.
     """
     frozen = [at for at, parameter in enumerate(stream.parameters) if not parameter.requires_grad]
     still = {at for at in frozen if row[at] == GRADIENT_ABSENT}
@@ -218,7 +224,7 @@ def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...]
 
 
 def _suspicion(stream: Stream, seen: StepInProgress, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
-    """Whether any of the ranks that step together has a loss or a norm that is not finite."""
+    """A flag, 0-d: whether any of the ranks that step together has a non-finite loss or norm."""
     numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
     numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
     all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
@@ -232,14 +238,14 @@ def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:
 
 @torch.no_grad()
 def bad_gradients(stream: Stream, seen: StepInProgress) -> tuple[BadTensor, ...]:
-    """The gradients of this process that are not finite, as they were before clipping; it asks no other rank."""
+    """The non-finite gradients of this process, as they were before clipping. Runs no collective."""
     gradients = _gradients(stream.parameters)
     norms = dict(zip((at for at, _ in gradients), fetch(l2_norms([values for _, values in gradients])), strict=True))
     return _exact_look(stream, seen, gradients, norms, dict(norms))
 
 
 def reason(measured: Measurement) -> str:
-    """Why the step is an incident, in a few words."""
+    """Why the step is an incident, in one clause."""
     if not measured.loss_finite:
         bad = next(loss for loss in measured.losses if not math.isfinite(loss))
         return f"the loss is {kind_of(bad)}"
@@ -257,10 +263,10 @@ def _exact_look(
     applied: Mapping[int, float],
     norms: dict[int, float],
 ) -> tuple[BadTensor, ...]:
-    """The tensors that are really not finite; writes their exact norm into ``norms``.
+    """The gradients with non-finite elements; writes their exact norms into ``norms``.
 
-    Clipping by a norm that is NaN makes every gradient NaN. Where the norms before clipping are known, only the
-    tensors that were bad by then are named.
+    Clipping by a NaN norm makes every gradient NaN. If the norms before clipping are known, the result has only the
+    gradients that were already non-finite then.
     """
     for position, norm in norms.items():
         if not math.isfinite(norm) and math.isfinite(applied[position]):  # clipped: only the norm had overflowed
@@ -294,7 +300,7 @@ def _exact_look(
             )
         )
     if not bad and any(not exact_state(gradient).finite for _, gradient in suspects):
-        # The norm overflowed before clipping and the clip turned finite gradients into NaN: name what is bad now.
+        # The norm overflowed before clipping, and the clip turned finite gradients into NaN: report the current ones.
         for position, gradient in suspects:
             state = exact_state(gradient)
             if not state.finite:
@@ -307,7 +313,7 @@ def _exact_look(
 def _overflow_share(
     stream: Stream, seen: StepInProgress, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
 ) -> float | None:
-    """Share of gradient elements that are NaN or Inf, as they were before clipping could spread them."""
+    """The share of gradient elements that were NaN or Inf before clipping could spread them."""
     clipping = seen.clipping
     unclipped = [(at, values) for at, values in gradients if id(stream.parameters[at]) not in clipping.norms]
     bad = sum(state.nan + state.inf for state in clipping.states.values())
@@ -337,7 +343,7 @@ def _learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
 
 
 def kind_of(value: float) -> str:
-    """A number that is not finite, in a word."""
+    """``NaN``, ``Inf`` or ``-Inf`` for a non-finite number."""
     return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 

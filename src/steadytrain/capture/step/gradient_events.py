@@ -1,4 +1,4 @@
-"""What the script does to gradients between backward and the update: zeroing, clipping, and gradient scalers."""
+"""Follows what the script does to gradients between backward and the update: zeroing, clipping and scaling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadytrain.capture.step.script_guards import ScriptGuards
 
 
 class GradientEvents:
-    """Follows them; a step that a scaler skips is recorded by ``steps``."""
+    """Follows these events. If a gradient scaler skips a step, ``steps`` records it."""
 
     def __init__(self, run: LiveRun, steps: OptimizerSteps, guards: ScriptGuards) -> None:
         self._run = run
@@ -25,7 +25,7 @@ class GradientEvents:
         self._scaled: int | None = None
 
     def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
-        """What was accumulated is thrown away: where it was not finite, the script has skipped a step by itself."""
+        """The script discards its gradients. If they were not finite, it has skipped the update on purpose."""
         run = self._run
         if not run.is_script() or run.rerun is not None or len(run.streams) != 1:
             return
@@ -37,7 +37,7 @@ class GradientEvents:
             run.seen.gradients_zeroed()
 
     def scaler_scales(self, scaler: Any) -> None:
-        if self._run.is_script() and scaler.is_enabled():  # one that is not has no scale, and scales nothing
+        if self._run.is_script() and scaler.is_enabled():  # a disabled scaler has no scale
             self._run.scaling.scalers[id(scaler)] = scaler
 
     def scaler_step_begins(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
@@ -51,7 +51,7 @@ class GradientEvents:
                     run.recorder.set_fact("loss_scale_growth_interval", scaler.get_growth_interval())
 
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
-        """A scaler that found Inf does not call the optimizer: the step is recorded as skipped."""
+        """If the scaler found Inf, it did not call the optimizer. Then record the step as skipped."""
         run = self._run
         if not run.is_script() or self._scaled is None:
             return
@@ -65,11 +65,11 @@ class GradientEvents:
                 run.note(note)
 
     def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
-        """The script clips by the norm; ``original`` is torch's own function and is called exactly once."""
+        """The script clips by norm. Calls ``original``, torch's own function, exactly once."""
         return self._clip(original, parameters, args, kwargs, ClipArguments.of)
 
     def clip_by_value(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
-        """The script clips each element by its size."""
+        """The script clips by value."""
         return self._clip(original, parameters, args, kwargs, ClipArguments.of_value)
 
     def _clip(

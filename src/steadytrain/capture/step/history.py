@@ -1,4 +1,4 @@
-"""What a stream of steps remembers of them: the contract of its memory. Not here: any such memory (``detection``)."""
+"""The contract of a stream's memory of its steps. Not here: an implementation (``detection``)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from steadytrain.storage.segments import StepRecord
 
 
 class History(Protocol):
-    """The last steps of one stream, with the tables that were read in them."""
+    """The last steps of one stream, with the table readings of these steps."""
 
     facts: Mapping[str, float]
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it holds."""
+        """The memory that the history uses."""
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
-        """One more step; ``record`` has the gradient norm of each of ``tensor_names``."""
+        """Add a step; ``record`` has one gradient norm per name in ``tensor_names``."""
 
     def read(self, step: int, time: float, reading: Reading) -> None:
-        """One more reading of a table."""
+        """Add a reading of a table."""
 
     def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Numbers that were measured beside training, after ``step``."""
+        """Add evaluation metrics measured after ``step``."""
 
     def window(self, *, until: float = math.inf) -> Window:
-        """All steps, without the norms of single gradients."""
+        """All steps, without the gradient norms of single tensors."""
 
     def recent(self, *, until: float = math.inf) -> Window:
-        """The last steps, with the norms of single gradients."""
+        """The last steps, with the gradient norms of single tensors."""

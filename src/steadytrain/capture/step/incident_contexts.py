@@ -1,4 +1,4 @@
-"""What is handed to whoever looks for the first bad operation: the whole step, or one call before its backward."""
+"""Builds the input of the search for the first bad operation: a whole step, or one model call before its backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steadytrain.capture.step.script_frames import LoopLines, loop_lines
 
 
 def before_backward(run: LiveRun) -> IncidentContext:
-    """The last call of the model and its loss, while the lines that made them still have their variables."""
+    """The last model call and its loss, while the variables of the lines that computed them still exist."""
     batch, term = run.seen.micro_batches[-1], run.seen.losses[-1]
     parameters = {
         plain_name(name): parameter for root in run.modules.called for name, parameter in root.named_parameters()
@@ -47,7 +47,7 @@ def let_go_context(
     losses: Sequence[float],
     loop: LoopLines | None,
 ) -> IncidentContext:
-    """A batch that the script lets go without an update."""
+    """A batch for which the script itself makes no update."""
     if loop is None and batches and terms:
         loop = loop_lines(batches[-1].frames, terms[-1].frames)
     return IncidentContext(
@@ -68,7 +68,7 @@ def let_go_context(
 def at_gate(
     run: LiveRun, stream: Stream, optimizer: torch.optim.Optimizer, *, step: int, loss_finite: bool, can_rerun: bool
 ) -> IncidentContext:
-    """The whole step, whose update waits."""
+    """The whole step, right before its update."""
     batches, losses = run.seen.micro_batches, run.seen.losses
     return IncidentContext(
         step=step,
@@ -86,7 +86,7 @@ def at_gate(
 
 
 def _why_no_lap(run: LiveRun, stream: Stream, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> str | None:
-    """Why the script cannot be let round once more, None where it can."""
+    """Why the script's loop cannot run once more; None if it can."""
     if not can_rerun:
         return "the optimizer runs forward and backward inside its own step"
     if stream.together:

@@ -1,8 +1,8 @@
-"""What a re-run needs, kept in bounded memory: micro-batches, random state, autocast state and buffers.
+"""Keeps what a rerun needs, in bounded memory: micro-batches, random state, autocast state and buffers.
 
-Inputs are copied when they are small, so that a script may reuse or change its tensors; large ones are held by
-reference with their version counter, and the note says when they were changed after use. Buffers (BatchNorm
-statistics and the like) are copied before a module's first call in a step.
+Small inputs are copied, so the script may reuse or change its tensors. Large inputs are held by reference with their
+version counter, which shows later changes. Buffers (such as BatchNorm statistics) are copied before a module's first
+call in a step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEPTH_MAX = 8
 
 @dataclass(frozen=True)
 class RandomState:
-    """The states of every global random generator: Python's, NumPy's, torch's on the CPU and on each GPU."""
+    """The states of all global random generators: Python's, NumPy's, and torch's on the CPU and on each GPU."""
 
     python: Any
     numpy: Any
@@ -61,7 +61,7 @@ class RandomState:
 
 @dataclass(frozen=True)
 class AutocastState:
-    """Autocast as it stood when the model was called: the device types looked at, and those that had it on."""
+    """The autocast state at the model call: the device types checked, and those that had autocast enabled."""
 
     devices: tuple[str, ...]
     enabled: tuple[tuple[str, torch.dtype], ...]
@@ -92,20 +92,20 @@ class MicroBatch:
     frames: tuple[FrameLine, ...]
     references: tuple[tuple[Tensor, int], ...] = ()
     scalar_outputs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
-    """Sequence number of the graph node of each one-element output -> where it stands in the output."""
+    """Sequence number of the graph node of each one-element output -> its path in the output."""
 
     def changed_since(self) -> bool:
-        """Whether an input held by reference was modified in place after it was recorded."""
+        """Whether the script modified an input held by reference in place after it was recorded."""
         return any(VERSION.of(tensor) != version for tensor, version in self.references)
 
 
 def record_call(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], random_before: RandomState | None
 ) -> MicroBatch:
-    """Freeze one call of ``module``, about to be made.
+    """Record the call of ``module`` that is about to run.
 
-    ``random_before`` is the random state at the end of the forward before this one: a script that draws its batches
-    itself draws them between the two.
+    ``random_before`` is the random state at the end of the previous forward: a script that draws its own batches draws
+    them after that state.
     """
     tensors = list(tensors_in((args, dict(kwargs))))
     size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -136,7 +136,7 @@ def record_call(
 
 
 class BatchRing:
-    """The micro-batches of the last ``RING_STEPS`` steps, within ``RING_BYTES_MAX``; the newest step always stays."""
+    """The micro-batches of the last ``RING_STEPS`` steps, at most ``RING_BYTES_MAX``. The newest step always stays."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, list[MicroBatch]]] = deque()
@@ -147,7 +147,7 @@ class BatchRing:
             self._steps.popleft()
 
     def release(self, roots: Collection[nn.Module]) -> None:
-        """Forget the steps in which one of ``roots`` was called: the script has let go of its optimizer."""
+        """Forget the steps that called one of ``roots``: the script has dropped its optimizer."""
         gone = {id(root) for root in roots}
         kept = [(step, calls) for step, calls in self._steps if not any(id(call.module) in gone for call in calls)]
         self._steps = deque(kept)
@@ -162,7 +162,7 @@ class BatchRing:
 
 @dataclass
 class KeptBuffer:
-    """A buffer of ``owner`` with a copy of its values; ``restore`` also undoes that a new tensor took its place."""
+    """A buffer of ``owner`` and a copy of its values. ``restore`` also undoes a replacement by a new tensor."""
 
     owner: nn.Module
     name: str
@@ -177,15 +177,15 @@ class KeptBuffer:
     def restore(self) -> None:
         BUFFERS.of(self.owner)[self.name] = self.buffer
         if not torch.equal(self.buffer, self.values):
-            # Past the version counter: a graph that saved the buffer finds what it saved.
+            # ``.data`` leaves the version counter alone, so a graph that saved the buffer still accepts it.
             self.buffer.data.copy_(self.values)
 
 
 class BufferKeeper:
-    """The buffers of the modules that the script calls, as they were before their first call in the step.
+    """Keeps the buffers of the called modules as they were before their first call in the step.
 
-    Constant integer tables are copied once. Floating-point buffers are copied in every step, because their version
-    counter tells nothing: batch normalisation and code that writes through ``.data`` pass it by.
+    Constant integer buffers are copied once. Floating-point buffers are copied in every step, because their version
+    counter is not reliable: batch normalisation and writes through ``.data`` do not raise it.
     """
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class BufferKeeper:
         self._size_bytes = 0
 
     def knows(self, root: nn.Module) -> bool:
-        """Whether ``root`` was called in this step."""
+        """Whether the script has called ``root`` in this step."""
         return id(root) in self._roots
 
     def keep(self, root: nn.Module) -> None:
@@ -226,34 +226,34 @@ class BufferKeeper:
     def step_ends(self) -> None:
         """The next call of a module begins a new step."""
         if len(self._kept) > len(self._this_step):
-            self._kept = dict(self._this_step)  # modules that are gone must not be kept alive
+            self._kept = dict(self._this_step)  # do not keep dropped modules alive
         self._roots, self._this_step, self._size_bytes = set(), {}, 0
 
     def release(self) -> None:
-        """Forget the buffers of modules that were not called in this step."""
+        """Forget the buffers of modules without a call in this step."""
         self._kept = dict(self._this_step)
 
     def as_now(self) -> list[KeptBuffer]:
-        """The same buffers as they are now, for putting them back to this."""
+        """The current values of the same buffers, for a later restore."""
         now = ((kept, BUFFERS.of(kept.owner).get(kept.name)) for kept in self._this_step.values())
         return [KeptBuffer.take(kept.owner, kept.name, buffer) for kept, buffer in now if buffer is not None]
 
     def restore(self) -> None:
-        """Put the buffers back to what they were when the step began."""
+        """Restore the buffers' values from the beginning of the step."""
         for kept in self._this_step.values():
             kept.restore()
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Hyper-parameters of optimizers and the learning rate schedulers that move them, at one moment."""
+    """A copy of the optimizers' hyper-parameters and of the learning-rate schedulers' state."""
 
     groups: tuple[tuple[dict[str, Any], dict[str, Any]], ...]
     schedulers: tuple[tuple[Any, dict[str, Any]], ...]
 
     @staticmethod
     def take(optimizers: Sequence[torch.optim.Optimizer]) -> Schedule:
-        """Schedulers are searched among all objects of the process, about 50 ms in a large one."""
+        """Copy both. Finds the schedulers among all objects of the process, about 50 ms in a large one."""
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         kinds = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
         found = [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
@@ -276,7 +276,7 @@ class Schedule:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of what a scheduler changes in place."""
+    """A copy of ``value`` if it is of a kind that changes in place."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     return value.copy() if type(value) in (list, dict) else value
@@ -299,7 +299,7 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
 
 
 def named_tensors_in(value: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """The same of lists, tuples and mappings of any kind, by their place: a key or a number, dots between several."""
+    """Every tensor in nested lists, tuples and mappings, with its path: keys and indices, joined by dots."""
     if isinstance(value, Tensor):
         yield place, value
         return

@@ -1,8 +1,8 @@
-"""Several optimizers after one backward: which of them step together.
+"""Decides which optimizers step together after one backward.
 
-The first one to step after a backward leads: the look at the gate covers the gradients of all that step with it, and
-the step is counted once. That a second one belongs to it is only known once it steps without a backward of its own;
-its gradients are looked at by themselves that first time.
+The first optimizer to step after a backward leads: the gate measures the gradients of all that step with it, and the
+step counts once. A second optimizer is known to belong to it only when it steps without a new backward. That first
+time, its gradients are checked separately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from steadytrain.capture.tensors.statistics import fetch, l2_norms
 
 @torch.no_grad()
 def may_join(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether its gradients are fit to be applied, or a gradient scaler will see to it that they are not."""
+    """Whether the optimizer's gradients are finite, or a gradient scaler will skip its step."""
     found_inf = getattr(optimizer, "found_inf", None)
     gradients = [
         values
@@ -33,7 +33,7 @@ def may_join(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def rest_of(seen: StepInProgress) -> StepInProgress:
-    """What is known of a step whose first optimizer has stepped already, for one that steps after it."""
+    """A copy of ``seen``, whose first optimizer has already stepped, for an optimizer that steps after it."""
     return StepInProgress(
         began=seen.began,
         micro_batches=seen.micro_batches,

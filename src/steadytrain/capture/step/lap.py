@@ -1,6 +1,6 @@
-"""One more lap of the script's own loop, after an update was refused: its beginning, its deadline and its end.
+"""Begins, times and ends a loop rerun: one more lap of the script's own loop after a refused update.
 
-Not here: what the lap looks at (``context.LoopRerun``), and why it is made (``stopping``).
+Not here: what is observed during the lap (``context.LoopRerun``), and the decision to run it (``stopping``).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LOOP_RERUN_S_MAX = 120.0
 
 
 class LoopRerunTooLong(SystemExit):
-    """Raised in the training thread when one more lap takes too long; the update has been refused before."""
+    """Raised in the training thread when the lap takes too long. The update was already refused."""
 
     def __init__(self) -> None:
         super().__init__(STOPPED_STATUS)
 
 
 class Lap:
-    """``rerun`` is there while the script goes round once more."""
+    """``rerun`` is set while the script runs its loop once more, else None."""
 
     def __init__(self, guard: Guard, tell: Tell, buffers: BufferKeeper) -> None:
         self.rerun: LoopRerun | None = None
@@ -38,7 +38,7 @@ class Lap:
         self._schedule: Schedule | None = None
 
     def begin(self, rerun: LoopRerun, stream: Stream, finish: Callable[[Finding], RunStopped]) -> None:
-        """Let the script round once more: without gradients the optimizer leaves weights and state alone."""
+        """Let the script run its loop once more. Without gradients the optimizer changes no weights and no state."""
         for parameter in stream.parameters:
             parameter.grad = None
         self.rerun, self._finish = rerun, finish
@@ -50,7 +50,7 @@ class Lap:
         self._deadline.start()
 
     def end(self, ask: Callable[[LoopRerun], Finding]) -> RunStopped:
-        """The lap is over: ``ask`` it what it saw, put everything back, and say what ends the script."""
+        """End the lap: get its finding from ``ask``, restore everything, and return what ends the script."""
         assert self._finish is not None
         assert self.rerun is not None
         if self._deadline is not None:
@@ -72,14 +72,14 @@ class Lap:
         return ending  # noqa: RET504 (a guarded part may end without it)
 
     def abandon(self, why: str) -> RunStopped:
-        """The script ended, failed or was interrupted during the lap: what ends it."""
+        """End a lap during which the script ended, failed or was interrupted. Returns what ends the script."""
         if self._deadline is not None and self._deadline.finished.is_set():
             why = f"the script did not reach the optimizer again within {LOOP_RERUN_S_MAX:g} s"
         return self.end(lambda rerun: rerun.abandon(why))
 
 
 def _interrupt(thread: int) -> None:
-    """End a lap that does not come round: raise :class:`LoopRerunTooLong` in the training thread."""
+    """Raise :class:`LoopRerunTooLong` in the training thread, to end a lap that does not reach the optimizer."""
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LoopRerunTooLong))

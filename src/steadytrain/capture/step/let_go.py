@@ -1,4 +1,4 @@
-"""Counts the batches of one kind that a script lets go without an update, and says so as a symptom."""
+"""Counts the batches for which a script itself makes no update, and reports them as a symptom."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Severity, Symptom
 
 ROW_CRITICAL = 3
-"""Batches in a row without an update from which nothing is learned any more."""
+"""From so many batches in a row without an update, the symptom is critical."""
 
 
 @dataclass
 class LetGo:
-    """The batches of one kind that were let go: the first and last step that they would have made, and how many.
+    """The batches of one kind without an update: their count, and the first and last step that they would have made.
 
-    ``row`` counts those since the last update.
+    ``row`` counts the batches since the last update.
     """
 
     stream: Stream
@@ -33,7 +33,7 @@ class LetGo:
         self.last_step, self.count = step, self.count + 1
 
     def symptom(self) -> Symptom:
-        """As it stands now."""
+        """The symptom with the current counts."""
         batches = self.stream.step + 1 - self.first_step + self.count
         if self.count == 1:
             text = f"{self.what} at step {self.first_step}, and the script made no update with this batch"

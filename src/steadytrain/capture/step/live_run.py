@@ -1,4 +1,4 @@
-"""What the parts of a watcher share: the run, who follows it, and the step that forms. It decides nothing."""
+"""The state that the parts of a watcher share: the run, its observer, and the step in progress. It decides nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from steadytrain.core.model import Reading
 
 
 class LiveRun:
-    """One process's training. Everything is the training thread's.
+    """The training of one process. Only the training thread uses this object.
 
     Args:
-        observer: follows every step; given the function that notes something for the user once.
-        rehearses: a recorded step is done again here: nothing is recorded.
+        observer: makes the observer of every step; its argument is the function that shows a note to the user once.
+        rehearses: whether this process runs a recorded step again; then it records nothing.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LiveRun:
         self.incidents: list[Path] = []
         self.stopped: RunStopped | None = None
         self.failure: str | None = None
-        """What ended the script, where it was no end of its own."""
+        """What ended the script, if it did not end normally."""
 
         self.closed = False
         self.in_backward = False
@@ -84,33 +84,33 @@ class LiveRun:
         self._busy = False
 
     def is_script(self) -> bool:
-        """Whether what is called now is the script's doing, on its training thread, and the watch goes on."""
+        """Whether the current call comes from the script, on its training thread, while the watch is on."""
         return not self.closed and not self._busy and threading.get_ident() == self._thread
 
     def is_over(self) -> bool:
-        """Whether the watch is closed, or this is a forked child of the process that it belongs to."""
+        """Whether the watch is closed, or this process is a forked child of the watched one."""
         return self.closed or os.getpid() != self._process
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         self._made = weakref.ref(optimizer)
 
     def made(self) -> torch.optim.Optimizer | None:
-        """The optimizer that the script made last."""
+        """The optimizer that the script created last."""
         return self._made() if self._made is not None else None
 
     @property
     def rerun(self) -> LoopRerun | None:
-        """The look at one more lap of the script's loop, while there is one."""
+        """The loop rerun in progress, or None."""
         return self.lap.rerun
 
     @property
     def streams(self) -> list[Stream]:
-        """One for each optimizer, or for several that step together; the first is the recorded one."""
+        """One for each optimizer, or for several that step together. The first is the recorded one."""
         return self.leading.streams
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is called meanwhile is our own doing and not the script's."""
+        """Calls inside this context come from steadytrain, not from the script."""
         in_backward, self.in_backward, self._busy = self.in_backward, False, True
         try:
             yield
@@ -118,13 +118,13 @@ class LiveRun:
             self.in_backward, self._busy = in_backward, False
 
     def note(self, note: str) -> None:
-        """Tell the user something, once, and keep it with the run."""
+        """Show ``note`` to the user, once, and keep it with the run."""
         if note not in self.notes:
             self.notes.append(note)
             self.tell(f"note: {note}")
 
     def instruments(self, stream: Stream) -> MeasurementSchedule:
-        """What measures ``stream`` beside the gate."""
+        """The measurements of ``stream`` in addition to the gate."""
         if stream.instruments is None:
 
             def record(step: int, reading: Reading) -> None:
@@ -147,7 +147,7 @@ class LiveRun:
         return stream.instruments
 
     def state_loaded(self) -> None:
-        """The script has loaded a state: what follows is measured as the first steps of a run are."""
+        """The script has loaded a state: measure the next steps like the first steps of a run."""
         for stream in self.streams:
             if stream.instruments is not None:
                 stream.instruments.renewed(stream.step)
@@ -159,7 +159,7 @@ class LiveRun:
         self.buffers.step_ends()
 
     def release_done(self) -> None:
-        """Hold nothing any more of models that the script has let go of."""
+        """Release everything that belongs to models that the script has dropped."""
         for stream in self.leading.take_done():
             self.ring.release(list(stream.roots()))
             self.buffers.release()
@@ -167,12 +167,12 @@ class LiveRun:
             stream.release()
 
     def kept_batches(self) -> list[MicroBatch]:
-        """Those of the step that forms, and of the last ones."""
+        """The recorded micro-batches of the step in progress and of the last steps."""
         return [*self.seen.micro_batches, *(batch for _, batches in self.ring.steps() for batch in batches)]
 
     @property
     def memory_bytes(self) -> int:
-        """What steadytrain itself holds: the ring of batches, the history, and samples of tensors."""
+        """Memory that steadytrain itself uses: the ring of batches, the history, and samples of tensors."""
         histories = sum(stream.history.size_bytes for stream in self.streams)
         samples = sum(stream.instruments.held_bytes for stream in self.streams if stream.instruments)
         followed = self.observer.memory_bytes

@@ -1,12 +1,12 @@
-"""The loss as the script means it: the root of backward, without the factors put in front of it.
+"""Computes the loss that the script means: the root of backward, without the scaling factors applied to it.
 
 Scripts divide the loss by the number of micro-batches and multiply it by a gradient scaler's scale before backward.
-Both leave nodes at the root of the autograd graph. A division by 8 may as well be a mean over 8 tokens, so a constant
-is taken for accumulation only if it equals the number of backward calls that the step turned out to have; the scale is
-known by being the scaler's own tensor.
+Both leave nodes at the root of the autograd graph. A division by 8 may also be a mean over 8 tokens. So a constant
+counts as accumulation only if it equals the number of backward calls of the step. The scale is recognised because it
+is the scaler's own tensor.
 
-A step may call backward several times, and what its loss is depends on why (:func:`loss_of_step`): micro-batches give
-a mean, or a sum where each is divided by what belongs to the whole step; different losses are added.
+A step may call backward several times (:func:`loss_of_step`). The losses of micro-batches give their mean, or their sum
+if each is divided by a count of the whole step. Different losses are added.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ SUM_OF_ALL = 2
 """``reduction="sum"``, as torch's losses keep it for their backward."""
 
 TOTAL = "num_items_in_batch"
-"""The variable by which transformers, and trainers made from it, divide each micro-batch: the items of the step."""
+"""The variable by which transformers, and trainers derived from it, divide each micro-batch: the items of the step."""
 
 COUNT_EXCESS = 1.001
-"""A divisor larger than a part's own count by this factor counts more than the part."""
+"""A divisor that exceeds a micro-batch's own count by this factor counts more than the micro-batch."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A scalar in front of the loss: multiplied by (``power`` 1) or divided by (``power`` -1) ``value``."""
+    """A scalar factor of the loss: multiplied by (``power`` 1) or divided by (``power`` -1) ``value``."""
 
     value: Tensor
     power: int
@@ -50,12 +50,12 @@ class Factor:
 
 @dataclass(frozen=True)
 class LossTerm:
-    """One backward: its scalar root, the factors found in front of it, and where the script asked for it.
+    """One backward call: its scalar root, the factors applied to the loss, and the script's lines that called it.
 
-    ``nodes`` are the sequence numbers of the graph nodes from the root down past the factors: the ones that could
-    be the loss itself. ``counted`` is how many elements the sum behind the factors is made of, None where there is no
-    sum or its count is not known. ``of_total`` says that a trainer divided it by a count of the whole step. ``call``
-    is which call of the model came before, and the lines of the script that made it.
+    ``nodes`` are the sequence numbers of the graph nodes from the root down past the factors; each of them may be the
+    loss itself. ``counted`` is the number of elements in the sum below the factors, None if there is no sum or its
+    count is unknown. ``of_total`` means that a trainer divided by a count of the whole step. ``call`` is the number of
+    the preceding model call and the lines of the script that made it.
     """
 
     root: Tensor
@@ -82,12 +82,12 @@ Lines = tuple[tuple[CodeType, int], ...]
 
 
 def lines_of(frames: Sequence[FrameLine]) -> Lines:
-    """``frames`` without their identity: the same at each turn of a loop."""
+    """Functions and lines of ``frames`` without frame ids: equal in each iteration of a loop."""
     return tuple((frame.code, frame.line) for frame in frames)
 
 
 def loss_term(root: Tensor, call: tuple[int, Lines] | None = None) -> LossTerm:
-    """Take apart the root of a backward call. ``root`` has one element; nothing is synchronised."""
+    """Split the root of a backward call into loss and factors. ``root`` has one element; no device is synchronised."""
     factors: list[Factor] = []
     node = root.grad_fn
     nodes = [_sequence(node)]
@@ -109,12 +109,12 @@ def loss_of_step(
     factors: Sequence[Sequence[tuple[float, int]]],
     counts: Iterator[float],
 ) -> float | None:
-    """The loss of a step from those of its backward calls, None where it had none.
+    """The loss of a step from the losses of its backward calls; None if it had none.
 
-    ``factors`` are the values of each term's factors with their powers, ``counts`` those of the terms whose count is
-    a tensor. Calls from one line of the script, or after one line that calls the model, are micro-batches of one
-    loss. They give their mean, or their sum where each is divided by a count of the whole step. Different losses (two
-    halves of a discriminator's batch, a penalty) are added, as their gradients are.
+    ``factors`` are the values of each term's factors with their powers. ``counts`` are the values of the counts that
+    are tensors. Backward calls from one line of the script, or after one line that calls the model, are micro-batches
+    of one loss. They give their mean, or their sum if each is divided by a count of the whole step. Different losses
+    (two halves of a discriminator's batch, a penalty) are added, as their gradients are.
     """
     if len(losses) < 2:
         return losses[0] if losses else None
@@ -133,7 +133,7 @@ def _divided_by_total(
     """Whether a micro-batch is divided by a count of the whole step, and not by the number of micro-batches."""
     counted = next(counts) if isinstance(term.counted, Tensor) else term.counted
     if any(_is_accumulation(value, power, calls) for value, power in factors):
-        return False  # by their number, which is taken off already
+        return False  # divided by their number, which ``unscaled`` has removed
     divisors = [value for value, power in factors if power == -1]
     return term.of_total or (counted is not None and any(value > counted * COUNT_EXCESS for value in divisors))
 
@@ -142,7 +142,7 @@ def _same_loss(terms: Sequence[LossTerm]) -> list[list[int]]:
     """Positions of the terms that are micro-batches of one loss."""
     numbers = [term.call[0] for term in terms if term.call is not None]
     if len(numbers) < len(terms):
-        return [list(range(len(terms)))]  # where a call of the model was not seen, nothing tells losses apart
+        return [list(range(len(terms)))]  # without a recorded model call, losses cannot be distinguished
     by_call = len(set(numbers)) == len(numbers)
     groups: list[list[int]] = []
     for at, term in enumerate(terms):
@@ -157,7 +157,7 @@ def _same_loss(terms: Sequence[LossTerm]) -> list[list[int]]:
 
 
 def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[float], backward_calls: int) -> float:
-    """The loss before scaling: known loss scales and accumulation by ``backward_calls`` are taken off the root."""
+    """The loss before scaling: the root without known loss scales and the accumulation over ``backward_calls``."""
     value = root
     accumulation_left = backward_calls > 1
     for factor, power in factors:
@@ -186,12 +186,12 @@ def _factor_of(node: Any) -> Factor | None:
         other = SAVED_SELF.on(node) if name == "MulBackward0" else None
     if not isinstance(other, Tensor) or other.numel() != 1 or other.requires_grad:
         return None
-    # Not detached, which it is: under a dispatch mode a plain number would be handed to that operation as no tensor.
+    # No ``detach``: the tensor needs none, and under a dispatch mode a plain number would not reach it as a tensor.
     return Factor(other, -1 if name == "DivBackward0" else 1)
 
 
 def _counted(node: Any) -> Tensor | float | None:
-    """How many elements ``node`` sums: a likelihood counts what is not ignored."""
+    """The number of elements that ``node`` sums; a likelihood counts the targets that are not ignored."""
     sizes = SAVED_SIZES.on(node) if type(node).__name__ in ("SumBackward0", "SumBackward1") else None
     if sizes is not None:
         return float(math.prod(int(size) for size in sizes))
@@ -211,7 +211,7 @@ def _sequence(node: Any) -> int:
 
 
 def scalar_outputs(output: Any) -> dict[int, tuple[Any, ...]]:
-    """Graph node of each one-element output, and its place: what tells whether the model returns the loss itself."""
+    """Graph node and path of each one-element output: they show whether the model returns the loss itself."""
     found: dict[int, tuple[Any, ...]] = {}
 
     def walk(value: Any, path: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The script's calls of its model, and its backward passes: inputs, random states and losses of the step that forms."""
+"""Follows the script's model calls and backward passes: inputs, random states and losses of the step in progress."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from steadytrain.capture.tensors.precision import logits_dtype
 MICRO_BATCHES_MAX = 256
 MICRO_BYTES_MAX = 1 << 30
 CALLS_SPARSE = 8
-"""Calls of each step that are recorded, once a loop has called its model more than :data:`MICRO_BATCHES_MAX` times
-before one backward (a policy that acts a whole episode long)."""
+"""Recorded calls per step after a loop has called its model more than :data:`MICRO_BATCHES_MAX` times before one
+backward (a policy that acts for a whole episode)."""
 LOSSES_MAX = 4096
 HAND_WRITTEN_AFTER_BACKWARDS = 200
 
 
 class ModelCalls:
-    """Calls of any hooked module; ``look_at_loss`` is called with each loss before its backward runs."""
+    """Follows the calls of all hooked modules, and calls ``look_at_loss`` with each loss before its backward runs."""
 
     def __init__(self, run: LiveRun, guards: ScriptGuards, look_at_loss: Callable[[Tensor], None]) -> None:
         self.backward_calls = 0
@@ -45,7 +45,7 @@ class ModelCalls:
         self._sparse = False
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Other arguments for the call, or None."""
+        """A module is called. Returns other arguments for the call, or None."""
         run = self._run
         if not run.is_script() or run.in_backward:
             return None
@@ -81,7 +81,7 @@ class ModelCalls:
         return changed
 
     def _leave_out(self, module: nn.Module) -> None:
-        """Record no call of ``module`` until the next backward: no inputs, and no random state before the next one."""
+        """Record no inputs and no random state of ``module``'s calls until the next backward."""
         run = self._run
         self._random_after = None
         if not run.seen.left_out:
@@ -90,7 +90,7 @@ class ModelCalls:
         run.modules.rest(module)
 
     def _count_calls(self) -> None:
-        """A backward begins: this loop may call its model so often that recording each call would slow it down."""
+        """At a backward: from now on record fewer calls if this loop calls its model very often."""
         run, calls = self._run, self._since_backward
         self._since_backward = 0
         run.modules.wake()
@@ -105,7 +105,7 @@ class ModelCalls:
         run = self._run
         if not run.is_script() or run.in_backward or not self._calls:
             return
-        while self._calls:  # a call that never came back (an exception without always_call) is dropped on the way
+        while self._calls:  # drops calls that never returned (an exception without always_call)
             called, call = self._calls.pop()
             if called is module:
                 break
@@ -135,7 +135,7 @@ class ModelCalls:
             self._guards.called(call)
 
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
-        """Whether this is an outermost backward of the script; then ``backward_ends`` follows."""
+        """Returns whether this is an outermost backward of the script; then ``backward_ends`` follows."""
         run = self._run
         if not run.is_script() or run.in_backward or _is_meta(roots):
             return False
@@ -176,7 +176,7 @@ class ModelCalls:
         self._run.in_backward = False
 
     def loss_given(self, loss: Tensor) -> None:
-        """The script tells its loss itself, before an update that it writes itself."""
+        """The script passes its loss to us before an update that it makes without an optimizer."""
         run = self._run
         if run.is_script() and run.rerun is None:
             with run.guard.part("reading the loss"):
@@ -193,7 +193,7 @@ class ModelCalls:
 
 
 def _is_meta(roots: Any) -> bool:
-    """Whether a backward has no numbers: a probe of shapes or of operations on the meta device trains nothing."""
+    """Whether a backward runs on the meta device: such a probe of shapes or operations trains nothing."""
     return any(root.is_meta for root in _as_tensors(roots))
 
 

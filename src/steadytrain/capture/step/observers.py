@@ -1,11 +1,11 @@
-"""What is told of every step while it forms, in order, on the training thread: the contract of the recorder.
+"""The contract of observers, which receive the events of every step in order, on the training thread.
 
 ::
 
     fetched ── call_begins ── forward_ended ── (more calls) ── gate ── (update) ── step_ended ── updated
 
-A follower that records lets everything be. One that replays (in a process that was launched for it) gives other batches
-and arguments, and puts recorded state into the process. The watcher guards every call.
+An observer that records changes nothing. An observer that replays (in a process launched for that) supplies other
+batches and arguments, and loads recorded state into the process. The watcher guards every call.
 """
 
 from __future__ import annotations
@@ -25,72 +25,74 @@ from steadytrain.core.incident import Samples
 
 
 class StepObserver:
-    """Does nothing by itself."""
+    """The base class: every method does nothing."""
 
     replays = False
-    """Whether this is a process that does recorded steps again: then nothing is recorded and no incident is frozen."""
+    """Whether this process runs recorded steps again. Then it records nothing and freezes no incident."""
 
     scalers: Mapping[int, Any] = MappingProxyType({})
-    """The gradient scalers that the script has used, by id; the watcher puts its own here."""
+    """The gradient scalers that the script has used, by id. The watcher sets this to its own mapping."""
 
     def fetch_begins(self, dataset: int) -> Any:
-        """A data loader is asked for its next batch; returns the one to give instead, or ``MISSING``."""
+        """The script asks a data loader for its next batch. Returns the batch to use instead, or ``MISSING``."""
         return MISSING
 
     def drawn(self, samples: Samples) -> None:
-        """Of what the batch is made that is told of next, with gradients on."""
+        """The samples of the next ``fetched`` batch, with gradients enabled."""
 
     def fetched(self, dataset: int, batch: Any) -> Any:
-        """A data loader of ``dataset`` (in order of first use) gave ``batch``; returns another one, or ``MISSING``."""
+        """A loader of ``dataset`` (numbered by first use) returned ``batch``. Returns another batch, or ``MISSING``."""
         return MISSING
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """A root module is called with gradients on; may replace the arguments."""
+        """The script calls a root module with gradients enabled. Returns other arguments, or None."""
         return None
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
-        """A call of a root module is over; ``call`` is None of one without gradients. ``random`` is the state now."""
+        """A root module's call has ended; ``call`` is None if gradients were off. ``random`` is the current state."""
 
     def calls_left_out(self) -> None:
-        """From here on this step's calls of root modules are not recorded: there are too many."""
+        """The step has too many calls of root modules: the rest of them are not recorded."""
 
     def backward_begins(self) -> None:
         """An outermost backward is about to run."""
 
     def loss_seen(self, root: Tensor) -> None:
-        """That backward has ``root``, a single number, at its root."""
+        """The root of that backward is ``root``, a tensor of one element."""
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        """The look at loss and gradients was made; the update follows, unless it is refused or skipped."""
+        """The gate has measured loss and gradients. The update follows, unless it is refused or skipped."""
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        """The script makes no update with what was ``seen``, which is not finite: no gate follows."""
+        """The script makes no update with the non-finite values of ``seen``. No gate follows."""
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
-        """A step of ``stream`` is on record; ``folder`` is the run's, None where nothing is recorded."""
+        """A step of ``stream`` is on record. ``folder`` is the run folder, None if nothing is recorded."""
 
     def updated(self, stream: Stream) -> None:
         """All optimizers of ``stream`` have stepped."""
 
     def stream_done(self, stream: Stream) -> None:
-        """The script has let go of the optimizers of ``stream``: it makes no step any more."""
+        """The script has dropped the optimizers of ``stream``, so no step of it follows."""
 
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
 
     def why_not(self, stream: Stream) -> str | None:
-        """Why the steps of ``stream`` cannot be done again; None where they can."""
+        """Why the steps of ``stream`` cannot be replayed; None if they can."""
         return "no tape is kept (--rewind-mb 0)"
 
     def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
-        """What puts all of ``stream`` from before ``onset`` to its last step into a bundle, in whatever thread."""
+        """Returns a function that copies the recording of ``stream``, from before ``onset`` to its last step, into a
+        bundle. Any thread may call it."""
         return lambda bundle: None
 
     def close(self, *, finished: bool, noted: bool) -> None:
-        """The run is over: whether it came to its end (or was stopped by us), and with symptoms that no bundle has."""
+        """The run is over. ``finished``: it reached its end, or steadytrain stopped it. ``noted``: it has symptoms that
+        are in no bundle."""
 
     def forget(self) -> None:
-        """In a forked child: nothing of this is its own."""
+        """Called in a forked child, which owns none of this."""
 
     @property
     def memory_bytes(self) -> int:
@@ -98,7 +100,7 @@ class StepObserver:
 
 
 class CompositeObserver(StepObserver):
-    """Two followers of the same steps: ``first``, whose answers count, and a ``guest`` that only looks."""
+    """Two observers of the same steps: the return values of ``first`` count, those of ``guest`` are ignored."""
 
     def __init__(self, first: StepObserver, guest: StepObserver) -> None:
         self._first = first

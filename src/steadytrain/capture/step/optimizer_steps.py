@@ -1,6 +1,6 @@
-"""The optimizer's step: the gate before the update, and what is recorded and looked at when the step has ended.
+"""Handles the optimizer's step: the gate before the update, and recording and detection after the step.
 
-Not here: the look itself (``gate``), and what becomes of a step that is not finite (``stopping``).
+Not here: the measurement at the gate (``gate``), and the handling of a non-finite step (``stopping``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from steadytrain.capture.tensors.precision import precision_facts
 
 
 class OptimizerSteps:
-    """Of all optimizers. In a process with a ``rehearsal`` a recorded step is done again when its turn has come."""
+    """Serves all optimizers. A process with a ``rehearsal`` runs the recorded step again when it reaches it."""
 
     def __init__(
         self, run: LiveRun, stopping: Stopping, calls: ModelCalls, loaders: DataLoaders, rehearsal: Rehearsal | None
@@ -43,7 +43,7 @@ class OptimizerSteps:
         self._update_looks: dict[int, UpdateLooks] = {}
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
-        """Other arguments for ``step``, or None; raises :class:`RunStopped` where the update is refused."""
+        """Returns other arguments for ``step``, or None. Raises :class:`RunStopped` to refuse the update."""
         run = self._run
         if not run.is_script():
             return None
@@ -62,7 +62,7 @@ class OptimizerSteps:
         micro_batches, losses = len(run.seen.micro_batches), len(run.seen.losses)
 
         def watched_closure() -> Any:
-            # LBFGS evaluates several times in a step, and the last stands for it. What was accumulated before stays.
+            # LBFGS evaluates several times per step; the last evaluation counts. Earlier accumulation stays.
             del run.seen.micro_batches[micro_batches:], run.seen.losses[losses:]
             run.seen.evaluations += 1
             loss = closure()
@@ -84,9 +84,9 @@ class OptimizerSteps:
                 self._updated(stream)
 
     def skip(self, optimizer: torch.optim.Optimizer) -> None:
-        """A gradient scaler has left the step out."""
+        """A gradient scaler has skipped the step."""
         run = self._run
-        if run.rerun is not None:  # the lap's gradients made the scaler skip: this is as far as the lap comes
+        if run.rerun is not None:  # the lap's gradients made the scaler skip, so the lap ends here
             raise self._stopping.end_lap()
         with run.guard.part("recording a skipped step"):
             stream = self._lead(optimizer, skipped=True)
@@ -98,7 +98,7 @@ class OptimizerSteps:
     # -- the gate --------------------------------------------------------------------------------------------------
 
     def _gate(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> None:
-        """Look at the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
+        """Measure the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
         run = self._run
         looked: list[tuple[Stream, Measurement]] = []
         whole = False
@@ -106,10 +106,10 @@ class OptimizerSteps:
             looked += self._look(optimizer, can_rerun=can_rerun)
             whole = True
         if not whole:
-            run.forget_step()  # or the batches of every step to come would pile up
+            run.forget_step()  # else the batches of all later steps would accumulate
         for stream, measured in looked:
             if stream.pending is not None and stream.pending.committed:
-                continue  # a closure is evaluated again, in a step that is on record as an incident
+                continue  # a closure runs again in a step that is already recorded as an incident
             stream.pending = measured
             with run.guard.part("the tape at the gate"):
                 run.observer.gate(stream, run.seen, measured)
@@ -122,13 +122,13 @@ class OptimizerSteps:
             stream.pending = None
             try:
                 self._stopping.stop(stream, optimizer, measured, can_rerun=can_rerun)
-            except Exception as error:  # the update must not be applied, whatever of ours broke on the way
+            except Exception as error:  # refuse the update even if our own code failed on the way
                 run.guard.report("handling the incident", error)
                 run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
                 raise run.stopped from None
 
     def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
-        """The stream and the measurement of this step, if ``optimizer`` leads it."""
+        """Yields the stream and the measurement of this step if ``optimizer`` leads it."""
         stream = self._lead(optimizer)
         if stream is None:
             return
@@ -166,7 +166,7 @@ class OptimizerSteps:
     # -- the step has ended ----------------------------------------------------------------------------------------
 
     def _updated(self, stream: Stream) -> None:
-        """All optimizers that step together have stepped."""
+        """All optimizers of ``stream`` have stepped."""
         if stream.updating:
             stream.updating = False
             is_first, self._first = self._first is stream, None if self._first is stream else self._first
@@ -177,7 +177,8 @@ class OptimizerSteps:
             self._run.observer.updated(stream)
 
     def _look_at_update(self, stream: Stream, looks: UpdateLooks, *, is_first: bool) -> None:
-        """An optimizer that breaks weights mostly does it at once; the weights were finite before."""
+        """Report weights that the update made non-finite. The first update is always checked: most such faults show
+        there."""
         run, step = self._run, stream.step
         bad = nonfinite_parameters(stream) if is_first else looks.look(stream)
         if not bad:
@@ -223,7 +224,7 @@ class OptimizerSteps:
             if not measured.record.skipped and norm is not None and math.isfinite(norm) and not measured.is_incident:
                 self._first = stream
                 self._update_looks[id(stream)] = UpdateLooks()
-        # The optimizer has its state after the first update; of a model found in the first step no call was seen.
+        # The optimizer has its state only after the first update. A model found in the first step has no recorded call.
         if not self._told_precision and not measured.record.skipped and (batches or stream.own_steps > 1):
             self._told_precision = True
             with run.guard.part("recording the number formats"):

@@ -1,4 +1,4 @@
-"""What belongs to one optimizer over the whole run, and what belongs to one step while it forms."""
+"""The state of one optimizer's steps over the whole run, and the state of one step in progress."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class StepInProgress:
-    """What was seen of the step that is forming; a new one begins when the step ends.
+    """The events of the step in progress; a new object replaces it when the step ends.
 
-    ``clipping`` is what was read of the gradients before clipping. ``early`` is what a look
-    at a loss that is not finite has found right before its backward. Of ``micro_batches`` the first ``used`` had a
-    backward after them; the first ``stale`` belong to gradients that the script has thrown away since.
-    ``left_out`` counts modules whose further calls are not among them. ``evaluations`` counts how often the optimizer
-    has called its closure. ``waited_s`` is the time in data loaders.
+    ``clipping`` has the gradients' norms from before clipping. ``early`` is the finding about a non-finite loss from
+    right before its backward. The first ``used`` of ``micro_batches`` were followed by a backward; the first ``stale``
+    belong to gradients that the script has discarded since. ``left_out`` counts modules whose further calls are not
+    recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the time in data loaders, in
+    seconds.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -51,7 +51,7 @@ class StepInProgress:
 
     @property
     def moved_weights(self) -> bool:
-        """Whether the optimizer has moved the weights within this step already (LBFGS, between evaluations)."""
+        """Whether the optimizer has already changed the weights within this step (LBFGS, between evaluations)."""
         return self.evaluations > 1
 
     @property
@@ -60,9 +60,9 @@ class StepInProgress:
         return sum(batch.size_bytes for batch in self.micro_batches)
 
     def amount(self, count: Callable[[MicroBatch], int | None]) -> float | None:
-        """What ``count`` gives, summed over the calls of the module that got most of it; None where calls are left out.
+        """The largest sum of ``count`` over the calls of one module; None if some calls are not recorded.
 
-        A loop may call the parts of its model one after the other: then each of them got the same rows.
+        A loop may call several parts of its model in turn. Each of them then receives the same rows.
         """
         if self.left_out:
             return None
@@ -74,22 +74,22 @@ class StepInProgress:
         return float(max(sums.values())) if sums else None
 
     def last_call(self) -> tuple[int, Lines] | None:
-        """The number of the newest call of the model in this step, and the lines of the script that made it."""
+        """The id of the newest model call in this step, and the lines of the script that made it."""
         if not self.micro_batches:
             return None
         return id(self.micro_batches[-1]), lines_of(self.micro_batches[-1].frames)
 
     def backward_begins(self) -> None:
-        """The calls so far belong to this backward; those of gradients thrown away go when newer ones are here."""
+        """The calls so far belong to this backward. Drop those of discarded gradients if there are newer ones."""
         if len(self.micro_batches) > self.stale:
             del self.micro_batches[: self.stale]
             self.stale = 0
         self.used = len(self.micro_batches)
 
     def gradients_zeroed(self) -> None:
-        """Forget what led to gradients that are thrown away."""
+        """Forget the calls and losses behind discarded gradients."""
         del self.micro_batches[: self.used]
-        # A call of the model that no backward followed may be the one before backward, or one that was given up.
+        # A model call without a backward may still get one, or the script may have abandoned it.
         self.used, self.stale = 0, len(self.micro_batches)
         self.losses, self.early = [], None
         self.clipping = Clipping()
@@ -99,8 +99,8 @@ class StepInProgress:
 class Stream:
     """The steps of one optimizer, or of several that step together after the same backward.
 
-    ``began`` is the step of the earlier run that this one goes on after, 0 where it goes on from none. Optimizers are
-    held weakly; ``last_facts`` is what was known of model and optimizers when another optimizer was made.
+    ``began`` is the last step of the earlier run that this run continues, 0 if there is none. Optimizers are held by
+    weak references. ``last_facts`` are the facts of model and optimizers from when another optimizer was created.
     """
 
     name: str
@@ -126,11 +126,11 @@ class Stream:
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """Those that the script still has, in the order in which they joined."""
+        """The optimizers that still exist, in the order in which they joined."""
         return [optimizer for held in self.joined if (optimizer := held()) is not None]
 
     def release(self) -> None:
-        """The script has let go of the optimizers: no step follows, and the model is the script's to free."""
+        """Drop all references to model and optimizers: the script has dropped its optimizers, so no step follows."""
         if self.instruments is not None:
             self.instruments.release()
         self.joined, self.parameters, self.signature = [], [], ()
@@ -138,7 +138,7 @@ class Stream:
 
     @property
     def together(self) -> bool:
-        """Whether several ranks train this model in step."""
+        """Whether several ranks train this model together."""
         return self.joint is not None
 
     @property
@@ -147,11 +147,11 @@ class Stream:
 
     @property
     def own_steps(self) -> int:
-        """Steps that this process made."""
+        """The number of steps that this process made."""
         return self.step - self.began
 
     def roots(self) -> Iterator[nn.Module]:
-        """The modules whose state is the model's: the top ones that hold a parameter of the optimizer."""
+        """The root modules that hold a parameter of the optimizers; their state is the model's state."""
         wanted = {id(parameter) for parameter in self.parameters}
         for root in self.model.roots if self.model else ():
             if any(id(parameter) in wanted for parameter in root.parameters()):

@@ -1,7 +1,7 @@
-"""Seconds of a step that were ours: what steadytrain did on the training thread since the step before ended.
+"""Measures the seconds of a step that steadytrain itself spent on the training thread.
 
-They are taken out of `step_s`, or measuring everything near a symptom would look like a slower training. Not here: the
-gate's own look, where on a GPU the training's work is waited for and nobody can tell the two apart.
+They are subtracted from ``step_s``; otherwise denser measurements near a symptom would look like slower training. Not
+here: the time of the gate. On a GPU the gate waits for the training's own work, and the two cannot be separated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class OwnTime:
-    """``with own_time:`` around what is ours; one inside the other counts once."""
+    """Use ``with own_time:`` around steadytrain's own work. Nested blocks count once."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -31,9 +31,9 @@ class OwnTime:
             self._spent_s += self._clock() - self._began
 
     def restart(self) -> None:
-        """A step begins, here and now."""
+        """A step begins now."""
         self._spent_s, self._began = 0.0, self._clock()
 
     def so_far(self) -> float:
-        """Seconds since the step began."""
+        """Own seconds since the step began."""
         return self._spent_s + (self._clock() - self._began if self._depth else 0.0)

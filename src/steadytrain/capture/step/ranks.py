@@ -1,4 +1,4 @@
-"""Several processes training one model: who they are, and how they decide together."""
+"""Several processes that train one model: their ranks, and the collective by which they decide together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSp
 
 
 def rank() -> int:
-    """This process's rank: of the initialised process group, else as the launcher says, else 0."""
+    """The rank of this process: from the initialised process group, else from the launcher's ``RANK``, else 0."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     value = os.environ.get("RANK", "0")
@@ -39,19 +39,19 @@ def world_size() -> int:
 class JointSteps:
     """Ranks that step together: a data-parallel wrapper around the model, or sharded parameters.
 
-    Processes may share a group and yet step at their own pace (reinforcement learning, pipelines). A collective of ours
-    would hang there, so those decide alone.
+    Other processes may share a group and still step at their own pace (reinforcement learning, pipelines). Our
+    collective would hang there, so each of them decides alone.
     """
 
     wrappers: tuple[nn.Module, ...]
     group: ProcessGroup | None
-    """The ranks that step together; None: all of them."""
+    """The ranks that step together; None for all ranks."""
 
     def are_now(self) -> bool:
-        """Whether every rank of the group makes the step that is under way, so that each can be asked about it.
+        """Whether every rank of the group makes the current step, so all of them would join our collective.
 
-        Not under ``join()``: a rank that is out of inputs shadows the wrapper's collectives and knows none of ours.
-        Nor where the last forward was under ``no_sync``: ranks may then step as often as they like.
+        False under ``join()``: a rank without inputs shadows the wrapper's collectives, but not ours. Also False if the
+        last forward ran under ``no_sync``: the ranks may then step at different times.
         """
         if any(getattr(JOIN.on(module), "enable", False) for module in self.wrappers):
             return False
@@ -60,7 +60,7 @@ class JointSteps:
 
 
 def joint_steps(roots: Iterable[nn.Module], parameters: Iterable[Tensor]) -> JointSteps | None:
-    """How the ranks step together; None where each steps by itself."""
+    """How the ranks step together; None if each steps alone."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return None
     world = torch.distributed.get_world_size()
@@ -79,7 +79,7 @@ def _is_ddp(module: nn.Module) -> TypeGuard[nn.parallel.DistributedDataParallel]
 
 
 def _smaller_group(wrappers: Iterable[nn.Module], world: int) -> ProcessGroup | None:
-    """The group of the model, where that is not all ranks."""
+    """The process group of the model; None if it has all ranks."""
     for module in wrappers:
         if _is_ddp(module) and module.process_group.size() < world:
             return module.process_group
@@ -89,8 +89,8 @@ def _smaller_group(wrappers: Iterable[nn.Module], world: int) -> ProcessGroup | 
 def largest(flag: Tensor, joint: JointSteps) -> Tensor:
     """The largest ``flag`` over the ranks that step together, 0-d: one collective of at most ``WAIT_S_MAX`` seconds.
 
-    With NCCL the answer stays on the device and the host waits for nothing: who fetches it reads it. A rank that does
-    not answer is then found by NCCL's own watchdog.
+    With NCCL the result stays on the device and the host does not wait until it is fetched. NCCL's own watchdog then
+    finds a rank that does not answer.
     """
     on_device = torch.distributed.get_backend(joint.group) == "nccl"
     value = flag.detach().float().reshape(1).clone()
@@ -98,7 +98,7 @@ def largest(flag: Tensor, joint: JointSteps) -> Tensor:
     work = torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX, group=joint.group, async_op=True)
     if work is not None:
         if on_device:
-            work.wait()  # with a time limit NCCL would make the host wait
+            work.wait()  # a time limit would make NCCL block the host
         else:
             work.wait(timedelta(seconds=WAIT_S_MAX))
     return value[0]

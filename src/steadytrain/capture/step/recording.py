@@ -1,6 +1,6 @@
-"""What a watcher asks of whoever records and judges the run: contracts. Not here: recording or judging anything.
+"""The contracts between the watcher and the recorder, which records and judges the run. Not here: an implementation.
 
-A watcher is handed a :data:`Record` and makes its recorder with it; ``detection`` has the one that writes a run folder.
+A watcher receives a :data:`Record` and makes its recorder with it; ``detection`` has the one that writes a run folder.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from steadytrain.storage.run_folder import RunWriter
 
 
 class Incidents(Protocol):
-    """Freezes symptoms of finite values, beside training."""
+    """Freezes symptoms of finite values as bundles while the training continues."""
 
     def looked(self, stream: Stream, found: Sequence[Symptom]) -> None:
-        """Detectors have looked at ``stream`` and see ``found``."""
+        """The detectors have run on ``stream`` and returned ``found``."""
 
     def frozen(self, symptoms: Iterable[Symptom]) -> None:
-        """The gate has frozen a step with these."""
+        """The gate has frozen a step with these symptoms."""
 
     def close(self, streams: Sequence[Stream]) -> None:
         """The run is over."""
 
     @property
     def all_covered(self) -> bool:
-        """Whether every symptom that a step made again could show is in a bundle."""
+        """Whether every symptom that a replay could show is in a bundle."""
 
     def forget(self) -> None:
-        """In a forked child: nothing of this is its own."""
+        """Called in a forked child, which owns none of this."""
 
 
 class Recorder(Protocol):
-    """Keeps what is seen, and lets detectors look at it. All is the training thread's."""
+    """Records the run and runs the detectors. Only the training thread uses it."""
 
     recording: bool
-    """Whether anything is written."""
+    """Whether the recorder writes anything."""
 
     @property
     def settings(self) -> Settings: ...
 
     @property
     def symptoms(self) -> Mapping[tuple[str, str, int], Symptom]:
-        """What was raised so far, by name, stream and first step."""
+        """The symptoms so far, by name, stream and first step."""
 
     @property
     def stories(self) -> Sequence[Story]:
-        """The symptoms that belong together; told when the run is closed."""
+        """The groups of symptoms that belong together; shown when the run closes."""
 
     @property
     def detector_names(self) -> list[str]:
-        """The detectors that have found something to look at."""
+        """The detectors whose input data this run has."""
 
     def too_short_for(self, steps: int) -> dict[str, int]:
-        """The detectors that need more than ``steps`` steps, and how many."""
+        """The detectors that need more than ``steps`` steps, each with the number of steps it needs."""
 
     @property
     def idle_detectors(self) -> list[str]:
-        """The others."""
+        """The detectors without input data in this run."""
 
     @property
     def machine_samples(self) -> list[Sample]:
@@ -79,49 +79,49 @@ class Recorder(Protocol):
         """Whether this process has a run folder."""
 
     def begin_stream(self, name: str) -> tuple[History, int]:
-        """The memory of a stream that begins, and the step of an earlier run that it goes on after, 0 for none."""
+        """The history of a new stream, and the last step of the earlier run that it continues, 0 if there is none."""
 
     def incidents(self, observer: StepObserver, frozen: Callable[[Path], None]) -> Incidents:
-        """What freezes symptoms; ``frozen`` is called with each bundle that is whole."""
+        """The object that freezes symptoms; it calls ``frozen`` with each complete bundle."""
 
     def begin(self) -> RunWriter:
-        """The run folder, made if it is not there."""
+        """The run folder, created if it does not exist."""
 
     def open(self, stream: Stream) -> RunWriter:
-        """The run folder, made when the first step of ``stream`` is seen."""
+        """The run folder, created at the first step of ``stream``."""
 
     def commit(self, stream: Stream, measured: Measurement) -> None:
-        """Put a step into memory and on disk, once."""
+        """Add a step to memory and disk, once."""
 
     def read(self, stream: Stream, step: int, time: float, reading: Reading) -> None:
-        """Put one reading of a table into memory and on disk."""
+        """Add one reading of a table to memory and disk."""
 
     def add_incident(self, path: Path, incident: Incident) -> None:
         """The bundle at ``path`` is sealed, with its finding."""
 
     def set_fact(self, name: str, value: Any) -> None:
-        """One more fact of the run."""
+        """Set a fact of the run."""
 
     def saw_logits(self, classes: int) -> None:
-        """How many classes the model tells apart."""
+        """The model's logits have so many classes."""
 
     def look(self, stream: Stream) -> list[Symptom]:
-        """Let the detectors look whose turn it is. Gravest first."""
+        """Run the detectors that are due. Returns symptoms, most severe first."""
 
     def detect(self, stream: Stream) -> list[Symptom]:
-        """Let every detector look now. Gravest first."""
+        """Run every detector now. Returns symptoms, most severe first."""
 
     def report(self, stream: Stream, symptom: Symptom) -> None:
-        """Put a symptom on record that no detector can see; one of the same name and first step is replaced."""
+        """Record a symptom that no detector can find. It replaces one of the same name and first step."""
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
-        """Say each once, and again when it has become graver."""
+        """Show each symptom once, and again when its severity has risen."""
 
     def forget(self) -> None:
-        """In a forked child: nothing of this is its own."""
+        """Called in a forked child, which owns none of this."""
 
     def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
-        """The run is over; ``facts`` say how it ended."""
+        """The run is over; ``facts`` describe its end."""
 
 
 Record = Callable[[Settings, Guard, Tell], Recorder]

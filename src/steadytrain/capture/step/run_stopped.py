@@ -1,4 +1,4 @@
-"""What ends a training whose update was refused: the end of the process in a script, one clean line in a notebook."""
+"""The exception that ends a training after a refused update: it ends a script, and prints one line in a notebook."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ STOPPED_STATUS = 70
 class RunStopped(BaseException):
     """An update was refused because its loss or gradients are not finite; weights and optimizer state stay.
 
-    No ``Exception``, so that ``except Exception`` in a training loop does not swallow it; ``finally`` still runs. In a
-    script it is a ``SystemExit`` too and ends the process with status 70. In a notebook or an IPython prompt, which
-    answers each ``SystemExit`` with advice on how to exit, it ends the cell and prints as its message.
+    This is not an ``Exception``, so ``except Exception`` in a training loop does not catch it; ``finally`` still runs.
+    In a script it is also a ``SystemExit`` and ends the process with status 70. A notebook or an IPython prompt answers
+    each ``SystemExit`` with advice on how to exit; there it only ends the cell and prints its message.
 
     Args:
         message: what was refused, in which step, and why, in one line.
@@ -52,7 +52,7 @@ class _ScriptStopped(RunStopped, SystemExit):
 
 class _CellStopped(RunStopped):
     def _render_traceback_(self) -> list[str]:
-        """What IPython prints in place of a traceback."""
+        """The lines that IPython prints in place of a traceback."""
         return [f"RunStopped: {self.message}"]
 
 
@@ -61,6 +61,6 @@ for _kind in (_ScriptStopped, _CellStopped):
 
 
 def _in_notebook() -> bool:
-    """Whether code is typed into IPython (a notebook's kernel, a prompt); not a script that it runs, which may exit."""
+    """Whether the user types into IPython (a notebook, a prompt). False for a script that IPython runs: it may exit."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return shell is not None and shell() is not None and not hasattr(sys.modules.get("__main__"), "__file__")

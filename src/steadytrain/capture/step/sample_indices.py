@@ -1,11 +1,11 @@
-"""Which samples of its data set a batch is made of: what the sampler drew, followed to what the model was called with.
+"""Finds the data set samples of each batch: it follows the sampler's indices to the inputs of the model call.
 
-A loader draws ahead of its workers, and trainers fetch ahead of their steps. So what was drawn is followed to its batch
-by the loader's own numbers, and a batch to the call of the model by its content: some bytes of each tensor. Where a
-script changes all of them on the way, their order is taken, as long as there were as many batches as calls.
+Loaders draw ahead of their workers, and trainers fetch ahead of their steps. So the loader's own batch numbers link
+indices to a batch, and the content (some bytes of each tensor) links a batch to a model call. If a script changes all
+tensors on the way, their order decides, as long as there were as many batches as calls.
 
-Not followed: data sets without indices (iterable ones), loaders that give batches out of order, batches that are on a
-device already when the loader gives them.
+Not followed: data sets without indices (iterable ones), loaders that return batches out of order, batches that are
+already on a device when the loader returns them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from steadytrain.core.torch_private import DATASET, IN_ORDER, RECEIVED, SENT
 from steadytrain.storage.recorded_samples import sharing_most
 
 AHEAD_MAX = 4096
-"""Draws of one loader whose batches are not there yet."""
+"""Index draws of one loader that still wait for their batch."""
 
 RECENT_MAX = 64
-"""Batches that a call may be made of: trainers fetch all of an accumulated step at once."""
+"""Recent batches that a call may come from: trainers fetch all batches of an accumulated step at once."""
 
 SAMPLES_MAX = 4096
 TENSORS_MAX = 8
@@ -44,7 +44,7 @@ Mark = tuple[tuple[int, ...], str, bytes]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A batch that was given: the ``number``-th of those with gradients on, over all loaders."""
+    """A returned batch: the ``number``-th with gradients enabled, counted over all loaders."""
 
     number: int
     samples: Samples
@@ -53,7 +53,7 @@ class Drawn:
 
 
 class DrawnSamples:
-    """Follows all loaders of a process, on the thread that reads from them."""
+    """Follows all loaders of a process. Only the thread that reads from them uses it."""
 
     def __init__(self) -> None:
         self._ahead: weakref.WeakKeyDictionary[Any, dict[int, tuple[int, ...]]] = weakref.WeakKeyDictionary()
@@ -62,14 +62,14 @@ class DrawnSamples:
         self._calls = 0
 
     def drawn(self, iterator: Any, indices: Any) -> None:
-        """The sampler of ``iterator``, an iterator of torch's DataLoader, gave ``indices``."""
+        """The sampler of ``iterator``, an iterator of torch's DataLoader, returned ``indices``."""
         ahead = self._ahead.setdefault(iterator, {})
         found = _indices(indices)
         if found is not None and len(ahead) < AHEAD_MAX:
             ahead[SENT.on(iterator, 0)] = found
 
     def given(self, iterator: Any, batch: Any) -> Samples | None:
-        """``iterator`` gave ``batch``; returns of what it is made, where that is known."""
+        """``iterator`` returned ``batch``. Returns its samples; None if unknown."""
         if not torch.is_grad_enabled():
             self._take(iterator)
             return None
@@ -90,17 +90,17 @@ class DrawnSamples:
         return samples
 
     def called(self) -> None:
-        """The model is called with gradients on."""
+        """The script calls the model with gradients enabled."""
         self._calls += 1
 
     def samples_of(self, calls: Sequence[MicroBatch]) -> tuple[Samples, ...]:
-        """Of what the last calls of the model were made, as far as that is known."""
+        """The samples of the last model calls ``calls``, as far as they are known."""
         found = []
         for at, call in enumerate(calls):
             tensors = list(tensors_in((call.args, call.kwargs)))
             one = self._by_content(tensors)
             if one is None:
-                tensors = []  # their rows may stand in another order
+                tensors = []  # their rows may have another order
                 one = self._by_order(self._calls - len(calls) + 1 + at)
             if one is not None:
                 size = len(one.samples.indices)
@@ -133,7 +133,7 @@ class DrawnSamples:
 
 
 def _indices(indices: Any) -> tuple[int, ...] | None:
-    """A copy; None of what are no whole numbers, and of a batch that is too large."""
+    """A copy of ``indices``; None if they are not integers or too many."""
     drawn = (indices,) if isinstance(indices, int) else indices
     if not isinstance(drawn, (list, tuple)) or not 0 < len(drawn) <= SAMPLES_MAX:
         return None
@@ -143,7 +143,7 @@ def _indices(indices: Any) -> tuple[int, ...] | None:
 
 
 def _marks(tensors: Iterable[Tensor]) -> Iterable[Mark]:
-    """Shape, dtype and some bytes of each tensor: enough to know it again."""
+    """Shape, dtype and some bytes of each tensor: enough to recognise it."""
     for tensor in tensors:
         if type(tensor) is not Tensor or tensor.layout != torch.strided or tensor.numel() < 2:
             continue
@@ -154,7 +154,7 @@ def _marks(tensors: Iterable[Tensor]) -> Iterable[Mark]:
 
 
 def _within(dataset: Any, indices: tuple[int, ...]) -> Samples:
-    """The samples by their place in ``dataset``; of a subset, in what it is one of."""
+    """The samples as indices into ``dataset``; for a ``Subset``, into its underlying data set."""
     found = indices
     for _ in range(SUBSETS_MAX):
         if type(dataset) is not Subset:
@@ -165,7 +165,7 @@ def _within(dataset: Any, indices: tuple[int, ...]) -> Samples:
 
 
 def _bad_rows(tensor: Tensor | None, rows: int) -> frozenset[int]:
-    """Those of ``tensor`` that hold NaN or Inf, where it has so many rows."""
+    """The rows of ``tensor`` that hold NaN or Inf; none if it does not have exactly ``rows`` rows."""
     if tensor is None or not tensor.is_floating_point() or tensor.layout != torch.strided:
         return frozenset()
     if not tensor.dim() or len(tensor) != rows:

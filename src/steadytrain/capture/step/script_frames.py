@@ -1,6 +1,6 @@
-"""Which lines of the script are running: of the model's call, of backward, and whether their function is still alive.
+"""Finds the script's running functions and lines at the model call and at backward, and whether they still run.
 
-Only identities and line numbers are kept between calls, never a frame: a frame would keep all its tensors alive.
+Between calls this keeps only frame ids and line numbers, never a frame: a frame would keep all its tensors alive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWN_FOLDER = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class FrameLine:
-    """A running function at one moment: its identity and the line it was at."""
+    """A running function at one moment: its frame's id, its code and its current line."""
 
     frame_id: int
     code: CodeType
@@ -41,7 +41,7 @@ class FrameLine:
 class LoopLines:
     """A function of the script that called the model at ``first_line`` and backward at ``last_line``.
 
-    ``loss`` is an expression of its variables that no backward was called on, None where one was.
+    If there was no backward, ``loss`` is an expression of the function's variables for the loss; else None.
     """
 
     frame: FrameType
@@ -52,7 +52,7 @@ class LoopLines:
 
 @dataclass(frozen=True)
 class LossVariable:
-    """A number with a graph behind it among the variables of a function; ``sequence`` is that of its node."""
+    """A one-element tensor with a graph among a function's variables; ``sequence`` is its graph node's number."""
 
     name: str
     value: Tensor
@@ -60,15 +60,15 @@ class LossVariable:
 
 
 def user_frames() -> tuple[FrameLine, ...]:
-    """The script's running functions, innermost first, without torch's frames and ours."""
+    """The script's running functions, innermost first, without the frames of torch and steadytrain."""
     frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if is_user(frame))
     return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
 
 
 def assigned_names(code: CodeType) -> set[str]:
-    """The variables that a function assigns again or deletes.
+    """The variables that a function assigns or deletes.
 
-    Python 3.13 has instructions for two variables: their value is a pair of names, the second maybe only read.
+    Python 3.13 has instructions for two variables. Their argument is a pair of names; the second may only be read.
     """
     found: set[str] = set()
     for step in dis.get_instructions(code):
@@ -79,7 +79,7 @@ def assigned_names(code: CodeType) -> set[str]:
 
 
 def local_of(name: str) -> Any:
-    """The value of the variable ``name`` in the innermost function of the script that is running and has one."""
+    """The value of the variable ``name`` in the innermost running function that has one."""
     for frame in running_frames():
         if name in frame.f_code.co_varnames and (value := frame.f_locals.get(name)) is not None:
             return value
@@ -87,7 +87,7 @@ def local_of(name: str) -> Any:
 
 
 def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) -> LoopLines | None:
-    """The innermost function that made both calls and is still running, None where there is none."""
+    """The innermost function that made both calls and is still running; None if there is none."""
     alive = {id(frame): frame for frame in running_frames()}
     forward_lines = {(line.frame_id, line.code): line.line for line in forward}
     for line in backward:
@@ -99,13 +99,13 @@ def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) 
 
 
 def frame_of(line: FrameLine) -> FrameType | None:
-    """The running function, None where it has ended."""
+    """The frame of a running function; None if the function has ended."""
     frames = (frame for frame in running_frames() if id(frame) == line.frame_id and frame.f_code is line.code)
     return next(frames, None)
 
 
 def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
-    """Variables of ``frame``, and entries of its dictionaries, that are one number with a newer node behind it."""
+    """Variables of ``frame``, and entries of its mappings, with one element and a graph node after ``newer_than``."""
     variables = frame.f_locals
     found = []
     for name, value in list(variables.items()):
@@ -115,7 +115,7 @@ def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
                 if sequence > newer_than:
                     found.append(LossVariable(expression, tensor.detach().reshape(()), sequence))
     if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        variables.clear()  # up to Python 3.12 a copy, which would keep them alive
+        variables.clear()  # up to Python 3.12 this is a copy, which would keep the values alive
     return found
 
 
@@ -127,7 +127,7 @@ def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def running_frames() -> Iterator[FrameType]:
-    """The frames of this thread, innermost first, from that of the caller on."""
+    """The frames of this thread, innermost first, beginning with the caller's."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(FRAMES_MAX):
         if frame is None:
@@ -137,5 +137,5 @@ def running_frames() -> Iterator[FrameType]:
 
 
 def is_user(frame: FrameType) -> bool:
-    """Whether it is the script's, and not torch's or ours."""
+    """Whether ``frame`` belongs to the script, and not to torch or steadytrain."""
     return not frame.f_code.co_filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen"))

@@ -1,13 +1,14 @@
-"""Batches that the script lets go by itself: their loss or gradients are not finite, and no update follows.
+"""Detects batches with a non-finite loss or gradient for which the script itself makes no update.
 
-A script may break out of its loop, raise, go on with the next batch, or have ``clip_grad_norm_`` or autograd's anomaly
-mode raise. Then the optimizer is never called, and the gate sees nothing. Such a batch is judged when the next batch
-begins, when its gradients are thrown away, when torch raises, and when the script ends. The first one of a kind is
-frozen as an incident; all are counted. Nothing is refused here: the script decides. A process that
-replays steps freezes nothing: its observer receives such a batch as it would at the gate.
+A script may break out of its loop, raise, continue with the next batch, or have ``clip_grad_norm_`` or autograd's
+anomaly mode raise. Then it never calls the optimizer, and the gate sees nothing. So such a batch is checked here: when
+the next batch begins, when the script discards its gradients, when torch raises, and when the script ends. The first
+batch of a kind is frozen as an incident; all are counted. Nothing is refused here, because the script decides. A
+replaying process freezes nothing: its observer receives such a batch as it would at the gate.
 
-A loss that no backward followed is a variable of the function that called the model. Between that call and backward
-the function's frame is kept, so that it can be read where the function has ended. A look waits for no accelerator.
+A loss without a backward is a variable of the function that called the model. The frame of that function is kept
+between this call and backward, so its variables can be read after the function has ended. Most checks do not wait for
+an accelerator.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ANOMALY = "returned nan values"
-"""In the message of autograd's anomaly mode."""
+"""A part of the message of autograd's anomaly mode."""
 
 NONFINITE_NORM = "non-finite"
-"""In the message of ``clip_grad_norm_(error_if_nonfinite=True)``."""
+"""A part of the message of ``clip_grad_norm_(error_if_nonfinite=True)``."""
 
 _OF_THE_DEVICE = re.compile(r"CUDA|NCCL|HIP|out of memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One batch to be judged: its symptom, why in words, and what is known of it."""
+    """One batch without an update: the symptom's name, the reason in words, and the evidence."""
 
     name: str
     what: str
@@ -65,11 +66,11 @@ class _Case:
     loop: LoopLines | None = None
     finding: Finding | None = None
     raised: bool = False
-    """Whether autograd itself saw it and raised: no gradient is left that could be counted."""
+    """Whether autograd itself raised; then there are no gradients to count."""
 
 
 class ScriptGuards:
-    """Follows one run. All is the training thread's."""
+    """Follows one run. Only the training thread uses it."""
 
     def __init__(self, run: LiveRun, investigator: Investigator | None) -> None:
         self._run = run
@@ -88,33 +89,33 @@ class ScriptGuards:
     # -- what is followed ------------------------------------------------------------------------------------------
 
     def called(self, call: MicroBatch) -> None:
-        """The model was called with gradients on."""
+        """The script called the model with gradients enabled."""
         if self._frame is None:
             codes = self._loop_codes
             loop = next((line for line in call.frames if line.code in codes), *call.frames[:1] or (None,))
             self._frame = frame_of(loop) if loop is not None else None
 
     def call_raised(self, call: MicroBatch) -> None:
-        """A call of the model with gradients on has raised."""
+        """A model call with gradients enabled has raised."""
         self._raised.append(id(call))
 
     def backward_begins(self, term: LossTerm | None) -> None:
-        """What was called is used; ``term`` is the loss, where it is known."""
+        """A backward uses the calls so far; ``term`` is its loss, None if unknown."""
         self._frame, self._looks = None, 0
         if term is not None:
             self._newest = max(self._newest, term.nodes[0])
             self._loop_codes = frozenset(line.code for line in term.frames)
 
     def forget(self) -> None:
-        """Hold nothing of the script's any more."""
+        """Release all of the script's objects."""
         self._frame, self._judged, self._bad_root = None, None, None
 
     # -- when it is judged -----------------------------------------------------------------------------------------
 
     def batch_begins(self) -> None:
-        """The model is called again: where the same lines do it, a call that no backward followed was given up.
+        """The script calls the model again. If the same lines do so, it abandoned a previous call without a backward.
 
-        Losses that are summed over such calls before one backward come here, too; the gate then judges their step.
+        Scripts that sum losses over several calls before one backward also come here; the gate then judges their step.
         """
         seen = self._run.seen
         if seen.losses and (root := seen.losses[-1].root) is not self._bad_root and _is_ready(root):
@@ -123,26 +124,26 @@ class ScriptGuards:
             return
         if seen.micro_batches[-1] is not self._judged:
             self._looks += 1
-            if self._looks & (self._looks - 1) == 0 or self._is_sure:  # many calls before one backward are no fault
+            # Many calls before one backward are no fault, so check only after 1, 2, 4, ... of them.
+            if self._looks & (self._looks - 1) == 0 or self._is_sure:
                 with self._run.guard.part("looking at a batch without an update"):
                     if lines_of(seen.micro_batches[-1].frames) == lines_of(user_frames()):
                         self._judge_variables(self._held_frames(), wait=False)
         self._frame = None
 
     def gradients_zeroed(self) -> None:
-        """Gradients that reached no update are thrown away."""
+        """The script discards gradients without an update."""
         seen = self._run.seen
         if seen.losses and self._follows() and not self._run.scaling.scalers:
             known = seen.losses[-1].root is self._bad_root
             self._zeroed += 1
-            if (
-                known or self._is_sure or self._zeroed & (self._zeroed - 1) == 0
-            ):  # a loop that always does it is no fault
+            # A loop that always does so is no fault, so check only after 1, 2, 4, ... times.
+            if known or self._is_sure or self._zeroed & (self._zeroed - 1) == 0:
                 with self._run.guard.part("looking at gradients without an update"):
                     self._judge_gradients(wait=known)
 
     def torch_raised(self, error: Exception) -> None:
-        """``clip_grad_norm_`` or backward has raised: its lines still have their variables."""
+        """``clip_grad_norm_`` or backward has raised; the variables of the script's lines still exist."""
         text = str(error)
         if not self._follows() or not any(mark in text for mark in (ANOMALY, NONFINITE_NORM)):
             return
@@ -153,7 +154,7 @@ class ScriptGuards:
                 self._judge_gradients(wait=True, where="; clip_grad_norm_ raised for it")
 
     def script_ends(self, error: BaseException | None) -> None:
-        """The script is over, or about to end by ``error``: what has reached no update is judged now."""
+        """The script is over, or about to end with ``error``. Check the batch that has no update yet."""
         if self._over:
             return
         self._over = True
@@ -170,18 +171,18 @@ class ScriptGuards:
         self.forget()
 
     def close(self) -> None:
-        """Put the counts on record as they are at the end."""
+        """Record the final counts."""
         for let in self._let_go.values():
             if self._run.stopped is not None and let.last_step == let.stream.step + 1:
-                continue  # it came to the gate after all
+                continue  # the batch reached the gate after all
             if let.row and let.row == let.count and let.last_step == let.stream.step + 1:
-                let.severity = "critical"  # the last thing that the script did
+                let.severity = "critical"  # the script made no update after it
             with self._run.guard.part("recording a batch without an update"):
                 self._run.recorder.report(let.stream, let.symptom())
         self.forget()
 
     def told(self) -> list[str]:
-        """A line for each kind."""
+        """One line for each kind of batch without an update, and one for model calls that raised."""
         calls = len(self._raised)
         went_on = "call of the model raised" if calls == 1 else "calls of the model raised"
         found = [let.symptom().message for let in self._let_go.values()]
@@ -195,14 +196,14 @@ class ScriptGuards:
 
     @property
     def _is_sure(self) -> bool:
-        """Whether each batch is looked at: one was let go before, or in the recorded run."""
+        """Whether every batch is checked: there was a batch without an update before, or this is a replay."""
         return bool(self._let_go) or self._run.observer.replays
 
     def _held_frames(self) -> list[FrameType]:
         return [self._frame] if self._frame is not None else []
 
     def _judge_variables(self, frames: Sequence[FrameType], *, wait: bool) -> None:
-        """Look for a loss among the variables of the script."""
+        """Check the losses among the variables of the script."""
         seen = self._run.seen
         call = seen.micro_batches[-1]
         if call is self._judged:
@@ -223,7 +224,7 @@ class ScriptGuards:
             return
 
     def _judge_gradients(self, *, wait: bool, where: str = "") -> None:
-        """Look at the loss of a backward that no update followed, and at the gradients."""
+        """Check the loss and the gradients of a backward without an update."""
         seen = self._run.seen
         batches, roots = seen.micro_batches[: seen.used], [term.root for term in seen.losses]
         if (batches[-1] if batches else roots[-1]) is self._judged or not (wait or _is_ready(roots[-1])):
@@ -287,7 +288,7 @@ class ScriptGuards:
         run.tell(let_go_message(step, case.what, case.bad, finding, path, samples))
 
     def _as_at_gate(self, case: _Case, stream: Stream) -> tuple[StepInProgress, Measurement]:
-        """The step that was never made, and what a gate would have measured."""
+        """The step that the script did not make, and the measurement that the gate would have made."""
         seen = replace(self._run.seen, micro_batches=list(case.batches), losses=list(case.terms))
         measured = _measured(stream, case.losses, case.bad, self._run.clock())
         return seen, replace(measured, elsewhere=case.raised)
@@ -307,7 +308,7 @@ class ScriptGuards:
 
     @contextmanager
     def _as_before(self) -> Iterator[None]:
-        """Inside, the buffers are as the step found them: that is the state to keep."""
+        """Restores the buffers to the beginning of the step inside the context; that state is frozen."""
         buffers = self._run.buffers.as_now()
         with ExitStack() as versions:
             for kept in buffers:
@@ -320,7 +321,7 @@ class ScriptGuards:
                     kept.restore()
 
     def _stream_of(self, batches: Sequence[MicroBatch]) -> Stream | None:
-        """The steps that this batch would have belonged to."""
+        """The stream that this batch would have belonged to."""
         run = self._run
         if not run.streams:
             optimizer = run.made()
@@ -339,14 +340,14 @@ class ScriptGuards:
 
 
 def _measured(stream: Stream, losses: tuple[float, ...], bad: tuple[BadTensor, ...], time_s: float) -> Measurement:
-    """What there is to say of a step that was never made. It is on no record."""
+    """The measurement of a step that the script did not make. It is not recorded."""
     norms = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
     record = StepRecord(stream.step + 1, time_s, {"loss": losses[-1] if losses else None}, norms)
     return Measurement(losses, record, stream.tensor_names, bad, False, 1.0, committed=True)
 
 
 def _is_ready(value: Tensor) -> bool:
-    """Whether reading ``value`` waits for nothing."""
+    """Whether ``value`` can be read without waiting for a device."""
     if value.device.type == "cpu":
         return True
     if value.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
@@ -355,7 +356,7 @@ def _is_ready(value: Tensor) -> bool:
 
 
 def _frames_of(error: BaseException | None) -> list[FrameType]:
-    """Innermost first."""
+    """The frames of the traceback of ``error``, innermost first."""
     frames: list[FrameType] = []
     trace: TracebackType | None = error.__traceback__ if error is not None else None
     while trace is not None:

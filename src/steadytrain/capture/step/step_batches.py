@@ -1,7 +1,7 @@
-"""The batches that a loop gives to its step function, where ``watch(..., step_fn=f)`` names one.
+"""Reads the batches that a loop passes to its step function, if ``watch(..., step_fn=f)`` names one.
 
-``f(model, batch) -> loss`` is what a replay calls where the loop itself cannot be launched again. Its batch is taken
-from the running call of ``f`` at the moment when the model is called, so ``f`` itself is left as it is.
+A replay calls ``f(model, batch) -> loss`` if the loop itself cannot be launched again. When the model is called, the
+batch is read from the frame of the running call of ``f``. So ``f`` is not replaced.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from steadytrain.capture.step.script_frames import assigned_names
 from steadytrain.core.errors import UsageError
 
 STEP_BATCHES = -1
-"""The number of the data set under which they stand on the tape; those of data loaders count from 0."""
+"""The data set number of these batches on the tape; data loaders count from 0."""
 
 FRAMES_MAX = 64
 
 
 class StepBatches:
-    """Finds the batch of the running call. One call gives its batch once, however often it calls the model.
+    """Finds the batch of the running call. Each call yields its batch once, even if it calls the model several times.
 
     Raises:
-        UsageError: on construction: the function does not take a model and a batch, or gives ``batch`` another value.
+        UsageError: on construction, if the function does not take a model and a batch, or reassigns ``batch``.
     """
 
     def __init__(self, step_fn: Callable[..., Any]) -> None:
@@ -46,7 +46,7 @@ class StepBatches:
         return self._code is other._code
 
     def take(self) -> Any:
-        """The batch of a call that has not given it yet, ``MISSING`` elsewhere."""
+        """The batch of the running call on the first request, else ``MISSING``."""
         frame: FrameType | None = sys._getframe(1)
         for _ in range(FRAMES_MAX):
             if frame is None:
@@ -60,5 +60,5 @@ class StepBatches:
         return MISSING
 
     def backward_begins(self) -> None:
-        """The next call is another one, though its frame may lie where the last one did."""
+        """The next call is a new one, even if its frame has the same address."""
         self._given = None

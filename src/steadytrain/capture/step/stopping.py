@@ -1,8 +1,8 @@
-"""A step whose loss or gradients are not finite: it is frozen, the update refused, the first bad operation looked for.
+"""Handles a step with a non-finite loss or gradient: freezes it, refuses its update, starts the search for the cause.
 
-Under the policy ``stop`` the run ends here, after one more lap of the script's own loop where the investigator asks for
-one (``context``); under ``observe`` the step is frozen and training goes on. Not here: the look itself (``gate``),
-what a bundle holds (``incident``), the lap (``lap``), and symptoms of finite values (``incidents``).
+Under the policy ``stop`` the run ends here. If the investigator asks for it (``context``), the script's own loop first
+runs one more lap. Under ``observe`` the step is frozen and training continues. Not here: the measurement (``gate``),
+the contents of a bundle (``incident``), the lap (``lap``), and symptoms of finite values (``incidents``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OBSERVED_INCIDENTS_MAX = 3
 
 
 class Stopping:
-    """What is done at such a step. ``investigator`` looks for the first bad operation, where there is one."""
+    """Acts on such a step. ``investigator`` searches the first bad operation; None for no search."""
 
     def __init__(self, run: LiveRun, investigator: Investigator | None) -> None:
         self._run = run
@@ -44,7 +44,10 @@ class Stopping:
         self._observed = 0
 
     def look_at_loss(self, root: Tensor) -> None:
-        """On the CPU a look at the loss costs nothing, and here the lines that made it still have their variables."""
+        """Investigate a non-finite loss before its backward, while the variables of the script's lines still exist.
+
+        Only on the CPU, where reading the loss costs nothing.
+        """
         run = self._run
         if root.device.type != "cpu" or math.isfinite(root.item()) or run.seen.early is not None:
             return
@@ -62,7 +65,7 @@ class Stopping:
         seen_before = _is_bad_already(stream)
         run.recorder.commit(stream, measured)
         if seen_before:
-            return  # the detectors look in their turn
+            return  # the detectors run on their schedule
         symptoms = run.recorder.detect(stream)
         run.recorder.tell_symptoms(symptoms)
         run.instruments(stream).raised(symptoms, measured.record.step)
@@ -95,7 +98,7 @@ class Stopping:
         return path, incident
 
     def stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool) -> None:
-        """Refuse the update: write what there is, find the first bad operation, end the process."""
+        """Refuse the update: write the incident, find the first bad operation, end the process."""
         run = self._run
         measured.record = replace(measured.record, refused=True)
         frozen = self._record_refused(stream, measured)
@@ -115,7 +118,7 @@ class Stopping:
         run.lap.begin(answer, stream, finish)
 
     def _record_refused(self, stream: Stream, measured: Measurement) -> tuple[Path, Incident] | None:
-        """Write the step and its bundle, which is returned where it could be written."""
+        """Write the step and its bundle. Returns the bundle; None if it could not be written."""
         run, step = self._run, measured.record.step
         frozen: tuple[Path, Incident] | None = None
         symptoms: list[Symptom] = []
@@ -135,7 +138,7 @@ class Stopping:
         return frozen
 
     def _state(self, stream: Stream, step: int, frozen: tuple[Path, Incident] | None) -> str:
-        """What the weights are worth where the update was refused."""
+        """Describe the state of the weights after the refused update."""
         bad = nonfinite_parameters(stream)
         if not bad:
             return UNTOUCHED
@@ -166,7 +169,7 @@ class Stopping:
     def rehearse(
         self, rehearsal: Rehearsal, stream: Stream, optimizer: torch.optim.Optimizer, *, can_rerun: bool
     ) -> None:
-        """In a process that was launched to do a recorded step again: this is the step before it."""
+        """In a process launched to run a recorded step again: prepare it at the gate of the step before."""
         run = self._run
         run.leading.refresh(stream)
         with run.aside():
@@ -182,11 +185,11 @@ class Stopping:
         run.lap.begin(answer, stream, finish)
 
     def end_lap(self) -> RunStopped:
-        """The script came to the optimizer again: what ends it."""
+        """The script reached the optimizer again. Returns what ends the script."""
         return self._ended(self._run.lap.end(lambda rerun: rerun.gate()))
 
     def abandon_lap(self, why: str) -> None:
-        """The script ended, failed or was interrupted during the lap: settle the incident without it."""
+        """The script ended, failed or was interrupted during the lap. Finish the incident without it."""
         if self._run.rerun is not None:
             self._ended(self._run.lap.abandon(why))
 
@@ -196,7 +199,7 @@ class Stopping:
 
 
 def _is_bad_already(stream: Stream) -> bool:
-    """Whether the step before was bad as well: a run that stays NaN is one incident, not one a step."""
+    """Whether the previous step was non-finite too: a run that stays NaN is one incident, not one per step."""
     window = stream.history.recent()
     if not len(window):
         return False

@@ -1,9 +1,9 @@
-"""Which stream of steps an optimizer belongs to, and the names of its parameters.
+"""Assigns each optimizer to a stream of steps, and names its parameters.
 
-One optimizer makes a stream; several that step after the same backward make one together, which the first of them
-leads. A script that makes another optimizer may be done with the ones before: from then on they are held weakly, and a
-stream whose optimizers are gone is released, so that a sweep frees every model. Not here: what a stream holds
-(``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
+Each optimizer forms a stream. Optimizers that step after the same backward share one, and the first of them leads it.
+A script that creates another optimizer may be done with the earlier ones. So from then on only weak references to them
+remain, and a stream without living optimizers is released: a sweep frees every model. Not here: the contents of a
+stream (``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 
 
 class StreamAssignment:
-    """The streams so far, in the order in which they were first seen."""
+    """Keeps the streams so far, in the order of their first step."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class StreamAssignment:
         return stream if held is not None and held() is optimizer else None
 
     def loosen(self, facts_of: Callable[[Stream], dict[str, Any]]) -> None:
-        """Another optimizer was made: those that have stepped are the script's alone to hold.
+        """The script created another optimizer: drop our strong references to those that have stepped.
 
-        Until then they are held, since a script that comes to its end often has no model any more where the run is
-        closed; for the same reason ``facts_of`` each stream are kept as they stand now.
+        Until then they are held, because a script at its end has often dropped its model when the run closes. For the
+        same reason this keeps the current ``facts_of`` each stream.
         """
         loose = {id(stream): stream for one in self._held if (stream := self.stream_of(one)) is not None}
         for stream in loose.values():
@@ -57,7 +57,7 @@ class StreamAssignment:
         self._held.clear()
 
     def take_done(self) -> list[Stream]:
-        """The streams whose optimizers the script has let go of since; each once."""
+        """The streams whose optimizers the script has dropped since the last call."""
         if not self._loose:
             return []
         done = [stream for stream in self._loose if not stream.optimizers]
@@ -72,13 +72,13 @@ class StreamAssignment:
         self._stream_of[id(optimizer)] = (weakref.ref(optimizer), stream)
 
     def stepped(self, stream: Stream, seen: StepInProgress) -> None:
-        """``stream`` has made its step: what another optimizer may still belong to."""
+        """``stream`` has made its step. Another optimizer may still belong to it."""
         self._stepped = (stream, rest_of(seen))
 
     def lead(
         self, optimizer: torch.optim.Optimizer, seen: StepInProgress, *, saw_loss: bool, skipped: bool
     ) -> tuple[Stream | None, StepInProgress]:
-        """The stream that ``optimizer`` steps for, None when another led this step already; and what was seen of it."""
+        """The stream that ``optimizer`` leads, None if another one already led this step, and the step in progress."""
         if not any(one is optimizer for one in self._held):
             self._held.append(optimizer)
         stream = self.stream_of(optimizer)
@@ -103,7 +103,7 @@ class StreamAssignment:
             return stream, seen
         followed = saw_loss or optimizer is not stream.optimizers[0]
         if len(stream.optimizers) > 1 and not fresh and followed:
-            return None, seen  # no new backward: the first optimizer's look covered this one's gradients
+            return None, seen  # no new backward: the first optimizer's gate covered these gradients
         return stream, seen
 
     def _begin_stream(self, name: str) -> Stream:
@@ -111,7 +111,7 @@ class StreamAssignment:
         return Stream(name=name, history=history, step=step, began=step)
 
     def refresh(self, stream: Stream) -> None:
-        """Parameters may be added to an optimizer mid-run; names are looked up only when they change."""
+        """Update parameters and names if the optimizers' parameters have changed since the last call."""
         signature = tuple(
             id(p) for optimizer in stream.optimizers for group in optimizer.param_groups for p in group["params"]
         )
@@ -136,7 +136,7 @@ class StreamAssignment:
 
 
 def _begins_anew(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether one of torch's own optimizers, of a kind that has state after its first step, has none."""
+    """Whether one of torch's own optimizers has no state, although its kind keeps state after the first step."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         return False
     groups = optimizer.param_groups

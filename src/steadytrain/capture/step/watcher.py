@@ -1,4 +1,4 @@
-"""The one live object: it follows the training loop, guards the update, and freezes an incident.
+"""The watcher: it follows the training loop, guards the update, and freezes incidents.
 
 ::
 
@@ -9,9 +9,9 @@
     │                  forward_ends       backward_ends       and gradients               detectors   │
     └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 
-At the gate a loss or gradient that is not finite becomes an incident: the bundle is written, and under the policy
-``stop`` the update is refused and the process ends with status 70. Everything is called on the training thread, and
-every entry point is guarded: an error of ours is told once and training goes on.
+At the gate a non-finite loss or gradient becomes an incident: the bundle is written, and under the policy ``stop`` the
+update is refused and the process ends with status 70. Everything runs on the training thread. Every entry point is
+guarded: an error of our own is reported once and training continues.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from steadytrain.core.model import Symptom
 from steadytrain.grouping.stories import Story
 
 launched: Watcher | None = None
-"""In a process that was launched to do recorded steps again: its watcher, which ``watch`` in the script gets."""
+"""The watcher of a process that was launched to replay recorded steps; ``watch`` in the script returns it."""
 
 
 class Watcher:
-    """Follows one process's training. ``close`` takes every patch and hook out again."""
+    """Follows the training of one process. ``close`` removes every patch and hook."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Watcher:
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
         gradients = GradientEvents(run, steps, guards)
         self._loads = LoadedStates(run.guard, run.note, self.set_fact, run.state_loaded)
-        # What the patches and a script that updates its weights itself call, each by the part that follows it.
+        # The entry points for the patches and for manual updates, bound to the parts that handle them.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
         self.backward_begins, self.backward_ends = self._calls.backward_begins, self._calls.backward_ends
         self.backward_failed = self._calls.backward_failed
@@ -106,7 +106,7 @@ class Watcher:
         self._patches = Patches(self)
 
     def follow(self, guest: StepObserver) -> None:
-        """One more that is told of every step, and changes nothing."""
+        """Add an observer that receives every event and changes nothing."""
         self._run.observer = CompositeObserver(self._run.observer, guest)
 
     # -- what the script does --------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Watcher:
                 run.modules.watch_model(find_model(optimizer_parameters([optimizer])))
 
     def watch_model(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """A model, and an optimizer if there is one, that are there already."""
+        """Watch a model, and an optimizer if there is one, that already exist."""
         if optimizer is not None:
             self.optimizer_made(optimizer)
         with self._run.guard.part("watching the model"):
@@ -130,7 +130,7 @@ class Watcher:
             self._run.modules.watch_model(name_parameters([model], parameters))
 
     def set_fact(self, name: str, value: Any) -> None:
-        """One more fact of the run, kept until there is a run folder."""
+        """Set a fact of the run; it is kept until there is a run folder."""
         if not self._run.closed:
             self._run.recorder.set_fact(name, value)
 
@@ -139,7 +139,7 @@ class Watcher:
         return self._loads if run.is_script() and run.rerun is None and not run.rehearses else None
 
     def saving(self, optimizer: torch.optim.Optimizer) -> None:
-        """The script asks an optimizer for its state: of the first one, a card of this moment is written."""
+        """The script reads an optimizer's state dict. For the first optimizer, write a fingerprint of its state."""
         run = self._run
         stream = run.leading.stream_of(optimizer)
         if stream is None or stream is not run.streams[0] or optimizer is not stream.optimizers[0]:
@@ -166,7 +166,7 @@ class Watcher:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def script_failed(self, error: BaseException) -> None:
-        """The script is about to end by ``error``: keep what tells why memory ran out or ranks lost each other."""
+        """The script is about to end with ``error``. Keep evidence of memory and communication failures."""
         if self._run.is_over() or not self._run.recorder.recording:
             return
         if not isinstance(error, RunStopped):
@@ -177,15 +177,15 @@ class Watcher:
             keep_evidence(self._run, error)
 
     def script_over(self, error: BaseException | None) -> None:
-        """In a launched process, or a copy of it: the script is over, if by ``error``."""
+        """In a launched process, or a copy of it: the script is over, with ``error`` if it failed."""
         self._guards.script_ends(error)
 
     def abandon_rerun(self, why: str) -> None:
-        """The script ended, failed or was interrupted during the lap: settle the incident without it."""
+        """The script ended, failed or was interrupted during the lap. Finish the incident without it."""
         self._stopping.abandon_lap(why)
 
     def close(self, *, ended: str, exit_status: int | None = None) -> None:
-        """Take everything out and write how the run ended. Idempotent."""
+        """Remove all hooks and patches, and record how the run ended. Idempotent."""
         run = self._run
         if run.is_over():
             return
@@ -218,7 +218,7 @@ class Watcher:
             run.recorder.close(run.streams, facts)
 
     def forget(self) -> None:
-        """In a forked child: this process does not train for us; touch nothing that the parent owns."""
+        """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
         self._run.recorder.forget()
         self._run.observer.forget()
@@ -240,12 +240,12 @@ class Watcher:
 
     @property
     def streams(self) -> list[Stream]:
-        """One for each optimizer, or for several that step together; the first is the recorded one."""
+        """One for each optimizer, or for several that step together. The first is the recorded one."""
         return self._run.streams
 
     @property
     def stopped(self) -> RunStopped | None:
-        """What ends the script, once an update was refused."""
+        """The exception that ends the script after a refused update, else None."""
         return self._run.stopped
 
     @property
@@ -255,12 +255,12 @@ class Watcher:
 
     @property
     def failure(self) -> str | None:
-        """What ended the script, in a line, where it was no end of its own."""
+        """What ended the script, in one line, if it did not end normally."""
         return self._run.failure
 
     @property
     def let_go(self) -> list[str]:
-        """What the script itself made no update with, a line for each kind."""
+        """The batches for which the script itself made no update, one line for each kind."""
         return self._guards.told()
 
     @property
@@ -274,7 +274,7 @@ class Watcher:
 
     @property
     def detector_names(self) -> list[str]:
-        """The detectors that look, by the name that `explain` knows."""
+        """The names of the detectors that have input data, as `explain` knows them."""
         return self.recorder.detector_names
 
     @property
@@ -284,26 +284,26 @@ class Watcher:
 
     @property
     def stories(self) -> Sequence[Story]:
-        """The symptoms of each stream that belong together, in order; told when the run is closed."""
+        """The groups of symptoms that belong together in each stream, in order; shown when the run closes."""
         return self.recorder.stories
 
     @property
     def symptoms(self) -> Collection[Symptom]:
-        """What was raised so far."""
+        """The symptoms so far."""
         return self.recorder.symptoms.values()
 
     @property
     def memory_bytes(self) -> int:
-        """What steadytrain itself holds: the ring of batches, the history, and samples of tensors."""
+        """Memory that steadytrain itself uses: the ring of batches, the history, and samples of tensors."""
         return self._run.memory_bytes
 
     def dataset_key(self, number: int) -> int | None:
-        """The ``id`` of the data set that is the ``number``-th that the script reads from."""
+        """The ``id`` of the data set with this ``number``, in the order in which the script first reads from them."""
         return self._loaders.datasets.key_of(number)
 
     @property
     def step_batches(self) -> StepBatches | None:
-        """The batches that a script hands to its own step function, where it names one."""
+        """The batches that a script passes to its own step function, if it names one."""
         return self._calls.step_batches
 
     @step_batches.setter
@@ -311,6 +311,6 @@ class Watcher:
         self._calls.step_batches = batches
 
     def evaluated(self, metrics: Mapping[str, float]) -> None:
-        """Numbers that were measured beside training, after the last step of the first stream."""
+        """Add evaluation metrics after the last step of the first stream."""
         for stream in self.streams[:1]:
             stream.history.evaluated(stream.step, metrics)
