@@ -1,5 +1,4 @@
-"""Every place in Python and torch where steadytrain hooks in: launching a script, the import hook, patches and module
-hooks.
+"""Every hook of steadytrain into Python and torch: script launch, import hook, patches and module hooks.
 
 A hook reports an event and decides nothing.
 """

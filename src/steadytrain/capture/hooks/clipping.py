@@ -1,9 +1,9 @@
-"""Gradients as they are before clipping, read for nothing: ``clip_grad_norm_`` computes their norms itself.
+"""Reads gradient norms before clipping at no cost, because ``clip_grad_norm_`` computes them itself.
 
-While torch's own ``clip_grad_norm_`` runs, a function mode looks over its shoulder and keeps the L2 norm that it takes
-of each gradient. Where that is not to be had (another norm, half precision, sharded gradients) the norms are taken
-before it runs. What the optimizer then applies is what was there times the coefficient, as long as nobody else has
-written to the gradients: their version counters tell.
+While torch's own ``clip_grad_norm_`` runs, a torch function mode keeps the L2 norm of each gradient that it computes.
+If these norms are not suitable (another norm, half precision, sharded gradients), we compute them before the call. The
+applied norms are the norms before clipping times the coefficient, unless other code has written to the gradients since.
+Their version counters show that.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _COEFFICIENT_EPSILON = 1e-6  # clip_grad_norm_ divides by the norm plus this
 
 @dataclass
 class Clipping:
-    """What was read around the clips of one step, by ``id(parameter)``.
+    """The measurements around the clips of one step, by ``id(parameter)``.
 
-    ``norms`` are before the first clip. ``states`` are exact counts of those that were not finite, which is lost once
-    clipping has spread the NaN. ``total`` and ``limit`` are those of the last clip, and ``left`` the gradients as it
-    left them: the tensor's identity and version.
+    ``norms`` are from before the first clip. ``states`` are exact counts of the non-finite gradients, taken before
+    clipping spreads the NaN. ``total`` and ``limit`` belong to the last clip. ``_left`` has the id and version of each
+    gradient after it.
     """
 
     norms: dict[int, Tensor] = field(default_factory=dict)
@@ -42,20 +42,20 @@ class Clipping:
     _left: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def knows_applied(self, parameter: Tensor) -> bool:
-        """Whether the gradient is still as the only clip of the step left it."""
+        """Whether the step had one clip and the gradient has not changed since."""
         gradient = parameter.grad
         if self.clips != 1 or self.total is None or gradient is None:
             return False
         return self._left.get(id(parameter)) == (id(gradient), VERSION.of(gradient))
 
     def coefficient(self, total: float) -> float:
-        """What the last clip multiplied the gradients with, given its ``total`` as a number."""
+        """The factor that the last clip applied to the gradients, given its ``total`` as a number."""
         assert self.limit is not None
         coefficient = self.limit / (total + _COEFFICIENT_EPSILON)
         return coefficient if math.isnan(coefficient) else min(1.0, coefficient)
 
     def begin(self, parameters: Sequence[Tensor], arguments: ClipArguments, guard: Guard) -> NormsTaken | None:
-        """Before the script's call of ``clip_grad_norm_``; what is returned must be entered around that call."""
+        """Prepare for the script's call of ``clip_grad_norm_``. Enter the returned context around that call."""
         self.clips += 1
         self._left.clear()
         self.total, self.limit = None, arguments.limit
@@ -86,7 +86,7 @@ class Clipping:
         known = [(pair, norm.detach()) for pair, norm in zip(gradients, norms, strict=True) if norm is not None]
         for (parameter, _), norm in known:
             self.norms.setdefault(id(parameter), norm)
-        # On the CPU a look costs no synchronisation.
+        # On the CPU reading a norm needs no synchronisation.
         near = [(pair, norm) for pair, norm in known if norm.device.type == "cpu"]
         for ((parameter, gradient), _), value in zip(near, fetch([norm for _, norm in near]), strict=True):
             if not math.isfinite(value):
@@ -95,7 +95,7 @@ class Clipping:
 
 @dataclass(frozen=True)
 class ClipArguments:
-    """What ``clip_grad_norm_(parameters, max_norm, norm_type=2.0, ...)`` or ``clip_grad_value_`` was called with."""
+    """The arguments of ``clip_grad_norm_(parameters, max_norm, norm_type=2.0, ...)`` or ``clip_grad_value_``."""
 
     limit: float | None
     is_l2: bool
@@ -117,14 +117,14 @@ class ClipArguments:
 
 @torch.no_grad()
 def _norms(tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """The norm of each tensor, None for kinds that have none."""
+    """The norm of each tensor; None for kinds of tensors without a norm."""
     dense = [dense_values(tensor) for tensor in tensors]
     norms = iter(l2_norms([values for values in dense if values is not None]))
     return [next(norms) if values is not None else None for values in dense]
 
 
 class NormsTaken(TorchFunctionMode):
-    """Hands over the norms that torch takes while it clips. The calls themselves go through unchanged."""
+    """Passes the norms that torch computes while it clips to ``read``. The calls themselves are unchanged."""
 
     def __init__(self, read: Callable[[Sequence[Any], Sequence[Tensor]], None]) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class NormsTaken(TorchFunctionMode):
 
 
 def _reads_well(gradient: Tensor) -> bool:
-    """Whether torch's own norm of this gradient is one that we would take as well."""
+    """Whether torch's own norm of this gradient is usable for us."""
     return (
         type(gradient) is Tensor
         and gradient.layout == torch.strided

@@ -1,4 +1,4 @@
-"""A copy, a pickle or a saved file of a watched module is what it would be without us: it holds no hook of ours."""
+"""Keeps our hooks out of copies, pickles and saved files of watched modules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ REDUCE = "__reduce_ex__"
 
 
 def put_reduce() -> Callable[[], None]:
-    """Let :class:`torch.nn.Module` leave our hooks out of what ``copy`` and ``pickle`` ask of it; returns the undo.
+    """Patch :class:`torch.nn.Module` so that ``copy`` and ``pickle`` skip our hooks; returns the undo function.
 
-    ``torch.nn.Module`` has no ``__reduce_ex__`` of its own. The one put here calls the next class in the order of
-    inheritance, so a class of the script that defines one is still asked.
+    ``torch.nn.Module`` has no ``__reduce_ex__`` of its own. The patched one calls the next class in the method
+    resolution order, so a ``__reduce_ex__`` of the script's classes still runs.
     """
 
     def reduce(self: nn.Module, protocol: Any) -> Any:
@@ -29,7 +29,7 @@ def put_reduce() -> Callable[[], None]:
 
     functools.update_wrapper(reduce, object.__reduce_ex__)
     if REDUCE in vars(nn.Module):
-        return lambda: None  # somebody else has put one there: ours vanish by their own reduction
+        return lambda: None  # other code has patched it; our hooks then vanish through their own ``__reduce__``
     setattr(nn.Module, REDUCE, reduce)
 
     def undo() -> None:
@@ -40,7 +40,7 @@ def put_reduce() -> Callable[[], None]:
 
 
 def without_hooks(state: Any) -> Any:
-    """The state of a module with the same entries but for our hooks; what holds none of them is returned as it is."""
+    """A module's state without our hooks. A state that has none is returned unchanged."""
     if isinstance(state, tuple) and len(state) == 2:
         return without_hooks(state[0]), state[1]
     if not isinstance(state, dict):

@@ -1,7 +1,7 @@
-"""Fail open: an error of our own is reported once, switches off what failed, and never reaches the run.
+"""Fail open: an error of our own is reported once, disables the part that failed, and never reaches the run.
 
-In our own tests such an error must be seen, so :func:`raise_own_errors` makes the guard pass it on, as does the
-variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` of a process that a test launches.
+Our own tests must see such errors. :func:`raise_own_errors` makes the guard raise them; in a process that a test
+launches, the environment variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` does so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Guard:
         self.warnings: list[str] = []
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, returning None where it raises an ``Exception``."""
+        """``function``, changed to return None if it raises an ``Exception``."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -42,18 +42,18 @@ class Guard:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """A block that may fail without harm to what follows."""
+        """A block whose ``Exception`` is reported and suppressed."""
         try:
             yield
         except Exception as error:
             self.report(name, error)
 
     def report(self, place: str, error: Exception) -> None:
-        """Report ``error`` once per place; the run goes on. No frame of the failed call stays alive."""
+        """Report ``error`` once per place; the run continues. No frame of the failed call stays alive."""
         if Guard.reraise:
             raise error
         frame = traceback.extract_tb(error.__traceback__)[-1:]
-        # The frames hold tensors of the script; from Python 3.12 on, `part` makes a cycle of them and the error.
+        # The frames hold the script's tensors. From Python 3.12 on, `part` forms a reference cycle with the error.
         error.__traceback__ = None
         if place in self._told:
             return
@@ -66,7 +66,7 @@ class Guard:
 
 @contextmanager
 def raise_own_errors() -> Iterator[None]:
-    """For tests: errors of ours are raised instead of swallowed."""
+    """For tests: raise our own errors instead of suppressing them."""
     before, Guard.reraise = Guard.reraise, True
     try:
         yield

@@ -1,6 +1,6 @@
-"""Which modules carry a hook of ours: all that could be the script's model at first, only those that it calls later.
+"""Manages our module hooks: at first on all modules that may be the script's model, later only on those that it calls.
 
-No module is held: one that the script lets go of takes its hooks with it, and is forgotten here.
+Modules are not kept alive: when the script drops one, its hooks and its entry here go too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steadytrain.core.torch_private import COMPILED_CALL
 
 
 class HookedModules:
-    """Puts hooks on modules and takes them off again. Compiled code guards on hooks, so inside it there are none."""
+    """Adds and removes module hooks. Compiled code guards on hooks, so modules inside it get none."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -31,11 +31,11 @@ class HookedModules:
 
     @property
     def called(self) -> list[nn.Module]:
-        """The modules that the script itself called with gradients on, in the order of their first call."""
+        """The modules that the script itself called with gradients enabled, in the order of their first call."""
         return [module for held in self._called.values() if (module := held()) is not None]
 
     def watch_model(self, model: Model) -> None:
-        """Hook every module of the model: which of them the script calls is not known yet."""
+        """Hook every module of the model, because it is not known yet which ones the script calls."""
         for root in model.roots:
             self._tops.add(self._key(root))
             for module in [root] if self._compile_used else root.modules():
@@ -50,11 +50,11 @@ class HookedModules:
         (self._outermost if outermost else self._inside).add(self._key(module))
 
     def note_training_call(self, module: nn.Module) -> None:
-        """The script itself has called ``module`` with gradients on."""
+        """The script itself has called ``module`` with gradients enabled."""
         self._called.setdefault(self._key(module), weakref.ref(module))
 
     def compile_called(self, subject: object, result: object) -> None:
-        """``torch.compile(subject)`` gave ``result``: hooks that would go after the first step go before the trace."""
+        """``torch.compile(subject)`` returned ``result``. Remove the inner hooks now, before the trace."""
         self._compile_used = True
         inner = getattr(subject, "__self__", subject)
         for key in [key for key in self._hooks if key not in self._tops]:
@@ -65,19 +65,19 @@ class HookedModules:
             self.watch(result)
 
     def settle(self) -> None:
-        """After the first step it is known which modules are only called by others: those are left alone."""
+        """After the first step: remove the hooks of modules that only other modules call."""
         for key in (self._inside - self._outermost) & set(self._hooks):
             self._unhook(key)
 
     def rest(self, module: nn.Module) -> None:
-        """Take the hooks off ``module`` until :meth:`wake`: the script calls it so often that they slow it down."""
+        """Remove the hooks of ``module`` until :meth:`wake`: the script calls it so often that they slow it down."""
         key = self._key(module)
         if key in self._hooks and not self._compile_used:
             self._unhook(key)
             self._resting.append(weakref.ref(module))
 
     def wake(self) -> None:
-        """Put the hooks back on the modules that rest."""
+        """Restore the hooks of the resting modules."""
         resting, self._resting = self._resting, []
         for held in resting:
             if (module := held()) is not None:
@@ -92,7 +92,7 @@ class HookedModules:
         self._hooks.pop(key)()
 
     def _key(self, module: nn.Module) -> int:
-        """The ``id`` of ``module``, with nothing known under it that was known of a module before it."""
+        """The ``id`` of ``module``, after dropping entries of an earlier module with the same ``id``."""
         key = id(module)
         known = self._known.get(key)
         if known is None or known() is not module:

@@ -1,8 +1,8 @@
-"""Run a callback right after a module has been imported for the first time.
+"""Runs a callback right after the first import of a module.
 
-torch is never imported ahead of the script: a script sets ``CUDA_VISIBLE_DEVICES`` or allocator options before its
-own ``import torch``, and those must still be read. Idea and shape are those of ``sys.meta_path`` finders; the loader
-found by the others is wrapped, never replaced.
+steadytrain never imports torch before the script does: a script may set ``CUDA_VISIBLE_DEVICES`` or allocator options
+before its own ``import torch``, and torch must read them. This uses a ``sys.meta_path`` finder. It wraps the loader
+that the other finders return and never replaces it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
-    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its own code ran."""
+    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run."""
     if name in sys.modules:
         callback()
         return
@@ -25,12 +25,12 @@ def after_import(name: str, callback: Callable[[], None]) -> None:
 
 
 def forget_imports() -> None:
-    """Take every finder of ours out of ``sys.meta_path``."""
+    """Remove all our finders from ``sys.meta_path``."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Stays until the module has run: libraries ask ``importlib.util.find_spec`` whether it exists long before that."""
+    """Stays until the module has run, because libraries call ``importlib.util.find_spec`` for it long before."""
 
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name or self._searching:
             return None
-        self._searching = True  # the search below walks the other finders, and comes by here again
+        self._searching = True  # the search below asks all finders, including this one
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
@@ -71,7 +71,7 @@ class _Loader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         if spec is not None:
-            spec.loader = self._loader  # so that the module looks as it would without us
+            spec.loader = self._loader  # the module looks as it would without steadytrain
         module.__loader__ = self._loader
         self._loader.exec_module(module)
         self._finder.module_has_run()

@@ -1,6 +1,6 @@
-"""Run a script as ``python SCRIPT`` would: its own ``__main__``, its arguments, exit status, signals and output.
+"""Runs a script as ``python SCRIPT`` would: its own ``__main__``, its arguments, exit status, signals and output.
 
-Torch-free: it is loaded before the script, and the script decides when torch is imported.
+This file does not import torch: it is loaded before the script, and the script decides when torch is imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OWN_FOLDER = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class Target:
-    """What to run: a script file (with its compiled code) or a module, and the arguments it gets."""
+    """What to run: a script file (with its compiled code) or a module, and its arguments."""
 
     name: str
     arguments: tuple[str, ...]
@@ -93,7 +93,8 @@ def module_target(module: str, arguments: Sequence[str]) -> Target:
 
 
 def arm_children(settings: Mapping[str, Any], start_folder: Path) -> None:
-    """Let every Python process that the script starts find the start hook in ``start_folder``, by its environment."""
+    """Set the environment so that every Python process that the script starts finds the start hook in
+    ``start_folder``."""
     os.environ[ATTACH_VARIABLE] = json.dumps(settings)
     paths = [str(start_folder), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -102,9 +103,9 @@ def arm_children(settings: Mapping[str, Any], start_folder: Path) -> None:
 def execute(target: Target, finish: Finish) -> int:
     """Run ``target`` to its end and return its exit status.
 
-    ``finish(how, status, error)`` is called once, when the script is over and before an error of its own is shown:
-    with ``finished`` or ``failed``, the exit status as far as it is known, and what the script raised (its frames are
-    still alive). It may return another status to end with.
+    ``finish(how, status, error)`` is called once, after the script's end and before the script's error is shown. Its
+    arguments are ``finished`` or ``failed``, the exit status if known, and the exception that the script raised (with
+    living frames). It may return another exit status.
     """
     try:
         _run_as_main(target)
@@ -116,7 +117,7 @@ def execute(target: Target, finish: Finish) -> int:
         if override is not None:
             return override
         _show(interruption)
-        # As Python itself ends: killed by the signal, so that a calling shell stops its loop too.
+        # End like Python itself, killed by the signal: then a calling shell stops its loop too.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
         return INTERRUPTED_STATUS
@@ -135,7 +136,7 @@ def _run_as_main(target: Target) -> None:
     main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
     sys.modules["__main__"] = main
     if target.code is None:
-        # The public run_module tears its __main__ down while atexit handlers may still need it.
+        # The public run_module destroys its __main__ although atexit handlers may still need it.
         runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
         return
     path = _absolute(target.name)
@@ -148,7 +149,7 @@ def _run_as_main(target: Target) -> None:
 
 
 def _absolute(script: str) -> str:
-    """Python's own way: the folder it was started in and the name as it was given, ``./`` included."""
+    """The absolute path as Python forms it: the working folder and the name as given, ``./`` included."""
     return os.path.join(os.getcwd(), script)
 
 
@@ -166,7 +167,7 @@ def _override(override: int | None, status: int) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """The script's own traceback, as it would look without us: our frames and runpy's are cut off at the top."""
+    """Print the script's traceback without the outermost frames of steadytrain and runpy."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next

@@ -1,4 +1,4 @@
-"""Loops that change their weights without a ``torch.optim`` optimizer, and say so.
+"""Supports loops that update their weights without a ``torch.optim`` optimizer and mark the update:
 
 ::
 
@@ -9,7 +9,7 @@
         for parameter in model.parameters():
             parameter.data -= rate * parameter.grad
 
-The watcher knows optimizers, so a stand-in for one takes part in its place. Nothing of it is ever stepped.
+The watcher works with optimizers, so a placeholder optimizer represents the update. Its ``step`` never runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Gradients = Mapping[str, Tensor | None] | Sequence[Tensor | None]
 
 
 class HandWritten(torch.optim.Optimizer):
-    """Names the parameters and the learning rate of an update that the script writes itself."""
+    """The placeholder optimizer: holds the parameters and the learning rate of the script's own update."""
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         super().__init__(parameters, {"lr": None})
@@ -40,7 +40,7 @@ class HandWritten(torch.optim.Optimizer):
 
 
 class Updates:
-    """The hand-written updates of one model."""
+    """The manual updates of one model."""
 
     def __init__(self, watcher: Watcher, model: nn.Module) -> None:
         self._watcher = watcher
@@ -49,7 +49,7 @@ class Updates:
 
     @contextmanager
     def update(self, learning_rate: float | None, loss: Tensor | None, gradients: Gradients | None) -> Iterator[None]:
-        """The gate before the block, the end of the step after it."""
+        """Runs the gate before the block and ends the step after it."""
         named = dict(self._model.named_parameters())
         given = _by_name(gradients, named)
         stand_in = self._optimizer(list(named.values()))
@@ -68,7 +68,7 @@ class Updates:
         self._watcher.step_ends(stand_in, (stand_in,), {})
 
     def _optimizer(self, parameters: Sequence[Tensor]) -> HandWritten:
-        """The stand-in; parameters that have come or gone since are taken over."""
+        """The placeholder optimizer, updated to the current parameters."""
         if self._stand_in is None:
             self._stand_in = HandWritten(parameters)
             self._watcher.watch_model(self._model, self._stand_in)
@@ -77,7 +77,7 @@ class Updates:
 
 
 def _by_name(gradients: Gradients | None, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor | None]:
-    """The gradients that were handed over, checked against the parameters that they belong to."""
+    """The given gradients by parameter name, checked against the parameters."""
     if gradients is None:
         return {}
     if not isinstance(gradients, Mapping):

@@ -1,7 +1,7 @@
-"""Find the model behind an optimizer's parameters, and what its parameters are called.
+"""Finds the model behind an optimizer's parameters, and the names of the parameters.
 
-The modules are found by one scan of the garbage collector's objects when an optimizer is made (about 50 ms on a large
-process), so a script needs to hand nothing over. ``type(object)`` is asked, never ``isinstance``: the latter would run
+One scan of the garbage collector's objects finds the modules when an optimizer is created (about 50 ms in a large
+process). So a script need not pass its model. The scan uses ``type(object)``, never ``isinstance``, which would run
 ``__class__`` properties of lazy objects.
 """
 
@@ -20,11 +20,12 @@ from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, WRAPPE
 
 @dataclass(frozen=True)
 class Model:
-    """The top modules that hold an optimizer's parameters, and the names found for these.
+    """The root modules that hold an optimizer's parameters, and the parameters' names.
 
-    ``names`` maps ``id(parameter)`` to its name: the path inside its root, led by the root's class where there are
-    several roots (and by its number among those of that class), ``parameter.<n>`` for one that no module holds. The
-    roots stand in the order of their first parameter in the optimizer, so that another process numbers them alike.
+    ``names`` maps ``id(parameter)`` to its name, the path inside its root. With several roots the root's class comes
+    first (and its number among roots of that class). A parameter that no module holds is ``parameter.<n>``;
+    ``nameless`` counts these. Roots are in the order of their first parameter in the optimizer, which is the same in
+    every process.
     """
 
     roots: tuple[nn.Module, ...]
@@ -33,7 +34,7 @@ class Model:
 
 
 def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Tensor]:
-    """The parameters of all groups in order, each once."""
+    """The parameters of all groups in order, without duplicates."""
     found = {
         id(parameter): parameter
         for optimizer in optimizers
@@ -52,7 +53,7 @@ def find_model(parameters: Sequence[Tensor]) -> Model:
     tops = [module for module in modules if id(module) not in children]
     roots = [module for module in tops if any(id(parameter) in wanted for parameter in _parameters(module))]
     if not roots:
-        # Every candidate is the child of something, a cycle of modules for instance: take the holders themselves.
+        # Every candidate is a child of another one (a cycle of modules, for instance): take the holders themselves.
         roots = [m for m in modules if any(id(p) in wanted for p in PARAMETERS.of(m).values() if p is not None)]
     places = {id(parameter): place for place, parameter in reversed(list(enumerate(parameters)))}
     roots.sort(key=lambda root: min(places.get(id(parameter), len(places)) for parameter in _parameters(root)))
@@ -60,7 +61,7 @@ def find_model(parameters: Sequence[Tensor]) -> Model:
 
 
 def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> Model:
-    """Name ``parameters`` by their place in ``roots``."""
+    """Name ``parameters`` by their path in ``roots``."""
     names: dict[int, str] = {}
     several = len(roots) > 1
     seen: Counter[str] = Counter()
@@ -82,7 +83,7 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
 
 
 def plain_name(name: str) -> str:
-    """``name`` without what wrappers (compile, data parallel, checkpointing) put into it."""
+    """``name`` without the parts that wrappers (compile, data parallel, checkpointing) add to it."""
     for prefix in WRAPPER_PREFIXES:
         while name.startswith(prefix):
             name = name[len(prefix) :]
@@ -113,9 +114,9 @@ def _parameters(module: nn.Module) -> list[Tensor]:
 
 
 def named_places(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Each module under every name that leads to it, in order; on its own path none is entered a second time.
+    """Each module under each of its names, in order. A path enters no module twice.
 
-    ``named_modules(remove_duplicate=False)`` does not come to an end where modules hold each other.
+    ``named_modules(remove_duplicate=False)`` does not end if modules hold each other.
     """
 
     def walk(module: nn.Module, path: str, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
@@ -129,7 +130,7 @@ def named_places(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def named_tensors(root: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters, then buffers, each under every name that leads to it."""
+    """Parameters, then buffers, each under each of its names."""
     places = list(named_places(root))
     for held in (PARAMETERS, BUFFERS):
         for path, module in places:

@@ -1,8 +1,8 @@
-"""What torch itself calls: hooks on modules and optimizers, and the stand-in for ``clip_grad_norm_``.
+"""The callables that torch itself calls: hooks on modules and optimizers, and the wrapper of ``clip_grad_norm_``.
 
-This file is kept apart because torch.compile may trace through it. Every entry leaves at once while a graph is
-being traced, so a compiled model contains nothing of ours (no graph break, no recompile, tested by counting), and a
-compiled optimizer step is transparent. Everything that does work lies in other files, which the compiler skips.
+This file is separate because torch.compile may trace through it. Every entry returns at once while a graph is being
+traced. So a compiled model contains nothing of ours (no graph break, no recompile; tests count them), and a compiled
+optimizer step is unaffected. All work happens in other files, which the compiler skips.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import torch
 
 
 class VanishingHook:
-    """A hook on a module that is not there in a copy or a pickle of the module.
+    """A module hook that does not appear in a copy or a pickle of the module.
 
-    A copy of a watched model (an EMA twin, a checkpoint of the whole module) must not drag the watcher along, nor
-    need steadytrain to be loaded. ``copies.put_reduce`` leaves the hook out. Where a class copies itself in its own
-    way, the copy gets ``nullcontext().__exit__`` instead: a callable of the standard library that takes the hook's
-    arguments and returns None.
+    A copy of a watched model (an EMA copy, a checkpoint of the whole module) must not contain the watcher, and must
+    load without steadytrain. ``copies.put_reduce`` leaves the hook out. If a class copies itself in its own way, the
+    copy gets ``nullcontext().__exit__`` instead: a callable of the standard library that takes the hook's arguments
+    and returns None.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -32,7 +32,7 @@ class VanishingHook:
 
 
 class ModuleHook(VanishingHook):
-    """Calls ``function`` with what torch hands to a hook, but never while a graph or ``torch.jit`` traces."""
+    """Calls ``function`` with the arguments of the hook, but never while torch.compile or ``torch.jit`` traces."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -44,7 +44,7 @@ class ModuleHook(VanishingHook):
 
 
 class OptimizerHook:
-    """A global optimizer hook; what ``function`` returns may replace the arguments of ``step``."""
+    """A global optimizer hook. The return value of ``function`` may replace the arguments of ``step``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -56,7 +56,7 @@ class OptimizerHook:
 
 
 def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], None]) -> Callable[..., None]:
-    """``zero_grad`` of an optimizer or a module, telling ``before`` whose it is."""
+    """A ``zero_grad`` that calls ``before`` with its optimizer or module first."""
 
     @functools.wraps(original)
     def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], Non
 
 
 class ClipGradients:
-    """Stands in for torch's ``clip_grad_norm_`` or ``clip_grad_value_``: lets us look at the gradients before."""
+    """Replaces torch's ``clip_grad_norm_`` or ``clip_grad_value_`` and lets us read the gradients before the clip."""
 
     def __init__(self, original: Callable[..., Any], watch: Callable[..., Any]) -> None:
         self.original = original
@@ -81,5 +81,5 @@ class ClipGradients:
         if torch.compiler.is_compiling():
             return self.original(parameters, *args, **kwargs)
         if not isinstance(parameters, (torch.Tensor, list, tuple)):
-            parameters = list(parameters)  # a generator can be walked once, and torch has to walk it too
+            parameters = list(parameters)  # a generator can be read only once, and torch must read it too
         return self.watch(self.original, parameters, args, kwargs)

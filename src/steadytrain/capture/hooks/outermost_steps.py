@@ -1,7 +1,7 @@
-"""One step of an optimizer told once: torch calls its hooks for each ``step`` method that it has wrapped.
+"""Reports each optimizer step once, although torch may call its hooks several times per step.
 
-It wraps that of each class whose instances were made. An optimizer whose ``step`` calls its parent's is therefore
-hooked twice in one step, if the script has made a plain instance of the parent too.
+torch wraps the ``step`` method of each class that has had an instance. If an optimizer's ``step`` calls its parent's
+``step``, and the script has also created an instance of the parent, the hooks run twice in one step.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 
 
 class OutermostSteps:
-    """``begins`` and ``ends`` of the outermost call. Both must be called by a hook that torch's wrapper calls."""
+    """Passes on only the outermost ``begins`` and ``ends``. Torch's wrapper must call a hook that calls them."""
 
     def __init__(self, begins: Callable[..., Any], ends: Callable[..., Any]) -> None:
         self._begins = begins
         self._ends = ends
         self._outermost: dict[int, int] = {}
-        """Of each optimizer that is in a step, or that left its last one by an exception: the wrapper's frame."""
+        """The ``id`` of the wrapper's frame, for each optimizer inside a step or whose last step raised."""
 
     def begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         frame = sys._getframe(2)

@@ -1,19 +1,19 @@
-"""Where we stand in torch, all in one place: what is put in, and how it is taken out again.
+"""All patches of torch in one place: how they are applied and how they are removed.
 
 | place | what for |
 |---|---|
 | ``torch.autograd._engine_run_backward`` | the loss: the root of each backward |
 | global optimizer step pre- and post-hooks (public) | the gate, and the end of a step |
-| ``Optimizer.__init__`` | find the model before its first forward |
-| ``_BaseDataLoaderIter.__next__``, ``_next_index`` | which batch was fetched, and of which samples it is made |
+| ``Optimizer.__init__`` | finding the model before its first forward |
+| ``_BaseDataLoaderIter.__next__``, ``_next_index`` | the fetched batch, and its sample indices |
 | ``GradScaler.step``, ``GradScaler.scale`` | steps that the scaler skips, and its scale |
 | ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
-| ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script throws away |
+| ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script discards |
 | ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
 | ``torch.compile`` | the module that a compiled model is called through |
 | ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
 
-No global module hooks: torch.compile guards on them (a recompile when they go) and warns of them.
+There are no global module hooks: torch.compile guards on them (their removal causes a recompile) and warns about them.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _SKIPPED_BY_COMPILER = (
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
     *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),
 )
-"""All but what a graph may hold (``hooks.module_hooks``, ``tensors.in_graph``)."""
+"""All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``tensors.in_graph``)."""
 
 MISSING: Any = object()
-"""Returned by :meth:`Events.fetch_begins` to let the script's own fetch happen, by ``fetch_ends`` to let it count."""
+"""``Events.fetch_begins`` returns this to let the script's own fetch happen, ``fetch_ends`` to keep its batch."""
 
 
 class Events(StateEvents, Protocol):
-    """What the patches call. None of these raises, except to end the process on purpose."""
+    """The events that the patches report. No method raises, except to end the process on purpose."""
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
@@ -86,10 +86,10 @@ class Events(StateEvents, Protocol):
 
 
 class Patches:
-    """Puts the patches in on construction, all or none; :meth:`remove` takes every one out.
+    """Applies all patches or none on construction; :meth:`remove` removes them all.
 
     Raises:
-        MissingNameError: this torch lacks a name that one of them needs; none was put in.
+        MissingNameError: this torch lacks a name that a patch needs; no patch was applied.
     """
 
     def __init__(self, events: Events) -> None:
@@ -124,7 +124,7 @@ class Patches:
         original = getattr(owner, name)
 
         def undo() -> None:
-            # Somebody may have wrapped our wrapper since; then taking it out would take theirs out too.
+            # Other code may have wrapped our wrapper since; then removing ours would remove theirs too.
             if getattr(owner, name) is replacement:
                 setattr(owner, name, original)
 
@@ -238,7 +238,7 @@ class Patches:
 
 
 def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
-    """Watch one module's calls; returns what takes the hooks off again."""
+    """Hook one module's calls; returns a function that removes the hooks."""
     before = module.register_forward_pre_hook(ModuleHook(events.forward_begins), with_kwargs=True)
     after = module.register_forward_hook(ModuleHook(events.forward_ends), with_kwargs=True, always_call=True)
 
@@ -250,8 +250,8 @@ def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
 
 
 def being_traced(roots: Any) -> bool:
-    """Whether a compiler is tracing: its backward runs on fake tensors and must not be touched (a wrapper that does
-    makes torch.compile fall back to eager without a word)."""
+    """Whether a compiler is tracing. Its backward runs on fake tensors; a wrapper that touches it makes torch.compile
+    fall back to eager without a message."""
     if torch.compiler.is_compiling() or TRACING() is not None:
         return True
     first = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
@@ -260,17 +260,18 @@ def being_traced(roots: Any) -> bool:
 
 @functools.cache
 def keep_compiler_out() -> None:
-    """Tell torch.compile to leave our frames alone when they run between two graphs of a compiled function.
+    """Make torch.compile skip our frames when they run between two graphs of a compiled function.
 
-    Once a process: the compiler's list only grows, and each entry makes it compile one long regular expression again.
+    Called once per process: the compiler's list only grows, and each entry makes it recompile one long regular
+    expression.
     """
-    with contextlib.suppress(MissingNameError):  # this may be called inside the script's own import of the compiler
+    with contextlib.suppress(MissingNameError):  # this may run inside the script's own import of the compiler
         for name in _SKIPPED_BY_COMPILER:
             SKIP_RULES(f"steadytrain.{name}")
 
 
 def _unwatch_call(module: weakref.ref[nn.Module], watched: weakref.ref[Callable[..., Any]]) -> None:
-    """Let ``module`` call what it compiled itself, if it still calls ours."""
+    """Restore the module's own compiled call, if it still has our wrapper."""
     owner, call = module(), watched()
     if owner is not None and call is not None and COMPILED_CALL.on(owner) is call:
         COMPILED_CALL.put(owner, inspect.unwrap(call, stop=lambda one: one is not call))

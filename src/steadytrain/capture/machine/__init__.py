@@ -1,6 +1,6 @@
-"""Readings of the host and its accelerators, taken by a thread of its own on a wall-clock cadence.
+"""Reads the host and its accelerators, in a separate thread and at fixed intervals of wall-clock time.
 
-No reading is related to training here; a value that the machine does not report is absent, never zero.
+Nothing here relates a reading to training. A value that the machine does not report is absent, never zero.
 """
 
 from steadytrain.capture.machine.machine_columns import COLUMNS

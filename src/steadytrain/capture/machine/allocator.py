@@ -1,4 +1,4 @@
-"""What torch knows of the GPUs that this process uses: who they are, and the state of its memory allocator.
+"""Reads from torch which GPUs this process uses, and the state of torch's memory allocator on them.
 
 Nothing here initialises CUDA, synchronises, or touches the current device.
 """
@@ -21,9 +21,9 @@ _STATISTICS = {
 
 @dataclass(frozen=True)
 class CudaDevice:
-    """A GPU, or a MIG instance of one, as torch numbers it. ``uuid`` has no ``GPU-`` or ``MIG-`` in front.
+    """A GPU or a MIG instance, with torch's index. ``uuid`` has no prefix ``GPU-`` or ``MIG-``.
 
-    ``values`` are the columns that the allocator knows.
+    ``values`` are the columns that come from the allocator.
     """
 
     index: int
@@ -46,7 +46,7 @@ def devices_in_use() -> list[CudaDevice]:
     for index in range(torch.cuda.device_count()):
         statistics = _statistics(torch, index)
         if statistics is not None and not statistics.get("reserved_bytes.all.peak"):
-            continue  # visible, but of another rank
+            continue  # visible, but another rank uses it
         properties = torch.cuda.get_device_properties(index)
         uuid = getattr(properties, "uuid", None)
         found.append(
@@ -62,7 +62,7 @@ def devices_in_use() -> list[CudaDevice]:
 
 
 def allocator_values(statistics: dict[str, Any]) -> dict[str, float]:
-    """Columns from what ``torch.cuda.memory_stats`` gives; those it does not know are left out."""
+    """Columns from the result of ``torch.cuda.memory_stats``; unknown ones are left out."""
     values = {name: float(statistics[key]) for name, key in _STATISTICS.items() if key in statistics}
     if "reserved_bytes" in values and "allocated_bytes" in values:
         values["unused_reserved_bytes"] = values["reserved_bytes"] - values["allocated_bytes"]
@@ -70,7 +70,7 @@ def allocator_values(statistics: dict[str, Any]) -> dict[str, float]:
 
 
 def _statistics(torch: Any, index: int) -> dict[str, Any] | None:
-    """None for an allocator that keeps none (a pluggable one)."""
+    """The allocator's statistics; None if it keeps none (a pluggable allocator)."""
     try:
         return dict(torch.cuda.memory_stats(index))
     except RuntimeError:
@@ -78,7 +78,7 @@ def _statistics(torch: Any, index: int) -> dict[str, Any] | None:
 
 
 def _bus_id(properties: Any) -> str | None:
-    """``00000000:65:00.0``, where this version of torch knows it."""
+    """The PCI address, such as ``00000000:65:00.0``; None if this version of torch does not have it."""
     try:
         domain, bus, slot = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
     except AttributeError:

@@ -1,4 +1,4 @@
-"""Calls into a driver that may never come back: made in a thread of their own, and waited for only so long."""
+"""Calls driver functions that may never return: a separate thread makes the call, and the wait has a time limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class NoAnswerError(Exception):
-    """A call did not come back in time; nothing more is called."""
+    """A call did not return in time. No further calls are made."""
 
 
 class _Call(Generic[T]):
@@ -30,7 +30,7 @@ class _Call(Generic[T]):
 
 
 class BoundedCaller:
-    """One daemon thread. A call that hangs keeps that thread and nobody else; it ends with the process."""
+    """One daemon thread. A call that hangs blocks only this thread, which ends with the process."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call[object] | None] = SimpleQueue()
@@ -42,7 +42,7 @@ class BoundedCaller:
         """The result of ``function``, or its exception.
 
         Raises:
-            NoAnswerError: it did not come back within ``wait_s``, now or in an earlier call.
+            NoAnswerError: this call or an earlier one did not return within ``wait_s`` seconds.
         """
         call = _Call(function)
         if not self.lost:

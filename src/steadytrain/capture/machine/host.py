@@ -1,4 +1,5 @@
-"""The host, from ``/proc``, the control groups and the file system. Linux only; elsewhere nearly all is absent."""
+"""Reads the host from ``/proc``, the control groups and the file system. On other systems than Linux most values are
+absent."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 UNLIMITED_BYTES = 1 << 60
-"""Version 1 control groups say "no limit" with a number just below 2^63."""
+"""Version 1 control groups mean "no limit" by a number just below 2^63."""
 
 _KIB = 1024
 
 
 class HostProbe:
-    """Reads the columns of the host; what was busy is told since the last reading.
+    """Reads the columns of the host. Busy shares cover the time since the last reading.
 
     Args:
-        folder: the run folder, or where it is going to be.
-        proc, control_groups: where they are mounted.
+        folder: the run folder, or its future path.
+        proc, control_groups: their mount points.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class HostProbe:
         self._process_before: tuple[float, float] | None = None
 
     def read(self) -> dict[str, float]:
-        """The columns that could be read; a host without swap has none in use."""
+        """The columns that could be read. A host without swap reports 0 bytes of swap in use."""
         found: dict[str, float | None] = {}
         status = _fields(self._proc / "self" / "status")
         memory = _fields(self._proc / "meminfo")
@@ -58,7 +59,7 @@ class HostProbe:
         return {name: value for name, value in found.items() if value is not None}
 
     def facts(self) -> dict[str, Any]:
-        """What stays the same over a run: processor, cores, memory."""
+        """Facts that do not change in a run: processor, cores, memory."""
         memory, limited = _fields(self._proc / "meminfo"), memory_limit(self._proc, self._control_groups)
         return {
             "system": f"{platform.system()} {platform.release()}",
@@ -71,10 +72,10 @@ class HostProbe:
 
     def _busy_share(self) -> float | None:
         line = _text(self._proc / "stat").partition("\n")[0].split()
-        ticks = [float(number) for number in line[1:9] if number.isdigit()]  # guest time is in user time already
+        ticks = [float(number) for number in line[1:9] if number.isdigit()]  # user time already includes guest time
         if len(ticks) < 5:
             return None
-        now, before = (sum(ticks), ticks[3] + ticks[4]), self._busy_before  # idle and waiting for a disk
+        now, before = (sum(ticks), ticks[3] + ticks[4]), self._busy_before  # idle time and I/O wait
         self._busy_before = now
         if before is None or now[0] <= before[0]:
             return None
@@ -110,7 +111,7 @@ def _memory_folders(proc: Path, control_groups: Path) -> Iterator[tuple[Path, st
         else:
             continue
         folder = base / path.strip("/")
-        # In a container the path may be that of the host; then only the mounted top is there.
+        # In a container the path may be the host's path; then only the mounted top exists.
         for candidate in dict.fromkeys([folder, *folder.parents, base]):
             if candidate.is_relative_to(base):
                 yield candidate, *files
@@ -140,7 +141,7 @@ def _text(path: Path) -> str:
 
 
 def _free_bytes(folder: Path) -> float | None:
-    for candidate in (folder, *folder.parents):  # the run folder is made with the first step
+    for candidate in (folder, *folder.parents):  # the run folder is created at the first step
         try:
             return float(shutil.disk_usage(candidate).free)
         except FileNotFoundError:

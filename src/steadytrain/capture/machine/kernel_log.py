@@ -1,4 +1,4 @@
-"""XID errors from the kernel's log, for drivers that give no events. Needs the right to read ``/dev/kmsg``."""
+"""Reads XID errors from the kernel log, for drivers without events. Needs the permission to read ``/dev/kmsg``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 
 RECORDS_MAX = 4096
-"""Records read at a time; what is left is read the next time."""
+"""Records per read; the next read returns the rest."""
 
 _RECORD_BYTES_MAX = 8192
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{1,32})\): (\d+)")
 
 
 class KernelLog:
-    """Reads on from the moment it was opened.
+    """Reads the records that arrive after it was opened.
 
     Raises:
-        OSError: the log may not be read here.
+        OSError: this process cannot read the log.
     """
 
     def __init__(self, path: Path = Path("/dev/kmsg")) -> None:
@@ -33,7 +33,7 @@ class KernelLog:
             except BlockingIOError:
                 break
             except OSError:
-                continue  # the kernel has overwritten what was next: it goes on with what there is
+                continue  # the kernel has overwritten the next record; reading continues with the oldest one left
             if not record:
                 break
             text.append(record.decode("utf-8", errors="replace"))

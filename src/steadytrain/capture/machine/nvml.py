@@ -1,8 +1,7 @@
-"""NVIDIA's management library through ``nvidia-ml-py``: temperature, power, clocks and errors of the GPUs in use.
+"""Reads temperature, power, clocks and errors of the GPUs in use from NVIDIA's management library (``nvidia-ml-py``).
 
-GPUs are found by their UUID, or else their PCI address, so that ``CUDA_VISIBLE_DEVICES`` and the order in which CUDA
-counts do not matter. A MIG instance has memory of its own; all else is asked of the board that it is a part of. A
-question that a GPU does not answer is absent.
+GPUs are found by UUID, or else by PCI address, so ``CUDA_VISIBLE_DEVICES`` and CUDA's device order do not matter. A
+MIG instance has its own memory; all other values come from its board. A value that a GPU does not report is absent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from steadytrain.capture.machine.allocator import CudaDevice
 from steadytrain.capture.machine.kernel_log import KernelLog, pci_address
 
 EVENTS_MAX = 64
-"""XID events taken at a reading."""
+"""XID events per reading."""
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons, as the library documents them.
 _POWER = 0x04 | 0x80  # software power cap, hardware power brake
@@ -33,12 +32,12 @@ _VOLATILE, _LIFETIME = 0, 1
 _CORRECTED, _UNCORRECTED = 0, 1
 _VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 _NOT_AVAILABLE = 1 << 63
-"""NVML says "not available" with the largest number of the type."""
+"""NVML means "not available" by the largest number of the type."""
 
 
 @dataclass
 class Board:
-    """One GPU under its row. ``memory`` is the handle whose memory is meant, None where it cannot be told."""
+    """One GPU under its row. ``memory`` is the handle that reports its memory; None if it is unknown."""
 
     handle: Any
     memory: Any | None
@@ -51,7 +50,7 @@ class Board:
 
 @dataclass
 class NvmlProbe:
-    """Every method may take as long as the driver likes: call it from a thread that nobody waits for.
+    """Reads NVML. Every method may block in the driver: call it from a thread that nothing waits for.
 
     Args:
         library: the module ``pynvml``.
@@ -65,7 +64,7 @@ class NvmlProbe:
     _open: bool = False
 
     def open(self) -> None:
-        """Raises ``NVMLError`` where there is no driver."""
+        """Connect to the driver. Raises ``NVMLError`` if there is none."""
         self.library.nvmlInit()
         self._open = True
 
@@ -81,13 +80,13 @@ class NvmlProbe:
         self.library.nvmlShutdown()
 
     def read(self, devices: Sequence[CudaDevice]) -> dict[int, dict[str, float]]:
-        """Columns by the number of the device; empty for one that the library does not know."""
+        """Columns by device index; empty for a device that the library does not know."""
         boards = {device.index: self._board(device) for device in devices}
         self._read_kernel_log([board for board in boards.values() if board is not None])
         return {index: self._read(board) if board is not None else {} for index, board in boards.items()}
 
     def facts(self, devices: Sequence[CudaDevice]) -> dict[str, Any]:
-        """Driver and library, and of each GPU in use what stays the same."""
+        """Driver, library, and the constant facts of each GPU in use."""
         cuda = self._ask("nvmlSystemGetCudaDriverVersion")
         return {
             "driver": self._ask("nvmlSystemGetDriverVersion"),
@@ -134,7 +133,7 @@ class NvmlProbe:
         memory: Any | None = handle
         is_instance = self._is_instance(handle)
         if not is_instance and (self._ask("nvmlDeviceGetMigMode", handle) or (0,))[0]:
-            # Older versions of CUDA tell the board's UUID for its instances.
+            # Older versions of CUDA report the board's UUID for its instances.
             is_instance, memory = True, self._visible_instance(device.index)
         if is_instance and memory is handle:
             handle = self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
@@ -154,7 +153,7 @@ class NvmlProbe:
         return self._ask("nvmlDeviceGetHandleByUUID", name) if name.startswith("MIG-") else None
 
     def _events(self, handle: Any) -> Any | None:
-        """A set that gathers the board's XID errors, None where the driver or the container does not allow it."""
+        """An event set for the board's XID errors; None if the driver or the container does not allow it."""
         events = self._ask("nvmlEventSetCreate")
         if events is None:
             return None
@@ -215,7 +214,7 @@ class NvmlProbe:
         return older if newer is None else newer
 
     def _fields(self, handle: Any, numbers: Sequence[int]) -> dict[int, float]:
-        """Those of the numbered fields that this board has."""
+        """The values of the numbered fields that this board reports."""
         found = {}
         for answer in self._ask("nvmlDeviceGetFieldValues", handle, list(numbers)) or ():
             if answer.nvmlReturn == 0 and answer.valueType < len(_VALUE_NAMES):
@@ -228,13 +227,13 @@ class NvmlProbe:
         for _ in range(EVENTS_MAX if board.events is not None else 0):
             try:
                 event = self.library.nvmlEventSetWait(board.events, 0)
-            except self.library.NVMLError:  # none has come
+            except self.library.NVMLError:  # there is no event
                 return
             board.counted_xids += 1
             board.last_xid = int(event.eventData)
 
     def _read_kernel_log(self, boards: Sequence[Board]) -> None:
-        """For boards without events. Opened with the first of them; where it cannot be read, XIDs are absent."""
+        """Read XIDs of boards without events. The log opens for the first such board; without it XIDs are absent."""
         without = [board for board in boards if board.events is None]
         if not without:
             return
@@ -246,7 +245,7 @@ class NvmlProbe:
                     board.counted_xids, board.last_xid = board.counted_xids + 1, code
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """One question; None where this GPU, driver or version of the binding does not answer it."""
+        """Call one library function; None if this GPU, driver or version of the library does not support it."""
         function: Callable[..., Any] | None = getattr(self.library, name, None)
         if function is None:
             return None

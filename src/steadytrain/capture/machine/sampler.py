@@ -1,4 +1,4 @@
-"""The thread that reads the machine, and the readings it has for the training thread to take."""
+"""The thread that reads the machine and keeps the readings until the training thread takes them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from steadytrain.core.model import Reading
 
 TABLE = "machine"
 SAMPLES_MAX = 512
-"""Readings that wait to be taken; the oldest go. At the shortest cadence of 5 s that is 40 minutes."""
+"""Readings kept until they are taken; the oldest are dropped. At the shortest interval of 5 s that is 40 minutes."""
 
 NVML_WAIT_S = 10.0
-"""A healthy driver answers in milliseconds, and one that is busy resetting a GPU within seconds."""
+"""A healthy driver answers in milliseconds, a driver that resets a GPU within seconds."""
 
 CLOSE_WAIT_S = 2.0
 FORK_WAIT_S = 0.5
@@ -36,7 +36,7 @@ FORK_WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Sample:
-    """One reading of the table ``machine`` and when it was taken, in seconds since the epoch."""
+    """One reading of the table ``machine``, and its time in seconds since the epoch."""
 
     time: float
     reading: Reading
@@ -46,10 +46,10 @@ class MachineSampler:
     """Reads the machine every ``every_s`` seconds, from :meth:`start` to :meth:`close`.
 
     Args:
-        folder: the run folder, whose disk is watched.
-        every_s: cadence in seconds of wall-clock time.
-        guard: an error of ours is told once and ends the readings.
-        clock: time of a sample, in seconds since the epoch.
+        folder: the run folder; the free space of its disk is read.
+        every_s: interval in seconds of wall-clock time.
+        guard: reports our own error once; the error ends the readings.
+        clock: the time of a sample, in seconds since the epoch.
     """
 
     def __init__(self, folder: Path, *, every_s: float, guard: Guard, clock: Callable[[], float] = time.time) -> None:
@@ -71,7 +71,7 @@ class MachineSampler:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, once. The first reading is taken at once."""
+        """Start the thread, once. It takes the first reading at once."""
         if self._thread is None:
             self._facts["host"] = self._host.facts()
             self._thread = threading.Thread(target=self._run, name="steadytrain-machine", daemon=True)
@@ -91,13 +91,13 @@ class MachineSampler:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Processor, memory, GPUs, driver: as JSON. GPUs are in it from the first reading that finds them in use."""
+        """Processor, memory, GPUs and driver, as JSON. It has a GPU after the first reading that finds it in use."""
         return dict(self._facts)
 
     def close(self) -> None:
-        """End the thread and wait for it, but not for ever: a disk or a driver may hang."""
+        """End the thread and wait for it, with a time limit: a disk or a driver may hang."""
         if os.getpid() != self._process:
-            return  # a forked child has no thread of ours
+            return  # a forked child does not have our thread
         self._closing.set()
         if self._thread is not None:
             self._thread.join(CLOSE_WAIT_S)
@@ -126,7 +126,7 @@ class MachineSampler:
         return Sample(now, reading(rows))
 
     def _ask_nvml(self, devices: list[CudaDevice]) -> Mapping[int, dict[str, float]]:
-        """What NVML says of each device; nothing once it was given up."""
+        """NVML's columns for each device; empty after NVML was given up."""
         if self._no_nvml is not None:
             return {}
         try:
@@ -180,7 +180,7 @@ class MachineSampler:
 
 
 def reading(rows: Mapping[str, Mapping[str, float]]) -> Reading:
-    """The table of these rows: every column in its place, NaN where a row lacks it."""
+    """The table of these rows with all columns; NaN if a row lacks a column."""
     values = [[row.get(column, math.nan) for column in COLUMNS] for row in rows.values()]
     return Reading(TABLE, tuple(rows), tuple(COLUMNS), np.array(values, np.float32).reshape(len(rows), len(COLUMNS)))
 
@@ -191,7 +191,7 @@ _registered = False
 
 
 def _pause_at_fork(sampler: MachineSampler) -> None:
-    """No fork happens in the midst of a reading: a child would inherit the driver's locks as they are then."""
+    """Prevent a fork during a reading: the child would inherit the driver's locks in their current state."""
     global _registered
     _samplers.add(sampler)
     if not _registered:
