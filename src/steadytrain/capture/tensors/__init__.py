@@ -1,4 +1,4 @@
-"""Measurements of tensors beyond the gate, and the schedule of the steps that make them.
+"""Measures tensors in addition to the gate, and schedules the steps of these measurements.
 
-No measurement is interpreted here.
+Nothing here interprets a measurement.
 """

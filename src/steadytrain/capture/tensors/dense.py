@@ -1,4 +1,4 @@
-"""The plain values of a tensor of any kind: where they are, and for which kinds there are none."""
+"""Finds the plain local values of tensors of any kind."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from steadytrain.core.torch_private import FAKE_TENSOR, IS_WRAPPER, SPARSE_VALUE
 
 
 def dense_values(tensor: Tensor) -> Tensor | None:
-    """The plain local values of a tensor, without a copy where possible; None for kinds that hold no floats.
+    """The plain local values of a tensor, without a copy if possible; None for kinds without floats.
 
-    Sparse tensors give their stored values, sharded ones (DTensor) their local part, complex ones a real view. None for
-    integers, quantised, meta and fake tensors, parameters without a shape yet, and wrappers that keep their values in a
-    form of their own.
+    A sparse tensor returns its stored values, a sharded one (DTensor) its local part, a complex one a real view. None
+    for integer, quantised, meta and fake tensors, parameters without a shape yet, and wrappers with their own storage
+    format.
     """
     if is_lazy(tensor):
         return None
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
-    if type(tensor).__name__ == "AsyncCollectiveTensor":  # a local part that is still on its way
+    if type(tensor).__name__ == "AsyncCollectiveTensor":  # a local part that a collective is still computing
         tensor = tensor.wait()  # type: ignore[attr-defined]
     if tensor.device.type == "meta" or tensor.is_quantized or _keeps_no_values(tensor):
         return None

@@ -1,8 +1,8 @@
-"""The gradient scaler and clipping, as signals of a step: the scale, skips, how far gradients were clipped, how many of
-them over- or underflowed, and whether the script clipped gradients that still carried the loss scale.
+"""Signals of gradient scaling and clipping: the scale, skipped steps, the clip coefficient, the shares of over- and
+underflowed gradients, and whether the script clipped gradients that still carried the loss scale.
 
-:class:`Scaling` follows the order of events and is told the numbers of the gate; it reads no tensor by itself. Not
-here: norms before clipping (``clipping``) and what the gate does about a bad gradient.
+:class:`Scaling` follows the order of events and receives the numbers of the gate; it reads no tensor. Not here: norms
+before clipping (``clipping``), and the gate's reaction to a bad gradient.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from steadytrain.capture.tensors.statistics import exact_state, global_norm
 from steadytrain.core.torch_private import FUSED_UNSCALES, SCALE, SCALER_STATES
 
 CLIPS_MAX = 256
-"""Clips of a step whose order is followed; of a script that clips each tensor by itself, the last ones."""
+"""Clips per step whose order is followed; if a script clips each tensor separately, the last ones."""
 
 SAMPLED_ELEMENTS_MAX = 1 << 14
-"""Elements of a tensor that are looked at for underflow: a share of 1 in 1,000 of one tensor is then known to about a
-quarter, and of a whole model far better. 26 M elements in 200 tensors: 11 ms on one thread, all of them 87 ms."""
+"""Elements per tensor sampled for underflow. For a share of 1 in 1,000, the relative error is about a quarter for one
+tensor and far smaller for a model. 26 M elements in 200 tensors: sampled 11 ms on one thread, all elements 87 ms."""
 
 
 ROUNDING = 1e-5
-"""Two norms of the same gradients may differ by this: each sums squares in float32, in an order of its own."""
+"""Two norms of the same gradients may differ by this: each sums squares in float32, in its own order."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One clip while a scale may be on the gradients.
+    """One clip of gradients that may still carry a loss scale.
 
-    ``parameters`` are those it clipped, by id. ``unscaled`` holds scaler and optimizer, by id, of what had been
-    unscaled by then. ``limit`` is None where it is no plain number.
+    ``parameters`` are the clipped ones, by id. ``unscaled`` has the ids of each scaler and optimizer that were already
+    unscaled. ``limit`` is None if it is not a plain number.
     """
 
     parameters: frozenset[int]
@@ -48,9 +48,9 @@ class Clip:
 
 @dataclass(frozen=True)
 class Stepping:
-    """A scaler that is about to step its optimizer. ``scaled_clips`` happened before that optimizer was unscaled.
+    """A scaler that is about to step its optimizer. ``scaled_clips`` came before the unscaling of that optimizer.
 
-    ``unscales_before_gate`` is False for a fused optimizer, which divides by the scale inside its own kernel; there the
+    ``unscales_before_gate`` is False for a fused optimizer, which divides by the scale inside its own kernel. Then the
     gate divides both norms.
     """
 
@@ -60,7 +60,7 @@ class Stepping:
 
 
 class Scaling:
-    """Over one run. The counts are kept for each stream of steps.
+    """Follows scaling and clipping over one run, with counts for each stream of steps.
 
     The order of calls in a step: :meth:`clip_begins` for each clip, :meth:`scaler_step_begins`, then at the gate
     :meth:`tensors`, which join its one copy to the host, then :meth:`norm_factor` and :meth:`scalars` with their
@@ -73,7 +73,7 @@ class Scaling:
 
         self.clipped_before_unscaling = 0
         self._note: str | None = None
-        self._clips: dict[Clip, None] = {}  # a set in order; a clip that no step follows is there once
+        self._clips: dict[Clip, None] = {}  # an ordered set; a repeated clip without a step counts once
         self._stepping: Stepping | None = None
         self._skips: Counter[str] = Counter()
         self._clipped: Counter[str] = Counter()
@@ -96,7 +96,7 @@ class Scaling:
             del self._clips[next(iter(self._clips))]
 
     def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
-        """``scaler.step(optimizer)``, with the optimizer as the script gave it (a wrapper perhaps)."""
+        """The script calls ``scaler.step(optimizer)``; ``optimizer`` may be a wrapper."""
         self._stepping = None
         if not scaler.is_enabled():
             return
@@ -115,12 +115,12 @@ class Scaling:
         self._stepping = None
 
     def tensors(self) -> list[Tensor]:
-        """What :meth:`scalars` needs on the host: 0-d, on any device, none where no scaler is at work."""
+        """The 0-d tensors, on any device, whose values :meth:`scalars` needs; none if no scaler is active."""
         scale = SCALE.of(self._stepping.scaler) if self._stepping is not None else None
         return [scale] if isinstance(scale, Tensor) else []
 
     def norm_factor(self, values: Sequence[float]) -> float:
-        """What norms read before clipping have to be divided by, so that they are those of the true gradients."""
+        """The factor by which to divide norms from before clipping, to get the norms of the unscaled gradients."""
         stepping = self._stepping
         if stepping is None or not stepping.scaled_clips or not stepping.unscales_before_gate or not values:
             return 1.0
@@ -135,13 +135,13 @@ class Scaling:
         applied: Collection[float],
         skipped: bool,
     ) -> dict[str, float | None]:
-        """The signals of the step that is at the gate.
+        """The signals of the step at the gate.
 
         Args:
             stream: name of its stream of steps.
-            values: those of :meth:`tensors`.
-            before: L2 norms before the first clip of the tensors that were clipped, divided by :meth:`norm_factor`.
-            applied: L2 norms of the same tensors as the optimizer gets them.
+            values: the values of :meth:`tensors`.
+            before: L2 norms of the clipped tensors before the first clip, divided by :meth:`norm_factor`.
+            applied: L2 norms of the same tensors as the optimizer receives them.
             skipped: whether the scaler skips this step.
         """
         stepping, scale = self._stepping, (values[0] if values else None)
@@ -164,13 +164,13 @@ class Scaling:
         }
 
     def take_note(self) -> str | None:
-        """What is to be told of the order of clipping and unscaling, once."""
+        """The note for the user about a wrong order of clipping and unscaling, once; else None."""
         note, self._note = self._note, None
         return note
 
     def _look_at_order(self, scaled_clips: Iterable[Clip], scale: float) -> None:
-        # A limit at least as large as the scale was multiplied by it, as a script may do on purpose (or the scale is
-        # near 1 and nothing is lost); an infinite one only asks for the norm.
+        # A limit at or above the scale was probably multiplied by it on purpose (or the scale is near 1 and harmless);
+        # an infinite limit only computes the norm.
         wrong = [clip for clip in scaled_clips if clip.limit is not None and clip.limit < scale]
         if not wrong:
             return
@@ -185,7 +185,7 @@ class Scaling:
 
 
 def clip_coefficient(before: float, applied: float) -> float:
-    """Norm after clipping over norm before: 1 where clipping changed nothing, also of gradients that are all zero."""
+    """Norm after clipping over norm before: 1 if clipping changed nothing, also for gradients that are all zero."""
     if before == 0.0:
         return 1.0
     if not math.isfinite(before):
@@ -199,7 +199,7 @@ def overflow_share(norms: Mapping[int, float], gradients: Sequence[tuple[int, Te
 
     Args:
         norms: L2 norm of each gradient, by position.
-        gradients: their values, by position. They are counted, which synchronises, only where the norm is not finite.
+        gradients: their values, by position. Only gradients with a non-finite norm are counted, which synchronises.
     """
     count = sum(values.numel() for _, values in gradients)
     if not count:
@@ -211,26 +211,26 @@ def overflow_share(norms: Mapping[int, float], gradients: Sequence[tuple[int, Te
 
 @dataclass(frozen=True)
 class Underflow:
-    """Gradient elements that have underflowed, as 0-d tensors that are still to be fetched, and elements in all."""
+    """Counts of underflowed gradient elements, as 0-d tensors that are not fetched yet, and the total ``count``."""
 
     tensors: list[Tensor]
     count: int
 
     def share(self, values: Sequence[float]) -> float | None:
-        """The share, given the values of ``tensors``."""
+        """The share of underflowed elements, given the values of ``tensors``."""
         return math.fsum(values) / self.count if self.count else None
 
 
 @torch.no_grad()
 def underflow(gradients: Sequence[Tensor], *, scale: Tensor | None, carried: bool) -> Underflow:
-    """How many elements of the gradients are zero or too small for their full precision; nothing is synchronised.
+    """Count the gradient elements that are zero or below full precision; no synchronisation.
 
-    Without a scaler that is below the smallest normal number of the gradient's own dtype. With one, the backward ran
-    in float16 and multiplied by the scale: an element is too small when it was below float16's smallest normal number
-    there. Large tensors are sampled.
+    Without a scaler the limit is the smallest normal number of the gradient's own dtype. With a scaler the backward
+    computed scaled values in float16, so the limit is float16's smallest normal number for the scaled value. Large
+    tensors are sampled.
 
     Args:
-        scale: the scaler's, on any device.
+        scale: the scaler's scale, on any device.
         carried: whether the gradients still carry it (a fused optimizer at the gate).
     """
     counts = []
@@ -238,7 +238,7 @@ def underflow(gradients: Sequence[Tensor], *, scale: Tensor | None, carried: boo
         flat = gradient.detach().reshape(-1) if gradient.is_contiguous() else gradient.detach().flatten()
         if not flat.numel():
             continue
-        stride = -(-flat.numel() // SAMPLED_ELEMENTS_MAX) | 1  # odd, or it would hit the same few columns of each row
+        stride = -(-flat.numel() // SAMPLED_ELEMENTS_MAX) | 1  # odd, else it samples the same few columns of each row
         sample = flat[::stride]
         smallest = torch.finfo(gradient.dtype if scale is None else torch.float16).tiny
         limit: Tensor | float = smallest

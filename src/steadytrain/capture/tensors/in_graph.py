@@ -1,11 +1,11 @@
-"""Statistics of module outputs that a compiled graph computes by itself.
+"""Statistics of module outputs that the compiled graph itself computes.
 
-A hook that is on a module before the first trace becomes part of the graph: a few reductions, and a copy of their
-results into a small tensor that the hook holds. No graph break, no Python call when the graph runs, nothing in the
-module's state. torch.compile traces through this file, so it is kept apart from all that it must not see.
+A hook added before the first trace becomes part of the graph: a few reductions, and a copy of their results into a
+small tensor that the hook holds. There is no graph break, no Python call when the graph runs, and nothing in the
+module's state. torch.compile traces through this file, so it is separate from code that the compiler must not see.
 
-What such a hook adds is computed in every step, and the compiler may fuse the script's own operations differently
-because of it; so the owner puts these hooks on only where that was asked for.
+The graph computes these statistics in every step, and because of them the compiler may fuse the script's own operations
+differently. So these hooks are added only on request.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from steadytrain.capture.hooks.module_hooks import VanishingHook
 from steadytrain.core.torch_private import STATIC_ADDRESS
 
 IN_SLOT = ("nonfinite", "mean", "std", "abs_max", "kurtosis", "zero_share", "dtype")
-"""What a slot holds, in this order, as float32: of all elements; mean to kurtosis of the finite ones. ``dtype`` is one
-more than a position in :data:`DTYPES_IN_GRAPH`, 0 if nothing was written."""
+"""The entries of a slot, in this order, as float32. They cover all elements; mean to kurtosis cover the finite ones.
+``dtype`` is one more than the position in :data:`DTYPES_IN_GRAPH`, 0 for a slot that was not written."""
 
 DTYPES_IN_GRAPH = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class SlotHook(VanishingHook):
-    """A forward hook that does nothing but write its slot, and that only inside a compiled graph of a training call.
+    """A forward hook that writes its slot, and only inside a compiled graph of a training call.
 
-    An evaluation without gradients is a graph of its own, and in that nothing is written. Like all of our hooks it
-    vanishes when its module is copied or pickled.
+    An evaluation without gradients has its own graph, which writes nothing. Like all our hooks, this one vanishes when
+    its module is copied or pickled.
     """
 
     def __init__(self, slot: Tensor) -> None:
@@ -48,15 +48,15 @@ class SlotHook(VanishingHook):
 
 
 def new_slot(device: torch.device) -> Tensor:
-    """An empty slot. Its address never changes, which graphs that are replayed need to know."""
+    """An empty slot. Its address never changes, as replayed graphs require."""
     slot = torch.zeros(len(IN_SLOT), dtype=torch.float32, device=device)
     STATIC_ADDRESS(slot)
     return slot
 
 
 def write(slot: Tensor, output: Tensor) -> None:
-    """Two passes over ``output``. Moments are taken of the distance to the mean, in units of the largest magnitude:
-    float32 then holds their fourth power, and a mean far from zero does not drown the deviation."""
+    """Write the statistics of ``output`` in two passes. Moments use the distance to the mean, in units of the largest
+    magnitude. So float32 can hold fourth powers, and a mean far from zero does not hide the deviation."""
     if output.numel() == 0:
         return
     with torch.no_grad():

@@ -1,10 +1,10 @@
-"""What is measured of a stream of steps beside the gate's own look, and in which steps.
+"""Decides which measurements of a stream, in addition to the gate, happen in which steps.
 
-The level gives the cadences. In the first steps, and after a resume or a loaded state, tensors and modules are measured
-more often, and less so as the run goes on well; after a hint they are measured more often for a while, and near a
-symptom everything is measured in every step, all within bounds. Measurements are
-made on the device and read when they have arrived: at once on the CPU, a step later on a GPU. Not here: how a tensor is
-measured (``statistics``), and where readings go (``run_recorder``).
+The level sets the intervals. In the first steps, and after a resume or a loaded state, tensors and modules are measured
+more often, and then less often while the run is healthy. After a hint they are measured more often for a while. Near a
+symptom everything is measured in every step. All this is bounded. Measurements run on the device and are read when the
+numbers have arrived: at once on the CPU, a step later on a GPU. Not here: how a tensor is measured (``statistics``),
+and where readings go (``run_recorder``).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from steadytrain.capture.step.optimizer_streams import Stream
 
 RATE_RATIO = 2.0
-"""A rate that grows by this factor from one step to the next is a hint."""
+"""A learning rate that grows by this factor from one step to the next is a hint."""
 
 SCRIPT_SIGNALS = {"script.value"}
 
 WAITING_MAX = 64
-"""Measurements on their way from a device; the oldest are let go."""
+"""Measurements in transfer from a device; more drop the oldest."""
 
 Record = Callable[[int, Reading], None]
 Note = Callable[[str], None]
@@ -52,7 +52,7 @@ Fact = Callable[[str, Any], None]
 
 @dataclass(frozen=True)
 class Underway:
-    """What was measured in one step and is on its way to the host."""
+    """The measurements of one step in transfer to the host."""
 
     step: int
     tensors: Readback[Reading] | None = None
@@ -65,15 +65,15 @@ class Underway:
 
 
 class MeasurementSchedule:
-    """Of one stream: ``before_update`` comes at the gate, ``after_update`` when the optimizer has stepped.
+    """Serves one stream: call ``before_update`` at the gate and ``after_update`` when the optimizer has stepped.
 
     Args:
-        level: the cadences.
-        activations: measures outputs of modules; None where another stream has them.
-        record: takes a reading and its step.
-        note: tells the user something once.
-        fact: puts a fact of the run on record.
-        saw_logits: is told of how many classes the logits are.
+        level: the intervals.
+        activations: measures outputs of modules; None if another stream has them.
+        record: receives a step and its reading.
+        note: shows a note to the user once.
+        fact: records a fact of the run.
+        saw_logits: receives the number of classes of the logits.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class MeasurementSchedule:
         return self._tensors.held_bytes if self._tensors is not None else 0
 
     def weighs(self, step: int) -> bool:
-        """Whether the gate takes the norm of the weights, and what has underflowed, in ``step``."""
+        """Whether the gate also measures the norm of the weights and the underflow in ``step``."""
         return self._is_due(self._level.weights_every, step, early=self._level.tensors_every is not None)
 
     def before_update(self, stream: Stream, step: int, scale: float) -> None:
-        """At the gate of ``step``, whose gradients are ``scale`` times too large."""
+        """Measure at the gate of ``step``. The gradients still carry the factor ``scale``."""
         self._looked_before = False
         if not self._is_due(self._level.tensors_every, step):
             return
@@ -127,7 +127,7 @@ class MeasurementSchedule:
             self._looked_before = True
 
     def after_update(self, stream: Stream, step: int) -> None:
-        """The optimizer has stepped: measure what it did, and ask for the outputs of the next step if they are due."""
+        """Measure the update, and arm the measurement of the next step's outputs if it is due."""
         tensors = modules = histograms = None
         with_histograms = self._is_due(self._level.histograms_every, step, near=False)
         if self._looked_before:
@@ -156,19 +156,19 @@ class MeasurementSchedule:
 
     def _arm(self, stream: Stream, step: int) -> None:
         assert self._activations is not None
-        # Hooks can go on only between steps: the first step whose outputs can be measured is the second.
+        # Hooks can be added only between steps, so the second step is the first one with measured outputs.
         if (step == 2 and self._level.modules_every) or self._is_due(self._level.modules_every, step):
             histograms = self._is_due(self._level.histograms_every, step, near=False)
             self._activations.arm(list(stream.roots()), histograms=histograms)
 
     def skip_update(self) -> None:
-        """The update did not come."""
+        """The step had no update."""
         if self._looked_before and self._tensors is not None:
             self._tensors.forget()
         self._looked_before = False
 
     def at_incident(self, stream: Stream, step: int, scale: float) -> None:
-        """The update was refused: gradients, weights and moments as they are; of an update there is nothing to say."""
+        """The update was refused: measure gradients, weights and moments in their current state, and no update."""
         if self._level.tensors_every is None:
             return
         with self._guard.part("measuring tensors"):
@@ -183,17 +183,17 @@ class MeasurementSchedule:
             self._record(step, replace(reading, values=values))
 
     def read(self) -> None:
-        """Record what has arrived, in order."""
+        """Record the measurements that have arrived, in order."""
         while self._waiting and self._waiting[0].arrived:
             self._read(self._waiting.pop(0))
 
     def finish(self) -> None:
-        """The run is over: record what is still on its way."""
+        """The run is over: record the measurements still in transfer."""
         while self._waiting:
             self._read(self._waiting.pop(0))
 
     def release(self) -> None:
-        """No step follows: record what is on its way, and hold no tensor or module of the model any more."""
+        """No step follows: record the measurements in transfer, and drop all tensors and modules of the model."""
         self.finish()
         self._tensors, self._measured = None, ()
         if self._activations is not None:
@@ -223,9 +223,9 @@ class MeasurementSchedule:
             self._fact("output_dtypes", formats)
 
     def raised(self, symptoms: Sequence[Symptom], step: int) -> None:
-        """Symptoms as they stand: a new one makes the next steps be measured whole; a note makes it more often.
+        """The current symptoms. After a new one the next steps are measured fully, after a new note more often.
 
-        One that only says what the script does changes nothing: tensors would show no more of it.
+        A symptom about what the script does changes nothing, because tensors show nothing more about it.
         """
         symptoms = [one for one in symptoms if set(one.signals) != SCRIPT_SIGNALS]
         new = {(symptom.name, symptom.first_step) for symptom in symptoms if symptom.severity != "note"} - self._known
@@ -238,7 +238,7 @@ class MeasurementSchedule:
             self._hint_until = step + HINT_STEPS
 
     def saw(self, step: int, gradient_norms: NDArray[np.float32], rate: float | None) -> None:
-        """The norms of all gradients and the rate of a step: a tensor that leaves the others, and a jump, are hints."""
+        """Look for hints in a step: a gradient norm that departs from the others, or a jump of the learning rate."""
         if self._level.tensors_every is None:
             return
         if self._young_since is None:
@@ -255,11 +255,11 @@ class MeasurementSchedule:
             self._hint_until = step + HINT_STEPS
 
     def renewed(self, step: int) -> None:
-        """The run is young again: a state was loaded, or modules are new."""
+        """Measure more often again, as in the first steps: a state was loaded, or modules are new."""
         self._young_since = step
 
     def _cadence(self, every: int, step: int) -> int:
-        """How often this is measured now: the level's cadence or, within a bound, a shorter one."""
+        """The current interval in steps: the level's or, within a bound, a shorter one."""
         if self._extra_steps >= EXTRA_STEPS + EXTRA_SHARE_MAX * step:
             return every
         if step <= self._hint_until:
@@ -294,7 +294,7 @@ def _histogram_rows(names: Sequence[str], parameters: Sequence[Tensor]) -> list[
 
 
 def _joined(first: Reading | None, second: Reading | None) -> Reading | None:
-    """Two readings of one table at one step as one, so that its rows stay the same from step to step."""
+    """Join two readings of one table at one step, to keep its rows the same from step to step."""
     if first is None or second is None:
         return first or second
     assert first.columns == second.columns

@@ -1,8 +1,8 @@
-"""What an optimizer remembers of each parameter: first and second moment, epsilon, decay and step, by any name.
+"""Reads an optimizer's state for each parameter: first and second moment, epsilon, decay and step, by any name.
 
-State is found by name and by shape, so that foreach, fused and capturable variants and other people's optimizers of
-the same family need no code of their own. What is not understood is named in a note, never guessed. Nothing is
-written, and no entry is made in ``optimizer.state``.
+State is found by name and shape. So foreach, fused and capturable variants, and third-party optimizers of the same
+family, need no special code. Unknown state is named in a note, never guessed. Nothing is written, and reading adds no
+entry to ``optimizer.state``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from steadytrain.capture.tensors.dense import dense_values
 
 FIRST_NAMES = ("exp_avg", "momentum_buffer", "momentum", "first_moment", "m", "state1")
 SECOND_AVERAGES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "variance", "second_moment", "v", "state2")
-"""Running means of squared gradients. With amsgrad the maximum stands first: it is what the update is divided by."""
+"""Running means of squared gradients. For amsgrad the maximum comes first, because it divides the update."""
 
 SECOND_SUMS = ("sum",)
-"""Sums of squared gradients (Adagrad): a second moment that is no mean, so no ratio is taken of it."""
+"""Sums of squared gradients (Adagrad): a second moment that is no mean, so it has no ratio."""
 
 FACTORED = (("row_var", "col_var"), ("exp_avg_sq_row", "exp_avg_sq_col"))
-"""A second moment kept as two vectors (Adafactor of torch, of transformers)."""
+"""A second moment stored as two vectors (Adafactor of torch and of transformers)."""
 
 ROTATED = ("Q", "GG", "projector")
-"""Entries of optimizers that keep their moments in another basis (SOAP, GaLore): no element of a moment belongs to one
-weight there."""
+"""Entries of optimizers with moments in another basis (SOAP, GaLore), whose elements belong to no single weight."""
 
 _MAXIMA = ("exp_inf",)  # Adamax: a maximum of magnitudes, no squares
 _NO_MOMENTS = ("ax", "prev", "step_size", "acc_delta", "grad_avg")  # of ASGD, Rprop, Adadelta, centred RMSprop
@@ -36,11 +35,10 @@ _NO_MOMENTS = ("ax", "prev", "step_size", "acc_delta", "grad_avg")  # of ASGD, R
 
 @dataclass(frozen=True)
 class Moments:
-    """Of one parameter, after a step. ``first`` and ``second`` have its shape; None where there is none to be had.
+    """The moments of one parameter after a step. ``first`` and ``second`` have its shape, or are None.
 
-    ``ratio_is_defined`` says whether ``second`` is a running mean of squared gradients, element by element.
-    ``correction`` holds (beta2, step) where the optimizer divides the second moment by 1 - beta2^step; each may be a
-    0-d tensor on any device.
+    ``ratio_is_defined`` means that ``second`` is an elementwise running mean of squared gradients. ``correction`` is
+    (beta2, step) if the optimizer divides the second moment by 1 - beta2^step; each may be a 0-d tensor on any device.
     """
 
     first: Tensor | None = None
@@ -50,7 +48,7 @@ class Moments:
     ratio_is_defined: bool = False
 
     def root_bias(self) -> float | Tensor:
-        """Square root of 1 - beta2^step, 1 where the optimizer does not correct; a tensor where one of them is."""
+        """Square root of 1 - beta2^step; 1 without correction. A tensor if beta2 or step is one."""
         if self.correction is None:
             return 1.0
         beta, step = self.correction
@@ -66,7 +64,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Found:
-    """Moments by ``id(parameter)``, and notes for the user: what is left out, and why."""
+    """Moments by ``id(parameter)``, and notes for the user on omitted state, with reasons."""
 
     moments: Mapping[int, Moments]
     notes: tuple[str, ...] = ()
@@ -78,7 +76,7 @@ def find_moments(optimizer: torch.optim.Optimizer) -> Found:
     notes: dict[str, None] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            # get, not []: a missing key would make an entry
+            # get, not []: a missing key would add an entry
             state = optimizer.state.get(parameter)
             if isinstance(state, Mapping) and state:
                 found[id(parameter)] = _moments(type(optimizer).__name__, group, parameter, state, notes)
@@ -115,7 +113,7 @@ def _moments(
 def _entry(
     optimizer: str, tensors: Mapping[str, Tensor], names: tuple[str, ...], parameter: Tensor, notes: dict[str, None]
 ) -> tuple[Tensor | None, str | None]:
-    """The first of ``names`` that is there and holds one float for each weight."""
+    """The first of ``names`` that exists and has one float per weight."""
     for name in names:
         tensor = tensors.get(name)
         if tensor is None or tensor.numel() == 0:
@@ -145,7 +143,7 @@ def _epsilon(group: Mapping[str, Any]) -> float | None:
 def _correction(
     group: Mapping[str, Any], state: Mapping[str, Any], first_name: str | None
 ) -> tuple[float | Tensor, float | Tensor] | None:
-    """(beta2, step) of what looks like Adam and is not told to leave out the correction of its first steps."""
+    """(beta2, step) of an Adam-like optimizer with bias correction; None for others."""
     betas = group.get("betas")
     step = state.get("step", group.get("step"))
     if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not isinstance(step, (int, float, Tensor)):

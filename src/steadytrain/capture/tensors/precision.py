@@ -1,6 +1,6 @@
-"""In which number formats a run computes: of parameters, gradients, optimizer state, compute and logits.
+"""Records the number formats of a run: of parameters, gradients, optimizer state, compute and logits.
 
-Told once, when the first step is over and the optimizer has its state. Not here: the gradient scaler
+This happens once, when the first step is over and the optimizer has its state. Not here: the gradient scaler
 (``gradient_scaling``).
 """
 
@@ -28,8 +28,8 @@ def precision_facts(
     """Number formats as JSON; counts are elements. Nothing is read from a device.
 
     Args:
-        autocast: as it stood when the model was called.
-        logits: what :func:`logits_dtype` said of the model's output.
+        autocast: the state at the model call.
+        logits: the result of :func:`logits_dtype` for the model's output.
     """
     state = [
         value

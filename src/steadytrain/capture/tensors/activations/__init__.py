@@ -1,8 +1,8 @@
-"""Statistics of the outputs of modules: one row per module, in the steps that the schedule asks for.
+"""Statistics of the outputs of modules: one row per module, in the scheduled steps.
 
-In other steps no hook is on a module, and nothing runs.
+In all other steps there are no such hooks and nothing runs.
 
-:class:`Activations` is the entry point. :data:`COLUMNS` lists what is measured.
+:class:`Activations` is the entry point. :data:`COLUMNS` lists the measurements.
 """
 
 from steadytrain.capture.tensors.activations.measurement import Taken

@@ -1,8 +1,8 @@
-"""Attention as the script hands it to torch: queries and keys, or the scores right before their softmax.
+"""Measures attention from the arguments of torch's functions: queries and keys, or the scores before their softmax.
 
-Heads are looked at from the outside: what ``scaled_dot_product_attention`` and ``softmax`` are called with is read, and
-the original is called with the very same arguments. A few queries of a few batch entries are multiplied with their keys
-once more by us. Fused kernels that are called directly (flash-attn, flex_attention) hide their scores and are not seen.
+We read the arguments of ``scaled_dot_product_attention`` and ``softmax``, and call the original with the same
+arguments. For a few queries of a few batch entries we recompute the scores. Fused kernels that the script calls
+directly (flash-attn, flex_attention) hide their scores, so they are not measured.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 BATCH_MAX = 2
-"""Entries of the batch that are looked at."""
+"""Batch entries that are measured."""
 
 QUERIES_MAX = 8
 SCORES_MAX = 1 << 15
-"""Scores that are computed once more in a call; queries become fewer where heads and keys are many."""
+"""Scores recomputed per call; with many heads and keys, fewer queries are sampled."""
 
 ON_DEVICE = ("entropy", "entropy_min", "logit_max")
-"""What a look gives, in this order: mean and lowest head entropy, and the largest score."""
+"""The measurements, in this order: mean and lowest head entropy, and the largest score."""
 
 
 def look_at_queries(
@@ -32,14 +32,14 @@ def look_at_queries(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor | None:
-    """:data:`ON_DEVICE` of a call of ``scaled_dot_product_attention`` as float32, from a sample of its queries.
+    """:data:`ON_DEVICE` of one call of ``scaled_dot_product_attention``, as float32, from a sample of its queries.
 
     Args:
         query: ``(batch, heads, queries, channels)`` or without ``batch``.
-        key: ``(batch, heads, keys, channels)``; fewer heads where groups of query heads share them.
-        mask: as torch takes it: boolean (True takes part), or added to the scores; broadcast to the scores.
-        is_causal: query i sees the keys up to i, whatever the number of keys.
-        scale: of the scores; 1 / sqrt(channels) if None.
+        key: ``(batch, heads, keys, channels)``; fewer heads if groups of query heads share them.
+        mask: as for torch: boolean (True takes part), or added to the scores; broadcast to the scores.
+        is_causal: query i sees the keys up to i, for any number of keys.
+        scale: the factor of the scores; 1 / sqrt(channels) if None.
     """
     if query.dim() not in (3, 4) or not query.numel() or not key.numel():
         return None
@@ -67,7 +67,7 @@ def look_at_queries(
 def look_at_scores(scores: Tensor) -> Tensor | None:
     """The same from the input of a softmax over its last dimension: ``(batch, heads, queries, keys)``.
 
-    Of three dimensions the first is both, and a few of these stand for the heads.
+    With three dimensions, the first one combines batch and heads, and a sample of its entries serves as heads.
     """
     if scores.dim() not in (3, 4) or not scores.numel():
         return None
@@ -81,9 +81,10 @@ def look_at_scores(scores: Tensor) -> Tensor | None:
 
 
 def is_softmax_of_scores(values: Tensor, dimension: Any, module_class: str) -> bool:
-    """Whether a softmax is one of attention: over the last of four dimensions, or of three inside an attention module.
+    """Whether a softmax belongs to attention: over the last of four dimensions, or of three inside an attention module.
 
-    A router's or a classifier's softmax has fewer. One head of its own (``Head``) has three, as many keys as queries.
+    The softmax of a router or classifier has fewer dimensions. A module for one head (``Head``) has three, with as many
+    keys as queries.
     """
     if dimension not in (-1, values.dim() - 1) or not values.is_floating_point() or values.shape[-1] < 2:
         return False
@@ -95,17 +96,17 @@ def is_softmax_of_scores(values: Tensor, dimension: Any, module_class: str) -> b
 
 
 def _spread(length: int, limit: int) -> slice:
-    """Up to ``limit`` positions, evenly spread, and the last one is among them: it sees the most keys."""
+    """Up to ``limit`` evenly spread positions, including the last one, which sees the most keys."""
     step = -(-length // max(1, min(limit, QUERIES_MAX)))
     return slice((length - 1) % step, None, step)
 
 
 def _of_scores(scores: Tensor) -> Tensor:
-    """``(batch, heads, queries, keys)``, hidden keys at -inf or so far down that their share is zero."""
+    """The measurements of scores ``(batch, heads, queries, keys)``; masked keys are at -inf or have weight zero."""
     log_share = torch.log_softmax(scores, dim=-1)
     share = log_share.exp()
     entropy = -torch.where(share > 0, share * log_share, 0.0).sum(-1)
-    blind = torch.isneginf(scores).all(-1)  # a query that sees no key at all has no entropy
+    blind = torch.isneginf(scores).all(-1)  # a query that sees no key has no entropy
     of_head = torch.where(blind, 0.0, entropy).sum((0, 2)) / (~blind).sum((0, 2))
     lowest = torch.where(of_head.isnan(), math.inf, of_head).min()
     return torch.stack([of_head.nanmean(), lowest, scores.max()])

@@ -1,13 +1,13 @@
-"""Which modules may carry a hook for the length of one forward, in a process that compiles.
+"""Decides which modules may carry a hook during one forward, in a process that uses torch.compile.
 
-torch.compile does not look at hooks that are put on after it traced, and such hooks do not run. But a hook that is on
-while it traces belongs to the graph: taking it off, or putting another one beside it, makes it trace again. Hence:
+Compiled code does not run hooks that were added after its trace. A hook that exists during the trace belongs to the
+graph: its removal, or another hook next to it, causes a recompile. Therefore:
 
-- modules known to lie inside compiled code get no hook, and what they put out is absent;
-- once anything was compiled, a module that already carries somebody's hook gets none of ours;
-- where a graph was traced while our hooks were on, they stay, and do nothing.
+- modules known to be inside compiled code get no hook, and their outputs are absent;
+- after any compilation, a module that already has a hook of other code gets none of ours;
+- if a graph was traced with our hooks in place, they stay and do nothing.
 
-Why a module gets no hook is kept with it, so that the run can say what it did not see.
+The reason for a missing hook is kept with its module, so the run can report what it could not measure.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from steadytrain.core.torch_private import (
 )
 
 MODULES_MAX = 4096
-"""Modules that are looked at; of a larger model the first ones."""
+"""Modules measured; of a larger model the first ones."""
 
 
 Hidden = Literal["compiled", "compiled-before", "traced", "scripted", "hooked", "guarded"]
-"""Inside code that was compiled under our eyes, or before we came; a hook of ours became part of a graph; TorchScript;
-somebody's hook is on it in a process that compiles; the compiler was told to look at hooks."""
+"""Why a module gets no hook: it is inside code compiled during the watch, or before; one of our hooks became part of a
+graph; TorchScript; it has a hook of other code in a process that compiles; the compiler is set to guard on hooks."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A module, where it stands in its root ('' is the root), and why it may carry no hook for one forward."""
+    """A module, its path in its root ('' is the root), and the reason if it may carry no hook during one forward."""
 
     path: str
     module: nn.Module
@@ -51,23 +51,24 @@ class Place:
 
 
 class CompiledCode:
-    """What is known of compilation in this process."""
+    """Keeps what is known about compilation in this process."""
 
     def __init__(self) -> None:
         self._compiled: set[int] = set()
         self._with_compiled_method: set[int] = set()
 
     def compile_called(self, subject: Any) -> None:
-        """``torch.compile(subject)``: a module, a method of one, or a function."""
+        """The script calls ``torch.compile(subject)`` with a module, a method of one, or a function."""
         module = compiled_module(subject)
         if module is not None:
             called = module is subject or getattr(subject, "__name__", "") == CALL.attribute
             (self._compiled if called else self._with_compiled_method).add(id(module))
 
     def survey(self, roots: Sequence[nn.Module], *, traced: Collection[int] = ()) -> list[Place]:
-        """Every module, a shared one by its first path, parents first; ``traced`` are ids of those with a stuck hook.
+        """Every module, parents first, a shared one by its first path. ``traced`` are the ids of modules whose hook is
+        part of a graph.
 
-        Where there are several roots, the path is led by the root's class, as in names of parameters.
+        With several roots, a path begins with the root's class, as in names of parameters.
         """
         lead = [type(root).__name__ if len(roots) > 1 else "" for root in roots]
         waiting: list[tuple[nn.Module, str, Hidden | None]] = []
@@ -91,7 +92,7 @@ class CompiledCode:
         return found
 
     def _closed(self, module: nn.Module) -> Hidden | None:
-        """Why its call is no Python that runs our hooks."""
+        """Why a call of the module does not run Python hooks; None if it does."""
         if id(module) in self._compiled:
             return "compiled"
         if COMPILED_CALL.on(module) is not None:
@@ -99,7 +100,7 @@ class CompiledCode:
         return "scripted" if isinstance(module, ScriptModule) else None
 
     def _hides_children(self, module: nn.Module) -> Hidden | None:
-        """Hooks of its own run outside of the compiled code that it calls."""
+        """Why hooks on the module's children do not run, although hooks on the module itself do; None if they run."""
         if id(module) in self._with_compiled_method:
             return "compiled"
         if not is_wrapper(module):
@@ -108,29 +109,29 @@ class CompiledCode:
 
 
 def compiled_module(subject: Any) -> nn.Module | None:
-    """The module behind what ``torch.compile`` was called with: itself, or whose method it is."""
+    """The module behind the argument of ``torch.compile``: the module itself, or the one whose method it is."""
     module = subject if isinstance(subject, nn.Module) else getattr(subject, "__self__", None)
     return module if isinstance(module, nn.Module) else None
 
 
 def can_be_called(module: nn.Module) -> bool:
-    """A list of modules, say, is only there to hold them."""
-    return getattr(type(module), "forward", None) is not nn.Module.forward  # a ScriptModule's class has none to show
+    """Whether the module has a forward; a container such as ``ModuleList`` has none."""
+    return getattr(type(module), "forward", None) is not nn.Module.forward  # the class of a ScriptModule has none
 
 
 def is_wrapper(module: nn.Module) -> bool:
-    """Whether it is what ``torch.compile(module)`` gives."""
+    """Whether the module is a result of ``torch.compile(module)``."""
     return type(module).__name__ == "OptimizedModule" and ORIGINAL_MODULE.on(module) is not None
 
 
 def something_was_compiled() -> bool:
-    """Whether ``torch.compile`` was called in this process, also before we came."""
+    """Whether this process has called ``torch.compile``, even before the watch."""
     backends = BACKENDS_USED.loaded() or {}
     return any(backend is not None for backend in list(backends.values())) or graphs_traced() > 0
 
 
 def graphs_traced() -> int:
-    """A number that grows with every graph that is traced in this process."""
+    """A number that grows with every graph traced in this process."""
     counters = COUNTERS.loaded() or {}
     stats = counters.get("stats") or {}
     frames = counters.get("frames") or {}
@@ -138,7 +139,7 @@ def graphs_traced() -> int:
 
 
 def guards_on_hooks() -> bool:
-    """Whether the script made torch.compile look at hooks in every call: then none may come and go."""
+    """Whether the script made torch.compile guard on hooks in every call; then hooks must not change."""
     return HOOK_GUARDS.loaded() is False
 
 

@@ -1,8 +1,8 @@
-"""The functions of torch that are stood in for while a measured forward runs: attention, softmax, cross entropy.
+"""Wraps functions of torch while a measured forward runs: attention, softmax and cross entropy.
 
-A stand-in shows the arguments and calls the original with them; it is found by whoever looks the function up by its
-name at the time of the call. A ``TorchFunctionMode`` would see more, but torch asks whether one is on before it takes
-the fast paths of its transformer layers, and the numbers would no longer be the script's.
+A wrapper reports the arguments and calls the original with them. It affects callers that look the function up by name
+at the time of the call. A ``TorchFunctionMode`` would see more calls. But with such a mode torch avoids the fast paths
+of its transformer layers, and the script's numbers would change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ See = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 
 
 class Functions:
-    """Puts stand-ins in and takes them out. ``see`` gets a name, the arguments, and must not raise."""
+    """Installs and removes the wrappers. ``see`` receives a name and the arguments, and must not raise."""
 
     def __init__(self, see: See) -> None:
         self._see = see
@@ -45,7 +45,7 @@ class Functions:
 
         def undo() -> None:
             if vars(owner).get(name) is not stand_in:
-                return  # somebody wrapped it since
+                return  # other code has wrapped it since
             if own is None:
                 delattr(owner, name)
             else:

@@ -1,4 +1,4 @@
-"""The slots that compiled graphs write, and the hooks that hold them."""
+"""Manages the slots that compiled graphs write, and the hooks that hold them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from steadytrain.core.torch_private import CUDA_GRAPHS, FOREACH_ZERO
 
 
 class Slots:
-    """Of all modules inside compiled code, in the order in which they were put on."""
+    """The slots of all modules inside compiled code, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._slots: dict[int, Tensor] = {}
-        self._modules: list[nn.Module] = []  # alive as long as their ids stand for them
+        self._modules: list[nn.Module] = []  # kept alive because ``_slots`` uses their ids
         self._removes: list[Callable[[], None]] = []
 
     def put_on(self, compiled: nn.Module, how: Mapping[str, Any]) -> None:
-        """Before the first trace of ``compiled``. Its own output is seen from outside, so it gets none itself.
+        """Add slots to the modules inside ``compiled``, before its first trace. Its own output is visible from outside.
 
-        Graphs that are replayed as CUDA graphs get none: what they may write to is not up to us.
+        Graphs that run as CUDA graphs get no slots, because we do not control the memory that they may write.
         """
         device = next((parameter.device for parameter in compiled.parameters()), torch.device("cpu"))
         if device.type == "cuda" and replays(how):
@@ -45,18 +45,18 @@ class Slots:
             self._removes.append(module.register_forward_hook(SlotHook(slot)).remove)
 
     def reaches(self, module: nn.Module) -> bool:
-        """Whether a graph can write what ``module`` puts out: it has a slot, and that lies on its device."""
+        """Whether a graph can write the statistics of ``module``: it has a slot, on its own device."""
         slot = self._slots.get(id(module))
         return slot is not None and slot.device == _device(module, slot.device)
 
     def empty(self) -> None:
-        """Forget what was written."""
+        """Clear all slots."""
         slots = list(self._slots.values())
         if slots:
             FOREACH_ZERO(slots)
 
     def written(self, paths: Mapping[int, str]) -> dict[str, Tensor]:
-        """The slots themselves, by path; ``paths`` is by the id of the module. The next forward writes them again."""
+        """The slots themselves, by path; ``paths`` maps module ids to paths. The next forward overwrites them."""
         return {paths[key]: slot for key, slot in self._slots.items() if key in paths}
 
     def remove(self) -> None:
@@ -67,9 +67,9 @@ class Slots:
 
 
 def slot_row(numbers: list[float]) -> dict[str, float]:
-    """Columns of a module from what ``in_graph`` puts in its slot; empty if nothing was written.
+    """The columns of a module from its slot (``in_graph``); empty if nothing was written.
 
-    What float32 could not hold, such as a sum, is absent.
+    Values that float32 could not hold, such as a sum, are absent.
     """
     found = dict(zip(IN_SLOT, numbers, strict=True))
     code = int(found.pop("dtype"))
@@ -88,7 +88,7 @@ def _device(module: nn.Module, otherwise: torch.device) -> torch.device:
 
 
 def replays(how: Mapping[str, Any]) -> bool:
-    """Whether these arguments of ``torch.compile`` ask for CUDA graphs."""
+    """Whether these arguments of ``torch.compile`` request CUDA graphs."""
     options = how.get("options") or {}
     asked = how.get("mode") in ("reduce-overhead", "max-autotune") or how.get("backend") == "cudagraphs"
     return bool(asked or options.get("triton.cudagraphs") or CUDA_GRAPHS.now())

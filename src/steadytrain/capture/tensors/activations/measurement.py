@@ -1,4 +1,4 @@
-"""One measurement while it forms: what was seen of each module's outputs, as small vectors on their devices."""
+"""One measurement in progress: the statistics of each module's outputs, as small vectors on their devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadytrain.core.model import Reading
 from steadytrain.core.torch_private import IS_FUNCTORCH, VERSION
 
 CALLS_MAX = 8
-"""Calls of one module that are looked at: a cell that runs once a token would cost as many looks."""
+"""Measured calls per module: a recurrent cell that runs once per token would otherwise be measured for every token."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Taken:
 
     Args:
         modules: the table "modules".
-        histograms: rows ``activation:<module>`` of the table "histograms", if they were asked for.
-        dtypes: of each module's output.
-        logits: dtype of the logits as the model gives them, if they were seen.
-        classes: last dimension of the logits, if they were seen.
-        loss_input: dtype of what ``cross_entropy`` was called with, if it was seen.
-        silent_slots: there are slots for compiled graphs, and not one was written.
+        histograms: rows ``activation:<module>`` of the table "histograms", if requested.
+        dtypes: dtype of each module's output.
+        logits: dtype of the logits that the model returns; None if unknown.
+        classes: last dimension of the logits; None if unknown.
+        loss_input: dtype of the input of ``cross_entropy``; None if unknown.
+        silent_slots: whether there are slots for compiled graphs, and none was written.
     """
 
     modules: Reading
@@ -50,7 +50,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Part:
-    """Some numbers of a row, on their device."""
+    """A part of a row's numbers, on their device."""
 
     kind: Literal["output", "heads", "slot", "log_z"]
     path: str
@@ -59,7 +59,7 @@ class Part:
 
 
 class Measurement:
-    """Is shown outputs and calls by whoever stands in the forward; looks at once and keeps none of them."""
+    """Receives outputs and function calls during the forward; measures them at once and keeps none."""
 
     def __init__(self, *, histograms: bool) -> None:
         self._histograms = histograms
@@ -79,16 +79,16 @@ class Measurement:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Of the modules whose outputs were seen from outside."""
+        """The paths of modules whose outputs were measured by hooks."""
         return frozenset(self._looks)
 
     @property
     def paths_with_heads(self) -> frozenset[str]:
-        """Of the modules in which scores of attention were seen."""
+        """The paths of modules whose attention scores were measured."""
         return frozenset(path for path, calls in self._heads.items() if calls)
 
     def see_output(self, path: str, module: int, output: Any) -> None:
-        """What the module at ``path`` put out; ``module`` tells it from a wrapper that stands at the same path."""
+        """The module at ``path`` returned ``output``. The id ``module`` separates it from a wrapper at that path."""
         if self._owner.setdefault(path, module) != module or len(self._looks.get(path, ())) >= CALLS_MAX:
             return
         tensor = first_floating(output)
@@ -99,7 +99,7 @@ class Measurement:
             self._looks.setdefault(path, []).append(look)
 
     def see_model_output(self, path: str, output: Any) -> None:
-        """What the script's own call of a module gave: logits are among it, or not."""
+        """The script's own call of a module returned ``output``, which may contain logits."""
         named = logits.named_logits(output)
         if named is not None:
             self.logits_dtype = self.logits_dtype or dtype_name(named.dtype)
@@ -111,7 +111,7 @@ class Measurement:
                 self.see_logits(path, likely)
 
     def see_logits(self, path: str, tensor: Tensor) -> None:
-        """Of several, those with the most classes count."""
+        """Measure logits. Of several tensors, the one with the most classes counts."""
         if tensor.dim() and (self._logits is None or tensor.shape[-1] > self._logits[1]):
             values = plain_values(tensor)
             log_z = logits.look_at_logits(values) if values is not None else None
@@ -119,7 +119,7 @@ class Measurement:
                 self._logits = (path, tensor.shape[-1], log_z)
 
     def see_loss_input(self, path: str, tensor: Tensor) -> None:
-        """What ``cross_entropy`` was called with."""
+        """The script called ``cross_entropy`` with ``tensor``."""
         self.loss_input = self.loss_input or dtype_name(tensor.dtype)
         self.see_logits(path, logits.classes_last(tensor))
 
@@ -134,14 +134,14 @@ class Measurement:
         is_causal: bool = False,
         **others: Any,
     ) -> None:
-        """A call of ``scaled_dot_product_attention``, with torch's names."""
+        """The script called ``scaled_dot_product_attention``; arguments have torch's names."""
         if not all(_is_plain(tensor) for tensor in (query, key, attn_mask) if tensor is not None):
             return
         scale = others.get("scale")
         self._keep_heads(path, attention.look_at_queries(query, key, mask=attn_mask, is_causal=is_causal, scale=scale))
 
     def see_softmax(self, path: str, module_class: str, values: Any, dimension: Any) -> None:
-        """A softmax, which may be attention's."""
+        """The script called a softmax, which may belong to attention."""
         if self._last_scores() is values or not _is_plain(values):
             return
         if attention.is_softmax_of_scores(values, dimension, module_class):
@@ -149,11 +149,11 @@ class Measurement:
             self._keep_heads(path, attention.look_at_scores(values))
 
     def see_slots(self, slots: Mapping[str, Tensor]) -> None:
-        """What compiled graphs wrote of modules that could not be seen from outside."""
+        """The slots that compiled graphs wrote, for modules that hooks could not reach."""
         self._slots = {path: slot for path, slot in slots.items() if path not in self._looks}
 
     def send(self, order: Sequence[str]) -> Readback[Taken]:
-        """The finished measurement, its rows in the order of the model: numbers are on their way to the host."""
+        """Send the numbers to the host. The result is the finished measurement, with rows in the model's order."""
         looks = {path: list(calls) for path, calls in self._looks.items()}
         parts = [
             *(Part("output", path, look.values, look.dtype) for path, calls in looks.items() for look in calls),
@@ -181,7 +181,7 @@ class Measurement:
         return Readback([*joined, *bins.values()], finish)
 
     def _look(self, tensor: Tensor) -> Look | None:
-        """A container often hands on the very tensor of its last child: that is looked at once."""
+        """Measure ``tensor``. A container often returns its last child's tensor object, which is measured only once."""
         if self._last is not None and self._last[0]() is tensor and self._last[1] == VERSION.of(tensor):
             return self._last[2]
         values = plain_values(tensor)
@@ -202,20 +202,20 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether it is torch's own kind of tensor with numbers in it: of no other is it known what its numbers mean."""
+    """Whether ``tensor`` is a plain torch tensor with values. The values of other kinds may mean something else."""
     if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
     return tensor.device.type != "meta" and not IS_FUNCTORCH(tensor)
 
 
 def sum_of(calls: Sequence[Look]) -> Tensor:
-    """The histograms of all calls as one; all of a module's outputs are taken to be on one device."""
+    """The sum of the histograms of all calls. Assumes that all outputs of a module are on one device."""
     return torch.stack([look.bins for look in calls if look.bins is not None]).sum(0)
 
 
 @np.errstate(all="ignore")
 def _table(order: Sequence[str], seen: Sequence[tuple[Part, list[float]]]) -> Reading:
-    """The table "modules": a row for each path of which something was seen."""
+    """The table "modules": one row for each path with a measurement."""
     calls: dict[str, list[Call]] = {}
     heads: dict[str, list[Heads]] = {}
     rows: dict[str, dict[str, float]] = {path: {} for path in order}

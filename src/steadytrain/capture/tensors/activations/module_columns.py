@@ -1,4 +1,4 @@
-"""The columns of the table "modules" and what each means."""
+"""The columns of the table "modules" and their meanings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ COLUMNS: Mapping[str, str] = {
     "log_z_mean": "logsumexp of the model's logits, mean over sampled rows (row '' only)",
     "log_z_max": "the same, largest sampled row",
 }
-"""Of the first floating tensor in a module's output, in the training calls before the first backward of the step.
+"""Column -> meaning, for the first floating-point tensor in a module's output, in the training calls before the first
+backward of the step.
 
-Statistics are those of the finite elements, over all of them unless it says otherwise. A module that is called several
-times there is one row: mean and std are those of all its outputs together, kurtosis and zero share the average over the
-calls, maxima the largest and counts the sum.
+Statistics cover all finite elements unless a meaning says otherwise. A module with several calls has one row: mean and
+std of all outputs together, the average of kurtosis and zero share over the calls, the largest maximum, and the sum of
+the counts.
 """
 
 DTYPES: tuple[str, ...] = (
@@ -37,4 +38,4 @@ DTYPES: tuple[str, ...] = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-"""What the numbers in the column "dtype" stand for."""
+"""The dtypes that the numbers in the column "dtype" stand for."""

@@ -1,4 +1,4 @@
-"""From the numbers of single calls to one row a module: plain Python on the host, no tensor."""
+"""Combines the numbers of single calls into one row per module: plain Python on the host, no tensor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from steadytrain.capture.tensors.activations.module_columns import DTYPES
 
 SAMPLED_STD_ABOVE = 30.0
-"""Where |mean| is more standard deviations than this, sums that were begun in float32 no longer tell the variance."""
+"""If |mean| exceeds this many standard deviations, float32 sums are too inexact for the variance."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What was seen of one output; ``dtype`` without its ``torch.``, ``dtype_max`` the largest number it can hold."""
+    """The statistics of one output. ``dtype`` is without ``torch.``, ``dtype_max`` is its largest number."""
 
     dtype: str
     dtype_max: float
@@ -30,7 +30,7 @@ class Call:
 
 
 def module_row(calls: Sequence[Call]) -> dict[str, float]:
-    """The columns of a module from its calls (at least one); see ``COLUMNS`` for how several become one."""
+    """The columns of a module from its calls (at least one); ``COLUMNS`` describes how several are combined."""
     last = calls[-1]
     row = {
         "nonfinite": sum(call.nonfinite for call in calls),
@@ -66,13 +66,13 @@ def _abs_max(call: Call) -> float:
 
 
 def _largest(values: Sequence[float]) -> float:
-    """The largest, NaN if any is NaN."""
+    """The largest value; NaN if any is NaN."""
     return math.nan if any(math.isnan(value) for value in values) else max(values)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """One call of attention."""
+    """The statistics of one attention call."""
 
     entropy: float
     entropy_min: float
@@ -80,7 +80,7 @@ class Heads:
 
 
 def heads_row(calls: Sequence[Heads]) -> dict[str, float]:
-    """The columns of attention from a module's calls of it."""
+    """The attention columns of a module from its attention calls."""
     if not calls:
         return {}
     entropies = [call.entropy for call in calls]

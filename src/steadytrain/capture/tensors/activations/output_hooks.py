@@ -1,4 +1,4 @@
-"""The hooks: on while a measurement is asked for, off when the first backward begins.
+"""Hooks for module outputs: added for a measurement, removed when the first backward begins.
 
 ::
 
@@ -6,8 +6,8 @@
        hooks on       every output is looked at          hooks off,                 one row a module
                       when its module returns        numbers on their way to the host
 
-What counts is a training call: gradients are on when the script calls the model, and no backward is running, so
-evaluations and the recomputations of activation checkpointing are left out. Parts that run without gradients inside a
+Only training calls are measured: gradients are enabled when the script calls the model, and no backward is running.
+This excludes evaluations and the recomputations of activation checkpointing. Parts that run without gradients inside a
 training call (a frozen encoder, reentrant checkpointing) are measured.
 """
 
@@ -46,13 +46,13 @@ PART = "measuring the outputs of modules"
 class Activations:
     """Measures the outputs of modules in the steps for which it is armed.
 
-    Every call comes from the training thread; what other threads do with the modules is not looked at.
+    Only the training thread calls this; module calls in other threads are not measured.
 
     Args:
-        guard: is told of our own errors.
-        in_graph: have compiled graphs compute the statistics of what their modules put out, in every step. Then the
+        guard: receives our own errors.
+        in_graph: whether compiled graphs compute the statistics of their modules' outputs in every step. Then the
             script's own numbers may change in their last bits (see ``in_graph``).
-        own_time: is told of the time that looking takes, which is none of the script's.
+        own_time: receives the time that measuring takes.
     """
 
     def __init__(self, guard: Guard, *, in_graph: bool = False, own_time: OwnTime | None = None) -> None:
@@ -79,7 +79,7 @@ class Activations:
         return self._measurement is not None
 
     def compile_called(self, subject: Any, how: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """``torch.compile(subject, **how)`` is called, and nothing traced yet: what is on comes off."""
+        """The script calls ``torch.compile(subject, **how)``. Remove the current hooks before the trace."""
         self._code.compile_called(subject)
         self._functions.take_out()
         self._take_hooks_off()
@@ -105,7 +105,7 @@ class Activations:
             self._ours(self._slots.empty)
 
     def saw(self, module: nn.Module, output: Any) -> None:
-        """A call ended that was seen from outside: of a compiled module, which can carry no hook of ours."""
+        """The call of a compiled module ended, which cannot carry our hook."""
         if self._measurement is None or self._sent is not None or id(module) not in self._paths:
             return
         if id(module) in self._hooks or id(module) in self._traced:
@@ -115,7 +115,7 @@ class Activations:
             self._see(module, output, outermost=not self._calls)
 
     def backward_begins(self) -> None:
-        """The first micro-batch of the step is through if anything was seen: hooks come off."""
+        """If anything was measured, the first micro-batch of the step is complete: remove the hooks."""
         if self._measurement is None or self._sent is not None or not self._measurement.saw_something:
             return
         self._functions.take_out()
@@ -123,7 +123,7 @@ class Activations:
         self._ours(self._send)
 
     def take(self) -> Readback[Taken] | None:
-        """What was measured since :meth:`arm`, on its way to the host; None if nothing was."""
+        """The measurement since :meth:`arm`, in transfer to the host; None if there is none."""
         self.backward_begins()
         sent = self._sent
         if sent is None and self._measurement is not None and something_was_compiled():
@@ -134,11 +134,11 @@ class Activations:
         return sent
 
     def take_notes(self) -> list[str]:
-        """What was not seen, for the run's notes; each kind once."""
+        """Notes for the user on what could not be measured; each kind once."""
         return self._unseen.take()
 
     def remove(self) -> None:
-        """Take everything out for good; what was measured is dropped."""
+        """Remove all hooks for good and drop the current measurement."""
         self._disarm()
         self._places, self._paths = [], {}
         while self._traced:
@@ -187,7 +187,7 @@ class Activations:
         self._ours(work, output)
 
     def _function_called(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A stand-in was called, with what the script called it with."""
+        """The script called a wrapped function with these arguments."""
         if self._measurement is None or self._looking or self._is_foreign():
             return
         within = self._calls[-1][0] if self._calls else 0
@@ -236,7 +236,7 @@ class Activations:
 
     def _take_hooks_off(self) -> None:
         if graphs_traced() != self._graphs:
-            # A graph was traced meanwhile and may hold them: taking them off would have it traced again.
+            # A graph traced meanwhile may contain these hooks; removing them would cause a recompile.
             self._traced |= self._hooks
             self._hooks = {}
         for remove in self._hooks.values():
@@ -251,14 +251,14 @@ class Activations:
         self._calls = []
 
     def _watch_functions(self, put_in: Callable[[], None]) -> None:
-        """Code that is compiled already looks at which functions it was traced with: there nothing is stood in for."""
+        """Wrap functions, except in a process with compiled code, which guards on the functions of its trace."""
         self._functions.take_out()
         if not something_was_compiled():
             put_in()
 
     def _is_foreign(self) -> bool:
-        """Another thread, a backward that recomputes, a tracer of operations, a capture: none of them is a training
-        call whose numbers are there to be read."""
+        """Whether this is no training call with readable values: another thread, a recomputation during backward, a
+        tracer, or a CUDA graph capture."""
         return (
             threading.get_ident() != self._thread
             or GRAPH_TASK() != -1
@@ -268,8 +268,8 @@ class Activations:
         )
 
     def _ours(self, work: Callable[[], None], *values: Any) -> None:
-        """Work of our own: an error is told and goes no further, and no stand-in, mode or subclass of the script's
-        takes part. ``values`` tell on which device."""
+        """Run our own work: an error is reported and suppressed, and no wrapper, mode or tensor subclass of the script
+        takes part. ``values`` determine the device."""
         self._looking = True
         try:
             with self._own_time, self._guard.part(PART), NO_TORCH_FUNCTION(), quiet(_first(values)):
@@ -279,7 +279,7 @@ class Activations:
 
 
 def _capturing() -> bool:
-    """Whether a CUDA graph is being recorded: our kernels would become part of it."""
+    """Whether a CUDA graph is being captured: our kernels would become part of it."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""Statistics of one tensor that a module put out, at the moment it did: it may be overwritten right after.
+"""Statistics of one output tensor of a module, computed at once because the script may overwrite it right after.
 
 Mean, extremes and finiteness come from one pass over all elements, the rest from a fixed sample. Nothing here waits for
 a GPU, draws a random number, or keeps the tensor.
@@ -25,18 +25,18 @@ from steadytrain.capture.tensors.statistics.sample_chunks import is_dense, plan_
 from steadytrain.core.torch_private import IS_FUNCTORCH
 
 SAMPLE_MAX = 1 << 13
-"""Elements looked at for kurtosis and zero share: a zero share of one half is then known to 0.006."""
+"""Elements sampled for kurtosis and zero share: the error of a zero share of one half is then 0.006."""
 
 NESTING_MAX = 4
 ENTRIES_MAX = 16
 
 ON_DEVICE = (*PARTS, "sample_std", "kurtosis", "zero_share")
-"""What :func:`look` puts in its vector, in this order; all but ``nonfinite`` over finite elements."""
+"""The entries of :func:`look`'s vector, in this order; all but ``nonfinite`` cover the finite elements."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """One call's output: ``values`` holds :data:`ON_DEVICE`, ``bins`` a log2 histogram, on the tensor's own device."""
+    """One call's output: ``values`` has :data:`ON_DEVICE`, ``bins`` a log2 histogram, on the tensor's own device."""
 
     dtype: torch.dtype
     values: Tensor
@@ -44,7 +44,7 @@ class Look:
 
 
 def first_floating(output: Any, *, depth: int = 0) -> Tensor | None:
-    """The first tensor of floating or complex numbers in ``output``, which may be nested; None without one."""
+    """The first floating-point or complex tensor in ``output``, which may be nested; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.is_floating_point() or output.is_complex() else None
     if depth >= NESTING_MAX:
@@ -57,7 +57,7 @@ def first_floating(output: Any, *, depth: int = 0) -> Tensor | None:
 
 
 def entries(output: Any) -> list[Any]:
-    """What a container holds, the first :data:`ENTRIES_MAX`; nothing for what is no container."""
+    """The first :data:`ENTRIES_MAX` entries of a container; empty for other objects."""
     if isinstance(output, Mapping):
         found = list(output.values())
     elif isinstance(output, (list, tuple)):
@@ -70,7 +70,7 @@ def entries(output: Any) -> list[Any]:
 
 
 def plain_values(tensor: Tensor) -> Tensor | None:
-    """The numbers of ``tensor`` as :func:`dense_values` gives them; None also inside vmap, where there are none yet."""
+    """The values of ``tensor`` from :func:`dense_values`; also None inside vmap, where values do not exist yet."""
     return None if IS_FUNCTORCH(tensor) else dense_values(tensor)
 
 

@@ -1,7 +1,7 @@
-"""What a measurement did not see, in words for the run's notes: each kind is told once.
+"""Writes notes for the user on what a measurement could not see: each kind once.
 
-What is merely absent because nothing was there to see (a module that was not called, an output of integers) is no
-news. What the run might be thought to have looked at, and did not, is.
+Values that are absent because nothing existed (a module without a call, an integer output) need no note. Values that
+the user would expect, and that the run did not measure, need one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FUNCTIONS_LEFT = (
 
 
 class Unseen:
-    """Collects the notes; :meth:`take` gives those that are new."""
+    """Collects the notes; :meth:`take` returns the new ones."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -55,7 +55,7 @@ class Unseen:
         return new
 
     def note_hidden(self, places: Sequence[Place], seen: Collection[str], *, in_graph: bool) -> None:
-        """Of ``places``, those that no hook could reach and whose paths are not among ``seen``."""
+        """Note the modules of ``places`` that no hook could reach and whose paths are not among ``seen``."""
         hidden: dict[Hidden, list[str]] = {}
         for place in places:
             if place.hidden is not None and place.path not in seen and can_be_called(place.module):
@@ -67,7 +67,7 @@ class Unseen:
             self.note("many", f"outputs are looked at for the first {MODULES_MAX} modules only")
 
     def note_attention(self, places: Sequence[Place], seen: Collection[str], with_heads: Collection[str]) -> None:
-        """Modules of attention that were called, while neither they nor what they hold showed any scores."""
+        """Note the attention modules that were called without any scores from them or their children."""
         outermost: list[str] = []
         for place in places:
             if is_attention(place.module) and not any(_is_under(place.path, path) for path in outermost):

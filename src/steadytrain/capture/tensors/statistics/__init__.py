@@ -1,9 +1,9 @@
 """Statistics of many tensors at once: gradients, weights, updates and optimizer moments.
 
-Outputs of modules are in ``activations``, and no number is interpreted here.
+Outputs of modules are in ``activations``. Nothing here interprets a number.
 
-:class:`TensorWatch` is the entry point; ``norms`` runs in every step. A pass over whole tensors is chosen by device:
-``host``, ``kernel`` (Triton) or ``device``.
+:class:`TensorWatch` is the entry point; ``norms`` runs in every step. The device determines the pass over whole
+tensors: ``numpy_pass``, ``triton_kernel`` or ``torch_pass``.
 """
 
 from steadytrain.capture.tensors.dense import dense_values

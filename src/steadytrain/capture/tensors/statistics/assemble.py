@@ -1,4 +1,4 @@
-"""From partial results that have arrived on the host to a reading of the table ``tensors``."""
+"""Combines partial results that have arrived on the host into a reading of the table ``tensors``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PLACE = {name: place for place, name in enumerate(COLUMNS)}
 
 @dataclass(frozen=True)
 class Parts:
-    """All that was measured around one update, in the order in which :meth:`tensors` lists it.
+    """All measurements around one update, in the order of :meth:`tensors`.
 
     ``whole`` are the passes over whole tensors with their kind, ``samples`` rows and their columns ``SAMPLED``.
-    ``epsilons`` and ``counts`` (elements) are by row. ``scale`` is what the gradients were multiplied with.
+    ``epsilons`` and ``counts`` (elements) are by row. ``scale`` is the factor that the gradients carry.
     """
 
     names: tuple[str, ...]

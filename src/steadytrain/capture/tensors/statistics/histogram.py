@@ -1,8 +1,8 @@
-"""Log2 histograms of magnitudes: how the elements of a tensor spread over powers of two.
+"""Log2 histograms of magnitudes: the distribution of a tensor's elements over powers of two.
 
-One bin for each power of two from 2^-40 to 2^24: what bfloat16 training meets; float16 ends at 2^16 above and 2^-24
-below. Beside the bins stand what is zero, smaller, larger, and not finite. Values are shares of the elements looked at,
-so that tensors of any size compare.
+There is one bin for each power of two from 2^-40 to 2^24, the range of bfloat16 training; float16 reaches from 2^-24 to
+2^16. More columns count elements that are zero, smaller, larger, or not finite. Values are shares of the counted
+elements, so tensors of any size can be compared.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ HISTOGRAM_COLUMNS: tuple[str, ...] = (
     "above",
     "nonfinite",
 )
-"""``2^k`` is the share of magnitudes in [2^k, 2^(k+1)); ``below`` and ``above`` are finite and outside, not zero."""
+"""``2^k`` is the share of magnitudes in [2^k, 2^(k+1)); ``below`` and ``above`` are finite, not zero, and outside."""
 
 
 def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX) -> Readback[Reading]:
-    """A reading of the table ``histograms``: one row for each (row name, tensor). Shares are over a sample of each,
-    over the whole tensor on a GPU with Triton.
+    """A reading of the table ``histograms``: one row for each (row name, tensor). Shares cover a sample of each tensor,
+    or the whole tensor on a GPU with Triton.
 
     Tensors without float values (quantised, integers, meta, empty) have no row.
     """
@@ -56,7 +56,7 @@ def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE
 
 
 def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[list[int], Tensor]]:
-    """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the kernel of a GPU."""
+    """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the GPU kernel."""
     for (device, dtype), rows in alike(tensors).items():
         kernel = kernel_for(device, lambda _: None)
         if kernel is not None and dtype in kernel.DTYPES:
@@ -71,7 +71,7 @@ def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[lis
 
 def count_bins(values: Tensor) -> Tensor:
     """How many elements fall into each of :data:`HISTOGRAM_COLUMNS`: int64, on the device of ``values``."""
-    if values.dtype == torch.float64:  # what float32 would round to zero or Inf falls outside of the bins all the same
+    if values.dtype == torch.float64:  # values that float32 rounds to zero or Inf are outside the bins anyway
         limit = 2.0**HIGHEST
         small = torch.where(values == 0, 0.0, values.abs().clamp(2.0 ** (LOWEST - 1), limit))
         values = torch.where(torch.isfinite(values), small, torch.inf)

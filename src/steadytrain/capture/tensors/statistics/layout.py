@@ -1,4 +1,4 @@
-"""Which samples are taken of a set of parameters, and the matrices that hold them from one look to the next."""
+"""Chooses the samples of a set of parameters, and allocates the matrices that hold them between measurements."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from steadytrain.capture.tensors.statistics.sample_chunks import CHUNK, Plan, plan_for
 
 HELD_SHARE_MAX = 0.01
-"""Of the memory of parameters and optimizer state (reckoned as three times the parameters), for the samples we keep."""
+"""The share of the memory of parameters and optimizer state (taken as three times the parameters) for our samples."""
 
 HELD_BYTES_MIN = 2 << 20
-"""What may be kept of a model however small it is."""
+"""The memory that samples may use for a model of any size."""
 
 _GROUP_ELEMENTS_MAX = 1 << 20
-"""Of the samples that are computed with at a time: bounds what is needed for a moment."""
+"""Samples processed at a time: bounds the temporary memory."""
 
 
 @dataclass
 class Group:
-    """Parameters of one device and dtype whose samples have one length.
+    """Parameters of one device and dtype whose samples have the same length.
 
-    ``weights`` and ``gradients`` are ``(rows, length)``, as they were before the update. ``smallest_normal`` is that of
-    each gradient's dtype, None where there is no gradient.
+    ``weights`` and ``gradients`` are ``(rows, length)``, with values from before the update. ``smallest_normal`` is the
+    smallest normal number of each gradient's dtype, None without a gradient.
     """
 
     rows: list[int]
@@ -48,7 +48,7 @@ class Layout:
 
 
 def signature_of(weights: Mapping[int, Tensor]) -> tuple[object, ...]:
-    """What a layout depends on."""
+    """The properties of the weights that determine a layout."""
     return tuple((row, w.shape, w.stride(), w.dtype, w.device) for row, w in weights.items())
 
 
@@ -73,7 +73,7 @@ def lay_out(weights: Mapping[int, Tensor], sample_max: int) -> Layout:
 
 
 def _affordable(weights: Mapping[int, Tensor], sample_max: int) -> int:
-    """Elements of a sample, so that all samples together stay within their share of memory."""
+    """Elements per sample such that all samples together stay within their share of memory."""
     sizes = [(values.numel(), values.element_size()) for values in weights.values()]
     budget = max(HELD_BYTES_MIN, HELD_SHARE_MAX * 3 * sum(count * size for count, size in sizes))
     while sample_max > CHUNK and sum(min(count, sample_max) * (size + max(size, 4)) for count, size in sizes) > budget:

@@ -1,8 +1,8 @@
-"""One pass over whole tensors in the memory of the CPU, block by block through its cache, by NumPy.
+"""One pass over whole tensors in CPU memory with NumPy, in blocks that fit the cache.
 
-Torch's own reductions run at different speeds there (``aminmax`` computes longer than it reads, ``vector_norm`` uses
-one thread), and each would read the memory again. A block is read once and reduced four times while it is in the cache.
-In a block where float32 could overflow, vanish or hold NaN, the same is done again in float64.
+Torch's own reductions differ in speed there (``aminmax`` is bound by computation, ``vector_norm`` uses one thread), and
+each would read the memory again. A block is read once and reduced four times while it is in the cache. A block where
+float32 could overflow, underflow or hold NaN is reduced again in float64.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch import Tensor
 from steadytrain.capture.tensors.statistics.sample_chunks import in_memory_order, is_dense
 
 PARTS = ("squares", "min", "max", "sum", "nonfinite", "finite")
-"""What is known of a part of a tensor; all but ``nonfinite`` over its finite elements. Parts add up."""
+"""The statistics of a part of a tensor; all but ``nonfinite`` cover its finite elements. Parts can be combined."""
 
 BLOCK = 1 << 18
 """Elements: 1 MiB of float32, half of a core's second cache (2^17 and 2^18 were fastest, 2^16 costs more calls)."""
 
 THREADS_MAX = 4
-"""Never more than torch itself may use. Two took 35 ms where one took 54 ms."""
+"""Threads, never more than torch itself may use. Two took 35 ms, one took 54 ms."""
 
-_THREADS_FROM = 1 << 22  # elements; below, a thread costs more than it saves
-_DOT = 512  # elements of a dot product; a block holds 512 of them, and from 501 on NumPy lets go of the lock
-_SAFE_FROM, _SAFE_TO = 1e-13, 1e15  # largest magnitudes whose squares add up in float32 without loss
+_THREADS_FROM = 1 << 22  # elements; with fewer, a thread costs more than it saves
+_DOT = 512  # elements of a dot product; a block has 512 of them, and from 501 on NumPy releases the lock
+_SAFE_FROM, _SAFE_TO = 1e-13, 1e15  # range of the largest magnitude whose squares sum in float32 without loss
 
 _SERIAL = 1 << 14  # elements that torch copies on the calling thread, without starting others
 _ONES = np.ones((_DOT, 1), np.float32)
@@ -45,7 +45,7 @@ _INTEGERS = {
 def partials(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
     """:data:`PARTS` of each tensor, ``(tensors, 6)``: dense values of any float dtype, shape and layout, on the CPU.
 
-    An empty tensor has no smallest element: ``min`` is inf and ``max`` -inf where ``finite`` is 0.
+    If ``finite`` is 0 (an empty tensor, for example), ``min`` is inf and ``max`` -inf.
     """
     pieces = [(row, piece) for row, tensor in enumerate(tensors) for piece in _pieces(tensor)]
     found = np.empty((len(pieces), len(PARTS)))
@@ -54,7 +54,7 @@ def partials(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
 
 
 def combine(parts: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Add up parts ``(parts, 6)`` that belong to ``rows``, into ``(count, 6)``."""
+    """Combine the parts ``(parts, 6)`` of each row into ``(count, 6)``; ``rows`` are their rows."""
     out = np.zeros((count, len(PARTS)))
     out[:, 1], out[:, 2] = np.inf, -np.inf
     if len(rows):
@@ -66,7 +66,7 @@ def combine(parts: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> 
 
 
 def _pieces(tensor: Tensor) -> list[Tensor]:
-    """The tensor cut into views, in any order: flat blocks where it lies densely, else small enough to be copied."""
+    """The tensor as views, in any order: flat blocks if it is dense in memory, else parts small enough to copy."""
     if tensor.numel() == 0:
         return []
     if is_dense(tensor):
@@ -90,7 +90,7 @@ def _in_threads(pieces: Sequence[tuple[int, Tensor]], found: NDArray[np.float64]
         try:
             for at in range(start, stop):
                 found[at] = partials_of(array(pieces[at][1].reshape(-1)))
-        except BaseException as error:  # told by the caller, not by a thread
+        except BaseException as error:  # the caller raises it, not this thread
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in itertools.pairwise(cuts[1:])]
@@ -116,7 +116,7 @@ def partials_of(values: NDArray[Any]) -> tuple[float, float, float, float, float
 
 
 def _sums(values: NDArray[np.float32]) -> tuple[float, float]:
-    """Sum of squares and sum, in float32 by rows and in float64 over them."""
+    """Sum of squares and sum: float32 within rows, float64 over rows."""
     rows = len(values) // _DOT
     head, tail = values[: rows * _DOT].reshape(rows, 1, _DOT), values[rows * _DOT :]
     squares, total = float(np.dot(tail, tail)), float(np.dot(tail, _ONES[: len(tail), 0]))

@@ -1,4 +1,4 @@
-"""Which pass over whole tensors fits a device: blocks on the CPU, the Triton kernel on a GPU, else torch operations."""
+"""Chooses the pass over whole tensors for a device: NumPy blocks on the CPU, the Triton kernel on a GPU, else torch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Passed:
-    """What one pass found of the tensors ``rows``, on their device.
+    """The result of one pass over the tensors ``rows``, on their device.
 
-    ``partials`` is ``(rows, 6)``, its columns :data:`.host.PARTS`.
+    ``partials`` is ``(rows, 6)`` with the columns :data:`.numpy_pass.PARTS`.
     """
 
     rows: list[int]
@@ -38,7 +38,7 @@ class Passes:
         self._tables: dict[object, tuple[tuple[int, ...], Any]] = {}
 
     def over(self, kind: str, tensors: Mapping[int, Tensor]) -> list[Passed]:
-        """One pass over dense values, row -> tensor. ``kind`` names the place that these tensors come from."""
+        """One pass over dense values, row -> tensor. ``kind`` names the source of the tensors."""
         return [
             passed
             for (device, dtype), rows in alike(tensors).items()
@@ -62,13 +62,13 @@ class Passes:
 
 
 def split_dense(rows: Mapping[int, Tensor]) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Those that fill a piece of memory without a gap, and the others."""
+    """Two dicts: the tensors that are dense in memory, and the others."""
     dense = {row: tensor for row, tensor in rows.items() if tensor.numel() and is_dense(tensor)}
     return dense, {row: tensor for row, tensor in rows.items() if row not in dense}
 
 
 def kernel_for(device: torch.device, note: Note) -> ModuleType | None:
-    """The Triton kernel, once it has compiled and given the right numbers on ``device``; None elsewhere."""
+    """The Triton kernel if it compiles and returns the right numbers on ``device``, else None."""
     if device.type != "cuda":
         return None
     kernel, why = _proven_kernel(device)
@@ -86,12 +86,12 @@ def _proven_kernel(device: torch.device) -> tuple[ModuleType | None, str]:
         return None, "the Triton kernel gives other numbers here"
     except ImportError as error:
         return None, f"no Triton ({error})"
-    except Exception as error:  # whatever a compiler may raise; the run must not care
+    except Exception as error:  # a compiler may raise anything, and the run must continue
         return None, f"the Triton kernel does not compile here ({type(error).__name__}: {error})"
 
 
 def alike(tensors: Mapping[int, Tensor]) -> dict[tuple[torch.device, torch.dtype], dict[int, Tensor]]:
-    """Tensors by device and, where that is not the CPU, by dtype."""
+    """Tensors by device and, except on the CPU, by dtype."""
     found: dict[tuple[torch.device, torch.dtype], dict[int, Tensor]] = {}
     for row, tensor in tensors.items():
         dtype = tensor.dtype if tensor.device.type != "cpu" else torch.float32

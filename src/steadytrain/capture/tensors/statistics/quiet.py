@@ -1,4 +1,4 @@
-"""Under which modes our own tensor operations run: none of the user's."""
+"""Disables the user's modes for our own tensor operations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from steadytrain.core.torch_private import NO_MODES, NO_TORCH_FUNCTION
 
 @contextmanager
 def quiet(tensors: Iterable[Tensor] = ()) -> Iterator[None]:
-    """No autograd, no autocast on the CPU and the devices of ``tensors``, no mode of dispatch, functions or devices.
+    """Disables autograd, autocast on the CPU and the devices of ``tensors``, and dispatch, function and device modes.
 
-    Inference mode is left, so that what we keep can be written to later whatever mode that happens in.
+    Inference mode is disabled too, so tensors that we keep can be written later in any mode.
     """
     with ExitStack() as stack:
         stack.enter_context(NO_TORCH_FUNCTION())

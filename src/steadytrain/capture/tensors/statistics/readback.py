@@ -1,4 +1,4 @@
-"""Numbers on their way from devices to the host: at once from the CPU, without waiting from a GPU."""
+"""Transfers numbers from devices to the host: at once from the CPU, asynchronously from a GPU."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Readback(Generic[T]):
-    """A result that is made of small tensors once they have arrived.
+    """A result that is computed from small tensors once they have arrived.
 
-    CUDA tensors are copied to pinned memory on a stream of their own; an event tells when they are there. Ask
-    :meth:`ready` one step later, and :meth:`result` when it says yes. ``result`` waits where it has to.
+    CUDA tensors are copied to pinned memory on a separate stream; an event signals their arrival. Call :meth:`ready`
+    one step later, and :meth:`result` when it returns True. ``result`` waits if necessary.
 
     Args:
-        tensors: contiguous, on any devices; not written to afterwards.
-        finish: makes the result from the same tensors on the host.
+        tensors: contiguous, on any devices; nothing may write to them afterwards.
+        finish: computes the result from the same tensors on the host.
     """
 
     def __init__(self, tensors: Sequence[Tensor], finish: Callable[[list[Tensor]], T]) -> None:
@@ -59,7 +59,7 @@ _STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream a device, made when it is first needed."""
+    """One stream per device, created at its first use."""
     if device not in _STREAMS:
         _STREAMS[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     return _STREAMS[device]

@@ -1,7 +1,8 @@
-"""What is computed of samples: the update, what underflowed, what was lost, and the gradient against its second moment.
+"""Computes from samples: the update, underflow, lost updates, and the gradient relative to its second moment.
 
-On the CPU row by row in NumPy, whose comparisons and counts run ten times as fast there as torch's (measured, 16,384
-elements: equal 0.05 against 0.7 ns an element, isfinite 0.05 against 1.5); elsewhere all rows of one length at once.
+On the CPU this runs row by row in NumPy, whose comparisons and counts are ten times as fast there as torch's (measured,
+16,384 elements: equal 0.05 against 0.7 ns per element, isfinite 0.05 against 1.5). Elsewhere it processes all rows of
+one length at once.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ SAMPLED = (
 )
 
 _TINY = float(np.finfo(np.float32).tiny)
-"""Stands for an epsilon of zero, so that nothing is divided by zero."""
+"""Replaces an epsilon of zero, to avoid a division by zero."""
 
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """The sample of a second moment, ``root_bias`` the square root of its bias correction, and epsilon."""
+    """The sample of a second moment, the square root of its bias correction (``root_bias``), and epsilon."""
 
     sample: Tensor
     root_bias: float | Tensor
@@ -39,15 +40,15 @@ class SecondMoment:
 
 @dataclass(frozen=True)
 class Samples:
-    """Of parameters on one device, of one dtype, with samples of one length.
+    """Samples of parameters of one device and one dtype, with the same sample length.
 
     Args:
-        before, gradients: ``(rows, length)``; gradients in float32, or float64 beside such weights.
-        after: a sample of each weight, any shape that holds ``length`` elements.
+        before, gradients: ``(rows, length)``; gradients in float32, or float64 for float64 weights.
+        after: a sample of each weight, any shape with ``length`` elements.
         counts: elements of each whole tensor.
-        smallest_normal: of the dtype of each gradient, None where there is no gradient.
-        second: None where the ratio is not defined.
-        scale: what the gradients are multiplied with.
+        smallest_normal: smallest normal number of each gradient's dtype, None without a gradient.
+        second: None if the ratio is not defined.
+        scale: the factor that the gradients carry.
     """
 
     before: Tensor
@@ -101,11 +102,11 @@ def _row(samples: Samples, row: int, out: NDArray[np.float64]) -> None:
 def _ratio_squares(magnitudes: NDArray[Any], moments: NDArray[Any], second: SecondMoment) -> float:
     """Sum of squares of g / max(sqrt(v), epsilon); NaN where g or v is not finite."""
     divisor = np.sqrt(moments)
-    divisor /= float(second.root_bias)  # zero before the first step, where nothing is defined
+    divisor /= float(second.root_bias)  # zero before the first step, when the ratio is not defined
     np.maximum(divisor, max(second.epsilon, _TINY), out=divisor)
     np.divide(magnitudes, divisor, out=divisor)
     squares, *_, nonfinite, _ = numpy_pass.partials_of(divisor)
-    if nonfinite and magnitudes.dtype == np.float32:  # it may only have left the range of float32
+    if nonfinite and magnitudes.dtype == np.float32:  # the value may only exceed the range of float32
         return _ratio_squares(magnitudes.astype(np.float64), moments.astype(np.float64), second)
     return squares if not nonfinite else np.nan
 
@@ -145,7 +146,7 @@ def on_device(samples: Samples) -> Tensor:
 
 
 def _lag(samples: Samples, magnitudes: Tensor) -> Tensor:
-    """RMS of g / max(sqrt(v), epsilon); rows without a second moment hold no meaning."""
+    """RMS of g / max(sqrt(v), epsilon); undefined in rows without a second moment."""
     device, wide = magnitudes.device, magnitudes.dtype
     length = magnitudes.shape[1]
     found = [second or SecondMoment(samples.before[row], 1.0, 1.0) for row, second in enumerate(samples.second)]

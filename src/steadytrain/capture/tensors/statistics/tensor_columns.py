@@ -1,9 +1,9 @@
-"""What is measured of a parameter, as columns of the table ``tensors``.
+"""The measurements of a parameter, as columns of the table ``tensors``.
 
-Exact means: over every element. Sampled means: over the part that :mod:`.sample` picks, which is the whole tensor where
-that has no more than ``SAMPLE_MAX`` elements. Norm, min, max and mean are over the finite elements; how many are not is
-a column of its own. Values that do not fit float32 are recorded as its largest number. NaN means not measured or not
-defined: no gradient, no such moment, an empty tensor.
+Exact means over every element. Sampled means over the sample of :mod:`.sample_chunks`, which is the whole tensor up to
+``SAMPLE_MAX`` elements. Norm, min, max and mean cover the finite elements; a separate column counts the others. Values
+that do not fit float32 are recorded as its largest number. NaN means not measured or not defined: no gradient, no such
+moment, an empty tensor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 EXACT = ("norm", "min", "max", "mean", "nonfinite")
-"""What is measured exactly of each of :data:`KINDS`, in the order in which it is computed."""
+"""The exact measurements of each of :data:`KINDS`, in the order of computation."""
 
 KINDS = ("gradient", "weight", "first_moment", "second_moment")
 

@@ -1,4 +1,4 @@
-"""One row of numbers for each parameter, from a look before and a look after the optimizer's step.
+"""Measures one row of numbers for each parameter, before and after the optimizer's step.
 
     watch = TensorWatch(names, parameters)
     watch.before_update()              # at the gate: gradients, and a sample of the weights as they still are
@@ -8,8 +8,8 @@
     if readback.ready():               # at once on the CPU, a step later on a GPU
         reading = readback.result()    # of the table "tensors"
 
-Whole tensors are read once each (``passes``); the rest is computed from samples (``sample_statistics``). What is kept
-between the two looks are the samples of weights and gradients. Nothing here writes to a tensor of the user's or draws a
+Each whole tensor is read once (``passes``); the rest comes from samples (``sample_statistics``). Between the two
+measurements only the samples of weights and gradients are kept. Nothing here writes to the user's tensors or draws a
 random number.
 """
 
@@ -35,16 +35,16 @@ from steadytrain.core.model import Reading
 from steadytrain.core.torch_private import FOREACH_COPY
 
 NOTES_MAX = 64
-"""Different notes; whatever comes after them is not told."""
+"""Different notes shown; further ones are dropped."""
 
 
 class TensorWatch:
-    """Of one stream of steps. Not for several threads at once.
+    """Serves one stream of steps. Not thread-safe.
 
     Args:
-        names: what the rows are called, one for each parameter.
-        parameters: whose values may move, change dtype or shape; which parameters they are stays.
-        sample_max: elements of a sample; fewer where all samples together would hold too much memory.
+        names: the names of the rows, one for each parameter.
+        parameters: fixed; their values, devices, dtypes and shapes may change.
+        sample_max: elements per sample; fewer if all samples together would need too much memory.
     """
 
     def __init__(self, names: Sequence[str], parameters: Sequence[Tensor], *, sample_max: int = SAMPLE_MAX) -> None:
@@ -64,16 +64,16 @@ class TensorWatch:
         return self._layout.held_bytes
 
     def take_notes(self) -> list[str]:
-        """What is to be told to the user once: what could not be measured, and why."""
+        """New notes for the user: what could not be measured, and why."""
         new = [note for note, told in self._notes.items() if not told]
         self._notes = dict.fromkeys(self._notes, True)
         return new
 
     def before_update(self, *, scale: float = 1.0) -> None:
-        """Look at the gradients, and take a sample of the weights.
+        """Measure the gradients, and take a sample of the weights.
 
         Args:
-            scale: what the gradients are still multiplied with (a fused optimizer divides by it itself).
+            scale: the factor that the gradients still carry (a fused optimizer divides by it itself).
         """
         with quiet(self._parameters):
             weights = self._weights()
@@ -86,21 +86,21 @@ class TensorWatch:
             self._before = [("gradient", passed) for passed in self._passes.over("gradient", gradients)]
 
     def forget(self) -> None:
-        """The update will not come: a skipped or refused step."""
+        """No update follows: the step was skipped or refused."""
         self._before = None
 
     def after_update(
         self, optimizers: Sequence[torch.optim.Optimizer], *, kinds: Collection[str] = KINDS
     ) -> Readback[Reading]:
-        """Look at weights, updates and moments. Without a look before, gradients and updates are not in the reading.
+        """Measure weights, updates and moments. Without ``before_update`` the reading lacks gradients and updates.
 
         Args:
             optimizers: those that have stepped.
-            kinds: which of ``KINDS`` are read whole beside the gradient; the exact columns of others are NaN.
+            kinds: which of ``KINDS`` are read whole besides the gradient; the exact columns of the others are NaN.
         """
         with quiet(self._parameters):
             weights = self._weights()
-            if signature_of(weights) != self._layout.signature:  # changed since the look before: no update to tell of
+            if signature_of(weights) != self._layout.signature:  # changed since before_update: no update to measure
                 self._layout, self._before = lay_out(weights, self._sample_max), None
             looked, self._before = self._before, None
             moments = self._moments(optimizers)
@@ -187,7 +187,7 @@ class TensorWatch:
         )
 
     def _epsilon(self, found: Moments) -> float | None:
-        """Epsilon as the dtype of the second moment holds it; None where it is not there or zero."""
+        """Epsilon rounded to the dtype of the second moment; None if there is none or it is zero."""
         if found.second is None or not found.epsilon:
             return None
         held = _as_held(found.epsilon, found.second.dtype)

@@ -1,4 +1,4 @@
-"""One pass over whole tensors by torch operations, on any device and without a synchronisation. The reference."""
+"""One pass over whole tensors with torch operations, on any device, without a synchronisation: the reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE = 1 << 24
 
 
 def partials(tensors: Sequence[Tensor]) -> Tensor:
-    """The same as :func:`.host.partials`, as a tensor ``(tensors, 6)`` on the device of the first tensor."""
+    """The same as :func:`.numpy_pass.partials`, as a tensor ``(tensors, 6)`` on the device of the first tensor."""
     return torch.stack([_of_one(tensor) for tensor in tensors])
 
 
@@ -36,7 +36,7 @@ def partials_of_rows(matrix: Tensor) -> Tensor:
 
 
 def vector(values: Sequence[float | bool], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers as a tensor on the device; sent from pinned memory where that is a GPU, so that nothing waits."""
+    """Numbers as a tensor on the device. For a GPU the copy uses pinned memory, so nothing waits."""
     host = torch.tensor(values, dtype=dtype, device="cpu")
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
 

@@ -1,11 +1,11 @@
-"""One pass over the memory of a GPU for all statistics of all tensors, as a Triton kernel over a table of addresses.
+"""Computes all statistics of all tensors in one pass over GPU memory, with a Triton kernel over a table of addresses.
 
-Tensors of one dtype are cut into chunks; one program reduces one chunk, a second kernel adds up the chunks of each
-tensor in their order and in float64. The same input gives the same bits. A chunk that holds NaN, Inf, or magnitudes
-whose squares leave float32 is read once more and its squares are summed in three ranges (Blue 1978).
+Tensors of one dtype are divided into chunks. One program reduces one chunk; a second kernel sums the chunks of each
+tensor in order, in float64. The same input produces the same bits. A chunk with NaN, Inf, or magnitudes whose squares
+exceed float32 is read again, and its squares are summed in three ranges (Blue 1978).
 
-This module imports Triton and is imported only when there is a tensor for it. It has been run under Triton's
-interpreter on a CPU; :func:`works_on` compares it with torch's operations once before it is used on a device.
+This module imports Triton, so it is imported only when there is a tensor for it. It has been run under Triton's
+interpreter on a CPU. Before the first use on a device, :func:`works_on` compares it with torch's operations once.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
@@ -27,28 +27,28 @@ from steadytrain.capture.tensors.statistics import torch_pass as by_torch
 from steadytrain.capture.tensors.statistics.histogram import HIGHEST, HISTOGRAM_COLUMNS, LOWEST, count_bins
 
 DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.int16, torch.float16: tl.float16}
-"""As what a kernel loads them: bfloat16 as bits, which are the upper half of a float32."""
+"""The type as which a kernel loads each dtype: bfloat16 as bits, which are the upper half of a float32."""
 
 CHUNK = 1 << 15
-"""Elements a program: some million elements then keep all processors of a GPU busy. At most 2^16, see below."""
+"""Elements per program: a few million elements then occupy all processors of a GPU. At most 2^16, see below."""
 
-_LANES = 1 << 11  # elements a program holds at a time
+_LANES = 1 << 11  # elements that a program holds at a time
 _ALIGNMENT = 16  # bytes that a thread can load at once
-_WARPS = 8  # eight elements a thread
+_WARPS = 8  # eight elements per thread
 _PARTS = 8
 _BINS = 128  # a power of two for tl.histogram; the first of them are HISTOGRAM_COLUMNS
 _NONFINITE = len(HISTOGRAM_COLUMNS) - 1
 
-# Chunks whose largest magnitude lies between these need no care.
+# Chunks whose largest magnitude is between these need no special treatment.
 _SAFE_FROM, _SAFE_TO = tl.constexpr(1e-13), tl.constexpr(1e15)
-# Else magnitudes outside of 2^-50 to 2^40 are scaled before they are squared; 2^16 squares of a range then fit float32.
+# In others, magnitudes outside 2^-50 to 2^40 are scaled before squaring; then 2^16 squares of a range fit float32.
 _SMALL, _BIG = tl.constexpr(2.0**-50), tl.constexpr(2.0**40)
 _SMALL_UP, _BIG_DOWN = tl.constexpr(2.0**100), tl.constexpr(2.0**-84)
 
 
 @dataclass(frozen=True)
 class Summaries:
-    """``partials`` is ``(tensors, 6)`` as of :func:`.device.partials`. ``histogram`` holds the counts of
+    """``partials`` is ``(tensors, 6)`` as from :func:`.torch_pass.partials`. ``histogram`` has the counts of
     :data:`HISTOGRAM_COLUMNS`, ``(tensors, columns)``, or is None."""
 
     partials: Tensor
@@ -56,7 +56,7 @@ class Summaries:
 
 
 class Table:
-    """Where the chunks of tensors of fixed sizes and one dtype lie; the addresses are sent again when they move."""
+    """The addresses of the chunks of tensors with fixed sizes and one dtype. Changed addresses are sent again."""
 
     def __init__(self, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> None:
         chunks = -(-np.array(sizes, np.int64) // CHUNK)
@@ -77,7 +77,7 @@ class Table:
         self._aligned = False
 
     def summarise(self, tensors: Sequence[Tensor], *, histogram: bool) -> Summaries:
-        """Dense tensors of this table's sizes; on the current stream, without a synchronisation."""
+        """Summarise dense tensors of this table's sizes, on the current stream, without a synchronisation."""
         pointers = [tensor.data_ptr() for tensor in tensors]
         device = self._sizes.device
         if pointers != self._pointers:
@@ -152,7 +152,7 @@ class Table:
 
 
 def works_on(device: torch.device) -> bool:
-    """Whether both kernels give what torch gives on a few tensors with everything in them. Compiles, and waits."""
+    """Whether both kernels agree with torch on a few tensors that have every kind of value. Compiles and waits."""
     hard = [1.5, -2.0, 0.0, 1e-40, 3e38, -1e38, 1e-20, 4.0, float("nan"), float("inf")]
     tensors = [torch.tensor(values, dtype=torch.float32, device=device) for values in (hard * 5000, [-3.0])]
     found = Table([tensor.numel() for tensor in tensors], torch.float32, device).summarise(tensors, histogram=True)
@@ -168,8 +168,8 @@ def _send(values: Any, device: torch.device) -> Tensor:
 
 @triton.jit
 def _load(start, at, left, element: tl.constexpr, is_full: tl.constexpr):
-    """Elements ``at``, widened; those past the end are ``left`` out of the mask and 0. (values, mask)"""
-    if is_full:  # without a mask the lanes of a thread are loaded together
+    """(values, mask) of the elements ``at``, widened. Positions from ``left`` on are past the end: masked and 0."""
+    if is_full:  # without a mask a thread loads its lanes together
         here = at >= 0
         loaded = tl.load(start + at)
     else:
@@ -223,7 +223,7 @@ def _reduce_chunks(
         smallest = tl.minimum(smallest, tl.where(here, value, float("inf")))
         largest = tl.maximum(largest, tl.where(here, value, float("-inf")))
         if with_histogram:
-            # On bits, so that no flushing of subnormal numbers can hide them.
+            # Works on bits, because flushing to zero would hide subnormal numbers.
             bits = value.to(tl.int32, bitcast=True) & 0x7FFFFFFF
             exponent = (bits >> 23) - 127
             place = tl.minimum(tl.maximum(exponent, lowest - 1), highest) + (2 - lowest)
@@ -235,7 +235,7 @@ def _reduce_chunks(
 
     all_squares = tl.sum(squares)
     peak = tl.maximum(-tl.min(smallest), tl.max(largest))
-    # Minimum and maximum may pass over NaN, but the squares do not.
+    # Minimum and maximum may ignore NaN, but the squares propagate it.
     plain = ((peak > _SAFE_FROM) & (peak < _SAFE_TO) | (peak == 0.0)) & (all_squares < float("inf"))
     tl.store(row + 0, 0.0)
     tl.store(row + 1, all_squares)
@@ -244,7 +244,7 @@ def _reduce_chunks(
     tl.store(row + 4, 0.0)
     tl.store(row + 5, tl.min(smallest))
     tl.store(row + 6, tl.max(largest))
-    tl.store(row + 7, tl.where(plain, 0.0, -1.0))  # -1 asks for care
+    tl.store(row + 7, tl.where(plain, 0.0, -1.0))  # -1 requests _reduce_with_care
 
 
 @triton.jit
@@ -259,9 +259,9 @@ def _reduce_with_care(
     lane_count: tl.constexpr,
     part_count: tl.constexpr,
 ):
-    """Chunks that hold NaN, Inf, or magnitudes whose squares leave float32: in three ranges, over what is finite.
+    """Reduce the finite elements of chunks with NaN, Inf, or magnitudes whose squares exceed float32, in three ranges.
 
-    A kernel of its own, so that the common one needs few registers; of a healthy chunk it reads one number.
+    This is a separate kernel, so the common one needs few registers. Of a healthy chunk it reads one number.
     """
     chunk = tl.program_id(0).to(tl.int64)
     row = parts + chunk * part_count
