@@ -6,7 +6,8 @@
 
 The arms are processes that compute the same steps from the same seed and take turns, one step each. Within a round the
 ratio to the bare step is taken; the table has the median of these ratios. The second bare arm shows what the
-measurement can tell apart. A second table has the time inside our own entry points, which is far less noisy.
+measurement can tell apart. A second table has the time inside our own entry points, which is far less noisy. The last
+table has what the cadences cannot show: the first 500 steps of a run, 300 forwards a step, and steps of a millisecond.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from cost.arms import ARMS, BARE, Arm
 from cost.case import RARE_EVERY, Case
 from cost.referee import ArmFailedError, compare, measure_memory
+from cost.short_runs import SHORT_RUNS, short_table
 from cost.table import as_json, heading, own_table, table
 
 ROUNDS = 2 * RARE_EVERY
@@ -27,6 +29,7 @@ ROUNDS = 2 * RARE_EVERY
 
 THIRTY = Case("30 M", layers=8, width=512)
 TEN = Case("10 M", layers=6, width=320)
+MODELS = "30,10,30-no-clipping,short"
 QUICK = Case("1 M", layers=1, width=64, vocab=512, context=32)
 
 
@@ -35,7 +38,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smoke test")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"timed rounds of every model (default: {ROUNDS})")
     parser.add_argument("--arms", default=",".join(ARMS), help="names with commas between; the bare ones come too")
-    parser.add_argument("--models", default="30,10,30-no-clipping", help="which of these (default: all)")
+    parser.add_argument("--models", default=MODELS, help="which of these (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
     args = parser.parse_args()
     try:
@@ -58,6 +61,8 @@ def main() -> None:
         print(table(case, runs), end="\n\n")
         print(own_table(case, runs), end="\n\n", flush=True)
         measured.append(as_json(case, runs))
+    if "short" in args.models.split(",") and not args.quick:
+        print(short_table([(one, one.run(progress)) for one in SHORT_RUNS]), flush=True)
     if args.json:
         args.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
@@ -82,11 +87,11 @@ def models(names: str) -> list[Case]:
     Raises:
         ValueError: there is no such model.
     """
-    known = {"30": THIRTY, "10": TEN, "30-no-clipping": replace(THIRTY, clip=False)}
+    known = {"30": THIRTY, "10": TEN, "30-no-clipping": replace(THIRTY, clip=False), "short": None}
     for name in names.split(","):
         if name not in known:
             raise ValueError(f"{name!r}: no such model; one of {', '.join(known)}")
-    return [known[name] for name in names.split(",")]
+    return [case for name in names.split(",") if (case := known[name]) is not None]
 
 
 def _for_case(case: Case, arms: list[Arm]) -> list[Arm]:

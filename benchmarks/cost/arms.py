@@ -166,5 +166,13 @@ ARMS = {
     )
 }
 
+FROM_THE_START = Arm(
+    "steadytrain standard from the first step",
+    "everything that the level does, in the steps in which it does it",
+    "cost.ours:watch_from_the_start",
+    options={"level": "standard"},
+)
+"""For short runs, which have no cadence that their costs could be spread over."""
+
 BARE = ("bare", "bare again")
 """Always there: without them nothing can be compared."""

@@ -21,6 +21,7 @@ class Case:
         width: channels, in heads of 64.
         rows, context: ``rows`` times ``context`` tokens a step.
         clip: whether gradients are clipped by their norm.
+        forwards: calls of the model before one backward, as in a rollout; the last one gives the loss.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Case:
     device: str = "cpu"
     dtype: str = "float32"
     compiled: bool = False
+    forwards: int = 1
 
     @property
     def tokens(self) -> int:

@@ -18,10 +18,20 @@ DETECTIONS = 5
 
 
 def watch(subject: Subject, *, level: str) -> Attached:
-    import steadytrain
     from steadytrain.core import levels
 
     levels.LEVELS[level] = drawn_together(levels.LEVELS[level])
+    return _watched(subject, level)
+
+
+def watch_from_the_start(subject: Subject, *, level: str) -> Attached:
+    """With the cadences that the level has, more often in a young run."""
+    return _watched(subject, level)
+
+
+def _watched(subject: Subject, level: str) -> Attached:
+    import steadytrain
+
     accounting = Accounting()
     watched = subject.undo.enter_context(
         steadytrain.watch(subject.model, subject.optimizer, level=level, runs_dir=subject.folder, to=("none",))

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import torch
 
-from cost.arms import ARMS, Attached, Subject
+from cost.arms import ARMS, FROM_THE_START, Attached, Subject
 from cost.case import Case
 from cost.gpt import GPT
 from cost.host_reads import counting
@@ -83,7 +83,9 @@ def be_an_arm(name: str, case: Case) -> None:
     turns = Turns(case, answers)
     with ExitStack() as undo, _telling(turns):
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        attached = ARMS[name].put_on(Subject(case, model, optimizer, folder, undo))
+        attached = {**ARMS, FROM_THE_START.name: FROM_THE_START}[name].put_on(
+            Subject(case, model, optimizer, folder, undo)
+        )
         run = torch.compile(model) if case.compiled else model
         state_bytes = sum(p.numel() * p.element_size() for p in model.parameters()) * 3  # weights and two moments
         turns.say(
@@ -96,7 +98,7 @@ def be_an_arm(name: str, case: Case) -> None:
         if attached.loop is not None:
             attached.loop(turns)
         else:
-            _loop(turns, attached, run, attached.optimizer or optimizer, clip=case.clip)
+            _loop(turns, attached, run, attached.optimizer or optimizer, case)
         turns.say(peak_bytes=_peak_bytes(case), mapped_bytes=_mapped_bytes(), **attached.facts())
 
 
@@ -110,12 +112,14 @@ def _telling(turns: Turns) -> Iterator[None]:
         raise
 
 
-def _loop(turns: Turns, attached: Attached, model: Any, optimizer: Any, *, clip: bool) -> None:
+def _loop(turns: Turns, attached: Attached, model: Any, optimizer: Any, case: Case) -> None:
     for tokens in turns:
+        for _ in range(case.forwards - 1):
+            model(tokens[:, :-1], tokens[:, 1:])
         loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         attached.after_backward(loss)
-        if clip:
+        if case.clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         attached.before_step(loss)
         optimizer.step()

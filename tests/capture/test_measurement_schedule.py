@@ -19,9 +19,11 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import (
     EXTRA_SHARE_MAX,
     EXTRA_STEPS,
+    HINT_EVERY,
     LEVELS,
     NEAR_STEPS,
     NEAR_STEPS_SHARE_MAX,
+    NEAR_WHOLE,
     Level,
     find_level,
 )
@@ -126,8 +128,10 @@ def test_after_a_symptom_every_step_is_measured_for_a_while() -> None:
     made = instruments(EVERY_8, [])
     assert not made.weighs(1001)
     made.raised([symptom(1000)], 1000)
-    assert all(made.weighs(step) for step in range(1001, 1001 + NEAR_STEPS))
-    assert not made.weighs(1001 + NEAR_STEPS)
+    whole, later = range(1001, 1001 + NEAR_WHOLE), range(1001 + NEAR_WHOLE, 1001 + NEAR_STEPS)
+    assert all(made.weighs(step) for step in whole)
+    assert [step for step in later if made.weighs(step)] == [step for step in later if step % HINT_EVERY == 0]
+    assert not made.weighs(1004 + NEAR_STEPS)
     made.raised([symptom(1000)], 1100)  # it is known
     assert not made.weighs(1101)
 

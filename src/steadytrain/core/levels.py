@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from steadytrain.core.errors import UsageError
 
-NEAR_STEPS = 64
-"""Number of steps that are measured in full after a symptom."""
+NEAR_STEPS, NEAR_WHOLE = 64, 16
+"""After a symptom the measurements are dense for so many steps: the first ones of them whole, then every few."""
 
 NEAR_STEPS_SHARE_MAX = 0.1
 """Largest share of all steps that symptoms may cause to be measured in full. It keeps a run that stays sick fast."""
@@ -19,7 +19,8 @@ YOUNG: tuple[tuple[int, int], ...] = ((256, 16), (512, 32))
 """Up to so many steps after the start, a resume or a loaded state, tensors and modules are measured every so many."""
 
 HINT_STEPS, HINT_EVERY = 32, 4
-"""After a hint (a note, a jump of the rate, a tensor whose gradient left the others) they are measured so often."""
+"""After a hint (a note, a jump of the rate, a tensor whose gradient left the others) they are measured so often, and in
+the later steps near a symptom."""
 
 EXTRA_STEPS, EXTRA_SHARE_MAX = 40, 0.02
 """How many steps are measured for youth and hints beyond the level's cadence: so many, and this share of all."""

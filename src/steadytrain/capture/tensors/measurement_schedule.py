@@ -1,10 +1,10 @@
 """Decides which measurements of a stream, in addition to the gate, happen in which steps.
 
 The level sets the intervals. In the first steps, and after a resume or a loaded state, tensors and modules are measured
-more often, and then less often while the run is healthy. After a hint they are measured more often for a while. Near a
-symptom everything is measured in every step. All this is bounded. Measurements run on the device and are read when the
-numbers have arrived: at once on the CPU, a step later on a GPU. Not here: how a tensor is measured (``statistics``),
-and where readings go (``run_recorder``).
+more often, and then less often while the run is healthy. After a hint they are measured more often for a while. After a
+symptom everything is measured in each of the next 16 steps, and then in every fourth. All this is bounded. Measurements
+run on the device and are read when the numbers have arrived: at once on the CPU, a step later on a GPU. Not here: how a
+tensor is measured (``statistics``), and where readings go (``run_recorder``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from steadytrain.core.levels import (
     HINT_STEPS,
     NEAR_STEPS,
     NEAR_STEPS_SHARE_MAX,
+    NEAR_WHOLE,
     YOUNG,
     Level,
 )
@@ -268,7 +269,9 @@ class MeasurementSchedule:
         return min([every, *(cadence for until, cadence in YOUNG if age <= until)])
 
     def _is_near(self, step: int) -> bool:
-        return step <= self._near_until and self._near_steps <= NEAR_STEPS + NEAR_STEPS_SHARE_MAX * step
+        if step > self._near_until or self._near_steps > NEAR_STEPS + NEAR_STEPS_SHARE_MAX * step:
+            return False
+        return step <= self._near_until - NEAR_STEPS + NEAR_WHOLE or step % HINT_EVERY == 0
 
     def _is_due(self, every: int | None, step: int, *, near: bool = True, early: bool = True) -> bool:
         if every is None:
